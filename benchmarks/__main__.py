@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import sys
 
-from . import documents, durable, engine, memory, models, startup, tools, typed
+from . import (
+    cluster,
+    decomposition,
+    documents,
+    durable,
+    engine,
+    memory,
+    models,
+    startup,
+    tools,
+    typed,
+)
 
 
 def main() -> int:
     """Run every benchmark and print its rows."""
     over = 0
-    for module in (startup, documents, engine, typed, durable, memory, models, tools):
+    for module in (
+        startup,
+        documents,
+        engine,
+        typed,
+        durable,
+        decomposition,
+        memory,
+        models,
+        tools,
+        cluster,
+    ):
         print(f"# {(module.__doc__ or '').splitlines()[0]}")
         for row in module.rows():
             print(row, flush=True)

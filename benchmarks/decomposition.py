@@ -2,14 +2,15 @@
 
     BENCH_FOLDER=/dev/shm .venv/bin/python -m benchmarks.decomposition
 
-Each row adds work that the bare baseline does not do. The figures are the medians of three.
-Decision 74 explains them.
+Each row adds work that the bare baseline does not do. The figures are CPU times of all threads, medians
+of three, because other processes change them least. Decision 74 explains them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import statistics
 import tempfile
@@ -25,72 +26,57 @@ from loopwright.journal.sqlite import SqliteJournal
 from .durable import bare
 from .engine import adapt, bare_waiting, evaluate, execute, loop_of, waiting
 from .floor import tasks as floor
+from .measuring import Row, cpu
 
 RUNS, ITERATIONS = 1000, 10
 EFFECTS = 3 * ITERATIONS - 1  # of a run: the first iteration does not adapt
 LOOPS = 10_000
+BOUND = 2.5  # decision 74
 
 
-def main() -> None:
-    """Print both decompositions."""
+def rows() -> Iterator[Row]:
+    """Measure and yield the figures."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER", ".")) as scratch:
-        numbers = iter(range(1000))
-
-        def path() -> Path:
-            return Path(scratch) / f"{next(numbers)}.db"
-
-        print(f"{RUNS} runs of {EFFECTS} effects, FULL: us per effect")
-        for name, value in _durable(path):
-            print(f"  {name:<82} {value:6.1f}")
-    print(f"{LOOPS} loops of 5 waits of 50 ms: CPU seconds")
-    for name, value in _many():
-        print(f"  {name:<82} {value:6.2f}")
+        numbers = itertools.count()
+        yield from _durable(lambda: Path(scratch) / f"{next(numbers)}.db")
+    yield from _many()
 
 
-def _median(work: Callable[[], float]) -> float:
-    return statistics.median(work() for _ in range(3))
+def _cpu(work: Callable[[], object]) -> float:
+    return statistics.median(cpu(work) for _ in range(3))
 
 
-def _durable(path: Callable[[], Path]) -> Iterator[tuple[str, float]]:
-    count = RUNS * EFFECTS
-    us = 1e6 / count
-    yield (
-        "bare: one thread, no tasks, prepared records, 100 per commit",
-        (_median(lambda: bare(path(), "full", 200, 100)) / 20_000 * 1e6),
-    )
-    yield (
-        "tasks that create one JSON text per effect and wait for its commit",
-        (_median(lambda: floor(path(), RUNS, EFFECTS)) * us),
-    )
-    yield (
-        "the same with two records per effect: its intent and its outcome",
-        (_median(lambda: floor(path(), RUNS, EFFECTS, records=2)) * us),
-    )
-    yield "CPU of the engine without a journal", _median(lambda: _in_memory(None)) * us
-    yield (
-        "CPU of the engine with a journal in memory",
-        (_median(lambda: _in_memory(MemoryJournal())) * us),
-    )
-    yield "CPU of JSON texts and checksums of the entries of a run", _encoding() / EFFECTS * 1e6
+def _durable(path: Callable[[], Path]) -> Iterator[Row]:
+    effect = 1e6 / (RUNS * EFFECTS)
+    plain = _cpu(lambda: bare(path(), "full", 200, 100)) / 20_000 * 1e6
+    one = _cpu(lambda: floor(path(), RUNS, EFFECTS)) * effect
+    two = _cpu(lambda: floor(path(), RUNS, EFFECTS, records=2)) * effect
+    unkept = _cpu(lambda: _in_memory(None)) * effect
+    kept = _cpu(lambda: _in_memory(MemoryJournal())) * effect
     measured = [_on_sqlite(path()) for _ in range(3)]
-    names = (
-        "Loopwright: elapsed",
-        "Loopwright: CPU of the thread of the event loop",
-        "Loopwright: CPU of the thread of the writer",
-        "Loopwright: of these, the garbage collector",
-    )
-    for name, column in zip(names, zip(*measured, strict=True), strict=True):
-        yield name, statistics.median(column) * us
+    loop, writer, collector = (statistics.median(c) * effect for c in zip(*measured, strict=True))
+    for what, value in (
+        ("bare: one thread, no tasks, prepared records, 100 per commit", plain),
+        ("tasks that create one JSON text per effect and wait for its commit", one),
+        ("the same with two texts per effect: its intent and its outcome", two),
+        ("the engine without a journal", unkept),
+        ("the engine with a journal in memory", kept),
+        ("JSON texts and checksums of the entries of a run", _encoding() / EFFECTS * 1e6),
+        ("Loopwright: the thread of the event loop", loop),
+        ("Loopwright: the thread of the writer", writer),
+        ("Loopwright: of these, the garbage collector", collector),
+    ):
+        yield Row(f"CPU per effect of 1,000 runs, FULL: {what}", value, None, "us")
+    parts = "to tasks with two texts, plus the engine with a journal in memory"
+    yield Row(f"CPU per effect of 1,000 runs, FULL, {parts}", (loop + writer) / (two + kept), BOUND)
 
 
-def _in_memory(journal: MemoryJournal | None) -> float:
-    async def work() -> float:
+def _in_memory(journal: MemoryJournal | None) -> None:
+    async def work() -> None:
         loop = loop_of(ITERATIONS)
-        start = time.process_time()
         await asyncio.gather(*(run(loop, 1, journal=journal) for _ in range(RUNS)))
-        return time.process_time() - start
 
-    return asyncio.run(work())
+    asyncio.run(work())
 
 
 def _encoding() -> float:
@@ -137,16 +123,15 @@ class _Collector:
         gc.callbacks.remove(self)
 
 
-def _on_sqlite(path: Path) -> tuple[float, float, float, float]:
-    """Return the elapsed seconds, the CPU seconds of both threads, and those of the collector."""
+def _on_sqlite(path: Path) -> tuple[float, float, float]:
+    """Return the CPU seconds of the event loop's thread, of the writer's thread and of the collector."""
 
-    async def work() -> tuple[float, float, float]:
+    async def work() -> tuple[float, float]:
         journal, loop = SqliteJournal(path, synchronous="full"), loop_of(ITERATIONS)
         await run(loop_of(1), 1, journal=journal)
-        start, own = time.perf_counter(), time.thread_time()
-        writer = _others()
+        own, writer = time.thread_time(), _others()
         await asyncio.gather(*(run(loop, 1, journal=journal) for _ in range(RUNS)))
-        spent = time.perf_counter() - start, time.thread_time() - own, _others() - writer
+        spent = time.thread_time() - own, _others() - writer
         await journal.close()
         return spent
 
@@ -160,7 +145,7 @@ def _others() -> float:
     return sum(time.clock_gettime(time.pthread_getcpuclockid(i)) for i in ids if i is not None)
 
 
-def _many() -> Iterator[tuple[str, float]]:
+def _many() -> Iterator[Row]:
     loop = Loop(waiting, evaluate, adapt, ScoreAtLeast(0.9) | MaxIterations(5), name="bench")
     quick = Loop(execute, evaluate, adapt, ScoreAtLeast(0.9) | MaxIterations(5), name="bench")
 
@@ -181,8 +166,8 @@ def _many() -> Iterator[tuple[str, float]]:
     ):
         measured = [_with_collector(work) for _ in range(3)]
         total, collected = (statistics.median(column) for column in zip(*measured, strict=True))
-        yield name, total
-        yield f"{name}: of these, the garbage collector", collected
+        note = f"of these {collected:.2f} s in the garbage collector"
+        yield Row(f"CPU of 10,000 loops of 5 waits: {name}", total, None, "s", note)
 
 
 def _with_collector(work: Callable[[], object]) -> tuple[float, float]:
@@ -194,4 +179,5 @@ def _with_collector(work: Callable[[], object]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    for row in rows():
+        print(row)

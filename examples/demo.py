@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parent / "job_matching" / "job_matching.yaml"
 
 
 def main() -> int:
-    """Run the example as a person would, then say what happened and where to look."""
+    """Run the example on the command line, then explain the result and name further commands."""
     program = _program()
     command = [*program, "run", os.path.relpath(EXAMPLE), "--yes"]
     print(f"$ {shlex.join(command)}\n", flush=True)
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _program() -> list[str]:
-    """Return how the command line is called from here: by its name, its path or its module."""
+    """Return the command line as it is called from here: its name, its path or its module."""
     script = Path(sys.executable).with_name("loopwright")
     if shutil.which("loopwright") == str(script):
         return ["loopwright"]
@@ -33,7 +33,7 @@ def _program() -> list[str]:
 
 
 def _call(command: list[str]) -> int:
-    """Run a command to its end; Ctrl-C is for it, and it will tell how to go on."""
+    """Run a command to its end. Ctrl-C interrupts the command, which then prints how to resume the run."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         while True:
             with contextlib.suppress(KeyboardInterrupt):
@@ -41,18 +41,17 @@ def _call(command: list[str]) -> int:
 
 
 _AFTER = """
-What happened: the first search found nothing (score 0). Each round
-searched, judged what it found and changed one filter: looser while there
-were too few postings, stricter once they were too weak, until 5 or more
-were good enough. Round 5 went too far and round 6 made up for it. Each
-round was on record before the next one began, so nothing is lost when
-the process dies.
+Each iteration searched the postings, evaluated the result and changed one
+filter: it removed a restriction while there were too few matches, and added
+one while their relevance was too low. Iteration 5 lost too many matches, and
+iteration 6 corrected that. Each step was recorded before its result was used,
+so a run continues after a crash.
 
-Look closer:
+Read the record:
   {program} show last
   {program} runs
 
-Interrupt it: run it again, press Ctrl-C on the way, then go on with it:
+Interrupt and resume: run it again, press Ctrl-C, then resume it:
   {example}
   {program} resume last
 """

@@ -172,8 +172,8 @@ def step_9() -> Result:
     )
     shout = step(lambda text: text.upper(), name="shout", fingerprint="shout/1")
     both = sequence(announce, shout)
-    models = Models(ScriptedModel(REPLIES))
-    return run_sync(both, TOPIC, resources={"models": models, "model": "openai:gpt-4o-mini"})
+    models = Models(ScriptedModel(REPLIES), default="openai:gpt-4o-mini")
+    return run_sync(both, TOPIC, models=models)
 
 
 DOCUMENT = """

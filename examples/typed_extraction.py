@@ -9,15 +9,13 @@ Without a model it reads replies as small local models write them, from a script
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from loopwright import Loop, MaxIterations, Passed, run_sync
-from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright import Loop, MaxIterations, Passed, prompt, run_sync
+from loopwright.models import Models, ScriptedModel
 
 TEXT = """
 Invoice A-17 from Brightwater Chairs, 3 March 2026
@@ -53,9 +51,8 @@ class Invoice(BaseModel):
     paid: bool
 
 
-def adds_up(value: Any) -> dict[str, Any]:
+def adds_up(invoice: Invoice) -> dict[str, Any]:
     """Return whether the lines add up to the total, and by how much they do not."""
-    invoice = Invoice.model_validate(value, from_attributes=True)
     difference = invoice.total - sum(line.amount for line in invoice.lines)
     if abs(difference) < 0.005:
         return {"passed": True}
@@ -66,7 +63,7 @@ def adds_up(value: Any) -> dict[str, Any]:
 extract = Loop(
     prompt(
         "Extract the invoice as JSON. {{ loop.last.feedback }}\n{{ loop.initial }}",
-        schema=Invoice.model_json_schema(),
+        output=Invoice,
     ),
     adds_up,
     until=Passed() | MaxIterations(3),
@@ -74,18 +71,16 @@ extract = Loop(
 )
 
 
-def resources(model: str = "", url: str = "") -> dict[str, Any]:
-    """Return a real model by its name, or the script."""
-    if not model:
-        scripted = Models(ScriptedModel([{"replies": [FIRST, SECOND]}]))
-        return {"models": scripted, "model": "openai_compatible:small"}
-    keys = {name: value for name, value in os.environ.items() if name.endswith("_API_KEY")}
-    return {"models": Models(ProviderModel(keys)), "model": model, "model_url": url}
+def models(model: str = "", url: str = "") -> Models:
+    """Return a real model by its name and address, or the script."""
+    if model:
+        return Models(default=model, base_url=url)
+    return Models(ScriptedModel([{"replies": [FIRST, SECOND]}]), default="openai_compatible:small")
 
 
 if __name__ == "__main__":
-    result = run_sync(extract, TEXT, resources=resources(*sys.argv[1:3]))
+    result = run_sync(extract, TEXT, models=models(*sys.argv[1:3]))
     for item in result.history:
         print(f"{item.number}: {'passed' if item.passed else 'not yet'} {item.feedback}".rstrip())
-    invoice = Invoice.model_validate(result.unwrap(), from_attributes=True)
+    invoice = result.unwrap()
     print(f"{invoice.number}: {invoice.total:.2f} {invoice.currency}, {len(invoice.lines)} lines")

@@ -50,10 +50,12 @@ MODULES = {
     "loopwright.memory": "Memory",
     "loopwright.engine.loop_memory": "Loops with a memory",
     "loopwright.documents": "Documents",
+    "loopwright.cluster": "Workers",
     "loopwright.telemetry": "Telemetry",
     "loopwright.progress": "Progress",
     "loopwright.testing": "Testing",
     "loopwright.testing.fixtures": "Fixtures for pytest",
+    "loopwright.testing.deliverers": "Conformance of deliverers",
     "loopwright.errors": "Errors",
     "loopwright.types": "Types of signatures",
 }
@@ -72,13 +74,15 @@ INTERNAL = {
         "view", "with_iteration",
     ),
     "Iteration": ("from_json", "view"),
+    "Journal": ("listing", "view", "watch"),
     "Loop": ("decide", "ending", "iteration_types", "limit", "parts", "remarks", "run"),
+    "MemoryJournal": ("listing", "view", "watch"),
     "Models": ("enter",),
     "ObjectStep": ("declared", "types"),
     "Leaf": ("declared", "types"),
-    "PhasedAgent": ("depth", "parts", "run", "tokens", "too_small", "warning"),
+    "PhasedAgent": ("depth", "parts", "run", "tokens", "warnings"),
     "ReasoningAgent": ("parts", "run", "settings", "single"),
-    "Redactor": ("heard", "streamed"),
+    "Redactor": ("filtered", "streamed"),
     "Result": ("loop_json", "view"),
     "Stop": ("from_json",),
     "Tool": ("stub_output",),
@@ -94,9 +98,11 @@ PARTS = {
     "EvaluateSpec": ("Evaluators", "../guide/score.md"),
     "CheckSpec": ("Checks", "../guide/checklist.md"),
     "ScoreSpec": ("Scores", "../guide/score.md"),
+    "TestsSpec": ("Tests", "../guide/coding/until.md"),
     "JudgeSpec": ("Judges", "../guide/judge.md"),
     "ConversationSpec": ("Conversations of loops", "../guide/models.md"),
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
+    "OnStallSpec": ("Stalls", "../guide/coding/until.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
     "EachSpec": ("Lists", "../guide/lists.md"),
     "ConsensusSpec": ("Consensus", "../guide/models.md"),
@@ -567,14 +573,22 @@ def errors_page() -> str:
 
 
 def warnings_page() -> str:
-    """Return the reference of warning codes."""
-    rows = [(f"`{code}`", *texts) for code, texts in errors.WARNINGS.items()]
+    """Return the reference of the codes of warnings and notes."""
+
+    def rows(codes: Mapping[str, tuple[str, str]]) -> str:
+        return table(
+            ("code", "cause", "remedy"), [(f"`{code}`", *codes[code]) for code in sorted(codes)]
+        )
+
     return page(
         "Warnings",
-        "Warnings are sentences in `Result.warnings`, on the command line and on the page. A warning that a program may "
-        "test begins with a code. A code that is certain at construction is also raised as `LoopwrightWarning`, whose "
-        "`code` is this word. This page is generated from the code.",
-        table(("code", "cause", "remedy"), rows),
+        "A warning does not end a run. It begins with a code that a program can test. This page is generated from the code.",
+        "## Warnings of a run\n\nThey are in `Result.warnings`, on the command line and on the page, as `code: path: sentence`. "
+        "A warning that is certain at construction is also raised as `LoopwrightWarning`, whose `code` is this word. "
+        "`check` reports the warnings that are certain in a document as notes.\n\n"
+        + rows(errors.WARNINGS),
+        "## Notes of check\n\n`loopwright check` prints `note: place: code: sentence`. "
+        "With `--json`, each note has the member `code`.\n\n" + rows(errors.NOTES),
     )
 
 

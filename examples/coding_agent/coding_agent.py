@@ -10,7 +10,7 @@ from pathlib import Path
 from workspace import diff, prepare, read_file, run_tests, tested, write_file
 
 from loopwright import Loop, MaxIterations, Passed, run_sync, tool
-from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.models import Models, ScriptedModel
 from loopwright.prompts import tool_prompt
 
 repair = Loop(
@@ -29,12 +29,11 @@ repair = Loop(
 )
 
 if __name__ == "__main__":
-    named = os.environ.get("LOOPWRIGHT_MODEL")
-    model = (
-        ProviderModel({k: v for k, v in os.environ.items() if k.endswith("_API_KEY")})
-        if named
-        else ScriptedModel(Path(__file__).with_name("replies.yaml").read_text(encoding="utf-8"))
-    )
-    resources = {"models": Models(model), "model": named or "openai:gpt-4o-mini"}
-    result = run_sync(repair, prepare(), resources=resources)
+    models = None  # the model that LOOPWRIGHT_MODEL names, with the keys in the environment
+    if not os.environ.get("LOOPWRIGHT_MODEL"):
+        replies = ScriptedModel(
+            Path(__file__).with_name("replies.yaml").read_text(encoding="utf-8")
+        )
+        models = Models(replies, default="openai:gpt-4o-mini")
+    result = run_sync(repair, prepare(), models=models)
     print(f"{result.status}: {result.detail}\n\n{diff()}", end="")

@@ -12,7 +12,7 @@ from pathlib import Path
 from quotes import FOLDER, grounded
 
 from loopwright import PhasedAgent, prompt, run_sync
-from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.models import Models, ScriptedModel
 from loopwright.prompts import Selected, tool_prompt
 from loopwright.tools import mcp_server
 
@@ -56,14 +56,11 @@ agent = PhasedAgent(
 )
 
 if __name__ == "__main__":
-    named = os.environ.get("LOOPWRIGHT_MODEL")
-    model = (
-        ProviderModel({k: v for k, v in os.environ.items() if k.endswith("_API_KEY")})
-        if named
-        else ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
-    )
-    resources = {"models": Models(model), "model": named or "openai:gpt-4o-mini"}
-    result = run_sync(agent, " ".join(sys.argv[1:]) or QUESTION, resources=resources)
+    models = None  # the model that LOOPWRIGHT_MODEL names, with the keys in the environment
+    if not os.environ.get("LOOPWRIGHT_MODEL"):
+        replies = ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
+        models = Models(replies, default="openai:gpt-4o-mini")
+    result = run_sync(agent, " ".join(sys.argv[1:]) or QUESTION, models=models)
     report = result.agents["answer"]
     print(f"{result.status}: {result.detail}")
     print(", ".join(f"{phase} {count}" for phase, count in report["phase_iterations"].items()))

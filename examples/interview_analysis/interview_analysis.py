@@ -22,7 +22,7 @@ from loopwright import (
     prompt,
     run_sync,
 )
-from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.models import Models, ScriptedModel
 
 HERE = Path(__file__).parent
 PROMPT = """\
@@ -52,21 +52,15 @@ analysis = Loop(
 )
 
 if __name__ == "__main__":
-    named = os.environ.get("LOOPWRIGHT_MODEL")
-    model = (
-        ProviderModel({k: v for k, v in os.environ.items() if k.endswith("_API_KEY")})
-        if named
-        else ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
-    )
+    models = None  # the model that LOOPWRIGHT_MODEL names, with the keys in the environment
+    if not os.environ.get("LOOPWRIGHT_MODEL"):
+        replies = ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
+        models = Models(replies, default="openai:gpt-4o-mini")
     interview = {
         "transcript": (HERE / "transcript.txt").read_text(encoding="utf-8"),
         "interview_type": "behavioral",
     }
-    result = run_sync(
-        replace(analysis, on_iteration=tell),
-        interview,
-        resources={"models": Models(model), "model": named or "openai:gpt-4o-mini"},
-    )
+    result = run_sync(replace(analysis, on_iteration=tell), interview, models=models)
     print(f"{result.status} after {result.iterations} iterations: {result.detail}")
     for part in ("strengths", "improvements", "action_items"):
         print(part.replace("_", " ") + ":", *result.output[part], sep="\n  ")

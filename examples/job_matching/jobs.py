@@ -108,8 +108,8 @@ def _finding(output: dict[str, Any]) -> str:
     found, average, shut_out = output["found"], output["average"], output["shut_out"]
     if found < ENOUGH:
         name = max(shut_out, key=shut_out.get)
-        return f"{found} found, {shut_out[name]} more but for {name}"
-    return f"{found} found, {'' if average >= GOOD else 'only '}{average:.2f} relevant"
+        return f"{found} matches, {shut_out[name]} more without the filter {name}"
+    return f"{found} matches, relevance {average:.2f} of at least {GOOD}"
 
 
 @merge

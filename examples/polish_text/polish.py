@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from loopwright import Loop, MaxIterations, NoImprovement, Passed, judge, prompt, run_sync
-from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.models import Models, ScriptedModel
 
 HERE = Path(__file__).parent
 
@@ -30,14 +30,9 @@ improve = Loop(
 )
 
 if __name__ == "__main__":
-    named = os.environ.get("LOOPWRIGHT_MODEL")
-    model = (
-        ProviderModel({k: v for k, v in os.environ.items() if k.endswith("_API_KEY")})
-        if named
-        else ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
-    )
-    resources = {"models": Models(model), "model": named or "openai:gpt-4o-mini"}
-    result = run_sync(
-        improve, (HERE / "draft.txt").read_text(encoding="utf-8"), resources=resources
-    )
+    models = None  # the model that LOOPWRIGHT_MODEL names, with the keys in the environment
+    if not os.environ.get("LOOPWRIGHT_MODEL"):
+        replies = ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
+        models = Models(replies, default="openai:gpt-4o-mini")
+    result = run_sync(improve, (HERE / "draft.txt").read_text(encoding="utf-8"), models=models)
     print(f"{result.status}: {result.detail}\n\n{result.output}")

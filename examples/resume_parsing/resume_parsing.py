@@ -19,7 +19,6 @@ from resume import FIELDS, judge
 from strategies import STRATEGIES
 
 from loopwright import Loop, Result, prompt, run_sync
-from loopwright.models import Models, ProviderModel
 from loopwright.recipes import strategy_loop
 
 RESUMES = Path(__file__).parent / "resumes"
@@ -47,30 +46,28 @@ def chosen(result: Result) -> str:
 def main(files: list[str]) -> None:
     """Read resumes and print what was found, or over all of them how right it is."""
     named = os.environ.get("LOOPWRIGHT_MODEL")
-    keys = {k: v for k, v in os.environ.items() if k.endswith("_API_KEY")}
-    resources = {"models": Models(ProviderModel(keys)), "model": named} if named else {}
     loop = parsing(with_model=bool(named))
     if files:
         for file in files:
-            result = run_sync(loop, read({"file": file}), resources=resources)
+            result = run_sync(loop, read({"file": file}))
             print(f"{Path(file).name}: {chosen(result)}, {result.best.score:.2f}")
             for item in result.history:
                 if item.error is not None:
                     print(f"  {item.error.path.rpartition('/')[2]}: {item.error.message}")
             print(json.dumps(result.output, indent=1, ensure_ascii=False))
         return
-    measure(loop, resources, RESUMES)
+    measure(loop, RESUMES)
     print("\nand of forms that the parsers were not written for:\n")
-    measure(loop, resources, RESUMES / "unseen")
+    measure(loop, RESUMES / "unseen")
 
 
-def measure(loop: Loop, resources: dict[str, Any], folder: Path) -> None:
+def measure(loop: Loop, folder: Path) -> None:
     """Print what the loop chooses for each resume and how right that is, then each strategy alone."""
     expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     scores: dict[str, list[float]] = {name: [] for name in (*STRATEGIES, "the loop")}
     for name, right in expected.items():
         resume = read({"file": str(folder / name)})
-        result = run_sync(loop, resume, resources=resources)
+        result = run_sync(loop, resume)
         for strategy, parse in STRATEGIES.items():
             scores[strategy].append(accuracy(parse(resume), right))
         scores["the loop"].append(accuracy(result.output, right))

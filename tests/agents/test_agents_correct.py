@@ -121,13 +121,9 @@ def test_a_token_budget_too_small_for_one_call_is_reported_before_the_first() ->
     assert caught[0].message.code == "budget_too_small"  # type: ignore[union-attr]
     models = Models(ScriptedModel([{"replies": ["x"]}]))
     result = run_sync(agent, "t", resources={"models": models})
-    assert (
-        result.warnings[0]
-        .partition(": ")[2]
-        .startswith("budget_too_small: the 10 tokens of planning")
-    )
+    assert result.warnings[0].startswith("budget_too_small: agent: the 10 tokens of planning")
     fits = PhasedAgent(execution=prompt("e", model="openai:m", max_tokens=20), token_budget=1000)
-    assert fits.too_small == []
+    assert fits.warnings == []
 
 
 def test_the_result_of_a_phased_agent_has_its_iterations() -> None:

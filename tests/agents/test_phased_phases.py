@@ -183,5 +183,5 @@ def test_a_phase_that_there_is_not_is_told() -> None:
     result = play(agent(refinement=lost))
     assert result.output == "x"
     assert result.warnings == (
-        "agent: refinement: there is no phase 'planing'; did you mean 'planning'?",
+        "unknown_phase: agent: refinement: there is no phase 'planing'; did you mean 'planning'?",
     )

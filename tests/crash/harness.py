@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ class Reference:
     bill: Counter[str]
 
 
-def start(folder: Path, *kill: str) -> subprocess.CompletedProcess[str]:
-    """Run the program on the journal of a folder."""
-    command = [sys.executable, str(PROGRAM), str(folder / "runs.db"), str(folder / "bill"), *kill]
+def start(folder: Path, *kill: str, url: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the program on the journal of a folder, or at a URL."""
+    journal = url or str(folder / "runs.db")
+    command = [sys.executable, str(PROGRAM), journal, str(folder / "bill"), *kill]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -36,10 +38,10 @@ def paid(folder: Path) -> Counter[str]:
     return Counter(bill.read_text(encoding="utf-8").split()) if bill.exists() else Counter()
 
 
-def reference(folder: Path) -> Reference:
+def reference(folder: Path, *, url: str = "") -> Reference:
     """Run the program undisturbed."""
     folder.mkdir(parents=True, exist_ok=True)
-    done = start(folder)
+    done = start(folder, url=url)
     assert done.returncode == 0, done.stderr
     return Reference(done.stdout, paid(folder))
 
@@ -67,16 +69,28 @@ def _unsound(shown: str, bill: Counter[str]) -> str:
     return ""
 
 
-def crash(folder: Path, position: str, point: int, expected: Reference) -> bool | str:
-    """Kill at a point and resume: False if there is no such point, "" if all is well, else what is not."""
+def crash(
+    folder: Path,
+    position: str,
+    point: int,
+    expected: Reference,
+    *,
+    url: str = "",
+    killed_for_good: Callable[[], None] = lambda: None,
+) -> bool | str:
+    """Kill at a point and resume: False if there is no such point, "" if all is well, else what is not.
+
+    `killed_for_good` lets the killed process count as dead at once, where that takes time.
+    """
     folder.mkdir(parents=True)
-    killed = start(folder, position, str(point))
+    killed = start(folder, position, str(point), url=url)
     if killed.returncode == 0:
         return False
     where = f"{position} {point}"
     if killed.returncode != -signal.SIGKILL:
         return f"{where}: died of itself: {killed.stderr[-300:]}"
-    resumed = start(folder)
+    killed_for_good()
+    resumed = start(folder, url=url)
     if resumed.returncode != 0:
         return f"{where}: the resume failed: {resumed.stderr[-300:]}"
     if _without_usage(resumed.stdout) != _without_usage(expected.output):

@@ -2,7 +2,7 @@
 
     program.py DB LEDGER [POSITION K]
 
-POSITION is before, in_txn or after (of the K-th commit of the journal), or paid (the K-th effect, after it was charged
+DB is a file, or the URL of a PostgreSQL database. POSITION is before, in_txn or after (of the K-th commit of the journal), or paid (the K-th effect, after it was charged
 and before its outcome is on record). Prints the result as JSON; dies by SIGKILL at the point.
 """
 
@@ -27,6 +27,7 @@ from loopwright import (
     run,
     step,
 )
+from loopwright.journal.postgres.journal import PostgresJournal
 from loopwright.journal.sqlite import SqliteJournal
 
 PRICE = Usage(calls=1, usd=0.01)
@@ -102,7 +103,8 @@ async def main(db: str, bill: str, position: str, point: int) -> None:
         if where == position and count == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    journal = SqliteJournal(db, on_point=on_point)
+    shared = db.startswith("postgres")
+    journal = (PostgresJournal if shared else SqliteJournal)(db, on_point=on_point)
     ledger = Ledger(Path(bill), position, point)
     result = await run(program(ledger), "task", journal=journal, run_id="the-run")
     await journal.close()

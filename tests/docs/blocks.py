@@ -22,7 +22,8 @@ from loopwright.models import ScriptedModel
 from loopwright.ui.cli import main
 
 FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)```(?P<language>\w+)(?P<attributes>(?: \w+=\"[^\"\n]*\")*)[ \t]*\n"
+    r"(?:^<!-- skip: (?P<skip>[^\n]+) -->\n)?"
+    r"^(?P<indent>[ \t]*)```(?P<language>\w+)(?: title=\"(?P<title>[^\"\n]*)\")?[ \t]*\n"
     r"(?P<text>.*?)^(?P=indent)```[ \t]*$\n?",
     re.MULTILINE | re.DOTALL,
 )
@@ -36,22 +37,16 @@ _HOW = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @dataclass
 class Block:
-    """One fence: its language, its attributes and its text without indentation."""
+    """One fence: its language and its text without indentation.
+
+    `title` is the file that the block is written to, or "". `skip` is the reason why it is not run, or "".
+    """
 
     language: str
-    attributes: dict[str, str]
     text: str
     line: int
-
-    @property
-    def title(self) -> str:
-        """The file that the block is written to, or ""."""
-        return self.attributes.get("title", "")
-
-    @property
-    def skip(self) -> str:
-        """The reason why the block is not run, or ""."""
-        return self.attributes.get("skip", "")
+    title: str = ""
+    skip: str = ""
 
 
 def blocks_of(text: str) -> Iterator[tuple[int, int, Block]]:
@@ -59,13 +54,11 @@ def blocks_of(text: str) -> Iterator[tuple[int, int, Block]]:
     for match in FENCE.finditer(text):
         indent = len(match["indent"])
         lines = (line[indent:] if line.strip() else "\n" for line in match["text"].splitlines(True))
-        attributes = dict(re.findall(r'(\w+)="([^"]*)"', match["attributes"]))
-        number = text.count("\n", 0, match.start()) + 1
-        yield (
-            match.start(),
-            match.end(),
-            Block(match["language"], attributes, "".join(lines), number),
+        number = text.count("\n", 0, match.start("language")) + 1
+        block = Block(
+            match["language"], "".join(lines), number, match["title"] or "", match["skip"] or ""
         )
+        yield match.start(), match.end(), block
 
 
 def page_of(path: Path, folder: Path) -> Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -64,8 +65,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
+def test_every_block_of_a_page_runs(
+    page: Path, folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python in one namespace for each page, YAML through `check`, console commands in a shell."""
+    if "postgres:///runs" in page.read_text("utf-8"):  # the server is that of the environment
+        server = request.getfixturevalue("postgres_server")
+        for name, value in server.environment("runs").items():
+            monkeypatch.setenv(name, value)
     for example in page_of(page, folder).examples():
         example.evaluate()
 
@@ -155,3 +162,42 @@ def test_the_english_of_the_pages() -> None:
         text = re.sub(r"`[^`\n]*`", "", text)
         if page.name != "style.md":
             assert banned.findall(text) == [], name_of(page)
+
+
+def test_the_paths_of_the_architecture_exist() -> None:
+    """Each path on the page is a file or folder of the package, the tests or the documentation."""
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    paths = set(re.findall(r"`([\w./]+(?:\.py|/))`", text))
+    roots = (ROOT / "src" / "loopwright", ROOT)
+    assert len(paths) > 40
+    assert [
+        path for path in sorted(paths) if not any((root / path).exists() for root in roots)
+    ] == []
+
+
+# The terms of the project, each with one meaning in Python, YAML, the command line and the page.
+TERMS = (
+    "adapt, attempt, best, budget, call, candidate, checklist, condition, context, criterion, deadline, default, dialect, "
+    "document, effect, error, evaluation, evaluator, execute, feedback, fingerprint, guard, input, iteration, journal, judge, "
+    "ledger, limit, loop, memory, model, option, output, path, prompt, provider, reason, result, resume, retry, rewind, run, "
+    "score, setting, status, step, template, tool, undecided, usage, verdict, warning, workflow"
+)
+
+
+def test_the_glossary_defines_the_terms_in_alphabetical_order() -> None:
+    """Each term has one definition; a term that no page uses would be missing here."""
+    text = (DOCS / "more" / "glossary.md").read_text("utf-8")
+    defined = re.findall(r"^(\S[^\n]*)\n:   \S", text, re.MULTILINE)
+    assert set(TERMS.split(", ")) <= set(defined)
+    assert defined == sorted(set(defined), key=str.lower)
+
+
+def test_each_extra_of_the_package_is_on_the_install_page() -> None:
+    """The table has the extras of pyproject.toml, each with its size."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    text = (DOCS / "start" / "install.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \| .* \| \+\d+ MB, \d+ \|$", text, re.MULTILINE)) == set(
+        extras
+    )

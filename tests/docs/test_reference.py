@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -41,6 +43,9 @@ def script(name: str) -> ModuleType:
 
 reference = script("reference")
 PAGES: dict[str, str] = reference.pages()
+SVG = "{http://www.w3.org/2000/svg}"
+# Generators of warnings, each with a code.
+WITH_CODES = {"documents/check/lints.py", "engine/loop.py"}
 
 
 def section(page: str, heading: str) -> str:
@@ -113,22 +118,65 @@ def test_every_status_reason_and_error_is_listed() -> None:
     )
 
 
-def test_every_code_of_a_warning_is_listed() -> None:
-    """The reference lists the table of the package, and the source uses each code of it and no other."""
-    assert first_cells(PAGES["warnings.md"]) == set(errors.WARNINGS)
-    constants = re.compile(r'^([A-Z_]+) = "([a-z]+(?:_[a-z]+)*)"', re.MULTILINE)
+def test_every_warning_has_a_code_of_the_reference() -> None:
+    """The source warns with a code in every place, the tables list each of them and no other, and the page has both tables."""
+    used, without = codes_of_warnings()
+    assert without == {
+        "prompts/settings.py",
+        "agents/phased/prompting.py",
+    }  # the reply has the codes
+    assert used == {*errors.WARNINGS, *errors.NOTES}
+    assert not set(errors.WARNINGS) & set(errors.NOTES)
+    assert first_cells(section("warnings.md", "Warnings of a run")) == set(errors.WARNINGS)
+    assert first_cells(section("warnings.md", "Notes of check")) == set(errors.NOTES)
+
+
+def codes_of_warnings() -> tuple[set[str], set[str]]:
+    """Return the codes in the source, and the files with a warning that has none.
+
+    A code is an argument `code` of a warning, the second member of a note that is yielded, or the
+    first word of a warning about a reply. A constant of any module stands for its value.
+    """
+    root = ROOT / "src" / "loopwright"
+    trees = {
+        file.relative_to(root).as_posix(): ast.parse(file.read_text("utf-8"))
+        for file in root.rglob("*.py")
+    }
+    nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    constants = {
+        (file if target.id.startswith("_") else "", target.id): node.value.value
+        for file, node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.isupper()
+    }
+
+    def text(file: str, node: ast.AST) -> str:
+        if isinstance(node, ast.Name):
+            return str(constants.get((file if node.id.startswith("_") else "", node.id), ""))
+        if isinstance(node, ast.JoinedStr):
+            node = node.values[0]
+        return str(node.value) if isinstance(node, ast.Constant) else ""
+
     used: set[str] = set()
-    for file in (ROOT / "src" / "loopwright").rglob("*.py"):
-        text = file.read_text("utf-8")
-        used |= set(re.findall(r'(?:warn\(|sentences\.append\()\s*f?"([a-z]+_[a-z_]+): ', text))
-        used |= set(re.findall(r'\bcode="([a-z_]+)"', text))
-        used |= {
-            value
-            for name, value in constants.findall(text)
-            if re.search(rf"code={name}\b|\{{{name}\}}: |yield {name}, ", text)
-        }
-    used |= {"overshoot"}  # a constant of another module
-    assert used == set(errors.WARNINGS)
+    without: set[str] = set()
+    for file, node in nodes:
+        if isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple):
+            parts = node.value.elts
+            if file in WITH_CODES and (len(parts) == 3 or isinstance(parts[0], ast.Name)):
+                used.add(text(file, parts[-2]))
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        code = next((text(file, word.value) for word in node.keywords if word.arg == "code"), None)
+        if name in ("warn", "LoopwrightWarning", "problem", "Problem") and code is not None:
+            used.add(code)
+        elif name == "warn" and ast.unparse(node.func) != "warnings.warn":
+            without.add(file)
+        elif name == "append" and file.startswith("models/"):
+            used |= set(re.findall(r"^([a-z]+_[a-z0-9_]+): ", text(file, node.args[0])))
+    constant = {constants["", name] for name in ("BUDGET_TOO_SMALL", "PHASES_CAPPED")}
+    return (used | constant) - {""}, without
 
 
 @pytest.mark.parametrize("module", reference.MODULES)
@@ -169,22 +217,46 @@ def test_the_navigation_has_every_generated_page() -> None:
     assert yaml.safe_load(text)["theme"]["font"] is False
 
 
-def test_a_page_that_loads_from_another_host_is_reported(tmp_path: Path) -> None:
-    """Links may lead anywhere; scripts, styles, fonts and images may not."""
-    offline = script("offline")
+def test_the_check_of_a_site_reports_foreign_addresses_broken_links_and_unread_fences(
+    tmp_path: Path,
+) -> None:
+    """Links to other hosts may lead anywhere; scripts, styles, fonts and images may not, and links inside must lead to a heading."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "own.png").touch()
+    (tmp_path / "other.html").write_text('<h2 id="here">x</h2>')
     (tmp_path / "index.html").write_text(
         '<a href="https://example.org">x</a><link rel="canonical" href="https://example.org">'
         '<img src="images/own.png"><script src="//cdn.example.org/x.js"></script>'
+        '<a href="other.html#here">x</a><a href="other.html#gone">x</a><a href="gone.html">x</a>'
+        '<p><code>console skip="a"\n$ ls</code></p><p>```python skip="b"</p><pre>```python\n</pre>'
     )
     (tmp_path / "site.css").write_text("@import url('https://fonts.example.org/a.css');")
-    addresses = [line.rpartition(": ")[2] for line in offline.foreign(tmp_path)]
-    assert addresses == ["//cdn.example.org/x.js", "https://fonts.example.org/a.css"]
+    problems = [line.partition(": ")[2] for line in script("site").problems(tmp_path)]
+    assert problems == [
+        "loads //cdn.example.org/x.js",
+        'Markdown is not rendered: console skip="a"',
+        'Markdown is not rendered: ```python skip="b"',
+        "broken anchor other.html#gone",
+        "broken link gone.html",
+        "loads https://fonts.example.org/a.css",
+    ]
+
+
+BUILDERS = {
+    "zensical": ["zensical", "build", "--clean", "--strict"],
+    "mkdocs": ["mkdocs", "build", "--quiet", "--strict"],
+}
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_another_host(tmp_path: Path) -> None:
-    """Zensical builds every page strictly; skipped loudly where its dependency group is not installed."""
-    if not (Path(sys.executable).parent / "zensical").exists():
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_the_site_builds_strictly(builder: str, tmp_path: Path) -> None:
+    """As `make docs`, with both builders: no warning, no broken link, no missing page, nothing from another host.
+
+    Skipped loudly where the dependency group is not installed; in CI, `make test` installs it.
+    """
+    program = Path(sys.executable).parent / builder
+    if not program.exists():
         lack = "the documentation site needs its dependency group: run `make docs-tools`"
         pytest.fail(lack) if os.environ.get("CI") else pytest.skip(f"NOT TESTED: {lack}")
     for name in ("docs", "src", "mkdocs.yml", "CHANGELOG.md"):
@@ -196,8 +268,27 @@ def test_the_site_builds_without_another_host(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
     done = subprocess.run(
-        [Path(sys.executable).parent / "zensical", "build", "--strict"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        [program, *BUILDERS[builder][1:]],
+        cwd=tmp_path, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert list(script("offline").foreign(tmp_path / "site")) == []
+    assert list(script("site").problems(tmp_path / "site")) == []
+    sources = {page.relative_to(tmp_path / "docs") for page in (tmp_path / "docs").rglob("*.md")}
+    html = {page: (tmp_path / "site" / page).with_suffix(".html") for page in sources}
+    html |= {
+        page: file.with_name("index.html") for page, file in html.items() if page.stem == "README"
+    }
+    assert [page for page, file in html.items() if not file.exists()] == []
+
+
+def test_the_recording_shows_commands_that_exist_and_loads_nothing() -> None:
+    """The animated drawing of the terminal is small, has no script and no address, and its commands are on the command line."""
+    file = ROOT / "docs" / "images" / "terminal.svg"
+    assert file.stat().st_size <= 40_000
+    lines = ["".join(line.itertext()) for line in ET.parse(file).iter(f"{SVG}text")]
+    commands = [line.split()[2] for line in lines if line.startswith("$ loopwright ")]
+    assert commands == ["run", "resume"]
+    assert set(commands) <= {command.name for command in COMMANDS}
+    drawing = file.read_text("utf-8").replace(SVG.strip("{}"), "")
+    assert not re.search(r"<script|href|://", drawing)

@@ -107,7 +107,9 @@ def test_a_cap_below_the_sum_is_noted_before_it_runs(tmp_path: Path) -> None:
     """`check` tells it at its place."""
     loaded = load(document(tmp_path, RESEARCH % "max_iterations: 5"), Settings(execute=False))
     (note,) = loaded.notes
-    assert "steps[0].phased.max_iterations: max_iterations 5 is below the 8" in str(note)
+    assert "steps[0].phased.max_iterations: phases_capped: max_iterations 5 is below the 8" in str(
+        note
+    )
 
 
 def test_a_reasoning_agent_runs_as_written(tmp_path: Path) -> None:

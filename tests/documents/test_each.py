@@ -206,7 +206,7 @@ def test_more_items_than_allowed(tmp_path: Path) -> None:
     result = play(each(tmp_path, more="max_items: 2"), THREE)
     assert result.output == ["A", "B"]
     assert result.warnings == (
-        "main/walk: only the first 2 of 3 items are done, because the limit is 2",
+        "items_left_out: main/walk: only the first 2 of 3 items are done, because the limit is 2",
     )
     found = each(tmp_path, items='"{{ input }}"')
     result = play(found, value=list(range(1001)))

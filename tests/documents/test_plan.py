@@ -84,16 +84,16 @@ def test_the_most_calls_are_those_of_a_run_that_never_succeeds(name: str, tmp_pa
 LINTS = {
     "a sentence that code can decide": (
         '{name: a, loop: {execute: {prompt: hi}, until: "It has at most 50 words"}}',
-        "5:52: steps[0].loop.until: code can decide this without a model call and always in the same way; "
+        "5:52: steps[0].loop.until: code_can_decide: code can decide this without a model call and always in the same way; "
         "put evaluate: {check: {max_words: …}} before the judge",
     ),
     "an if that is never true": (
         "{name: a, set: 1, if: 1 > 2}",
-        "5:27: steps[0].if: this condition is always false, so the step never runs; compare the output of a step",
+        "5:27: steps[0].if: constant_condition: this condition is always false, so the step never runs; compare the output of a step",
     ),
     "a judge of another text": (
         '{name: a, loop: {execute: {steps: [{name: code, set: 1}, {name: review, set: 2}]}, until: "The code is good"}}',
-        "5:95: steps[0].loop.until: this reads the output of 'review', which is the output of each iteration, "
+        "5:95: steps[0].loop.until: other_output: this reads the output of 'review', which is the output of each iteration, "
         "not that of 'code'; set output:, or expose it and use loop.steps.code",
     ),
 }  # fmt: skip

@@ -231,9 +231,9 @@ def test_repeated_blocks_are_joined_in_document_order() -> None:
         (2, 3), (5, 3), (6, 3), (9, 9)
     ]  # fmt: skip
     assert [str(note) for note in source.notes] == [
-        "f.yaml:4:1: steps: key 'steps' on line 4 adds items to the list on line 1",
-        "f.yaml:8:1: loops: key 'loops' on line 8 adds items to the list on line 3",
-        "f.yaml:9:1: steps: key 'steps' on line 9 adds items to the list on line 1",
+        "f.yaml:4:1: steps: keys_joined: key 'steps' on line 4 adds items to the list on line 1",
+        "f.yaml:8:1: loops: keys_joined: key 'loops' on line 8 adds items to the list on line 3",
+        "f.yaml:9:1: steps: keys_joined: key 'steps' on line 9 adds items to the list on line 1",
     ]
 
 

@@ -317,5 +317,5 @@ def test_check_warns_of_scores_without_a_goal(tmp_path: Path, until: str, warned
     steps = (
         f"  - {{name: a, loop: {{execute: {{prompt: x}}, evaluate: {{score: {{}}}}, {until}}}}}\n"
     )
-    found = [problem.message for problem in loaded(tmp_path, steps).lints()]
-    assert any("no_goal" in message for message in found) is warned
+    codes = [problem.code for problem in loaded(tmp_path, steps).lints()]
+    assert ("no_goal" in codes) is warned

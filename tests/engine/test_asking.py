@@ -36,5 +36,5 @@ async def test_a_question_without_a_journal_is_warned_of() -> None:
     result = await run(publish, "text")
     assert result.status is Status.SUSPENDED
     assert result.warnings == (
-        "a run without a journal cannot receive answers; use one: journal='sqlite:…'",
+        "no_journal: a run without a journal cannot receive answers; use one: journal='sqlite:…'",
     )

@@ -175,7 +175,7 @@ def test_a_condition_that_could_never_hold_is_told(evaluate: Any, until: Any, to
     """A loop whose rounds were spent on a condition that nobody supplies says which one it is."""
     result = play(Loop(echo, evaluate and inline(evaluate), until=until | MaxIterations(2)), 1)
     assert result.reason is Reason.MAX_ITERATIONS
-    assert result.warnings == ((f"echo: {told}",) if told else ())
+    assert result.warnings == ((f"condition_not_applicable: echo: {told}",) if told else ())
 
 
 def test_a_score_where_only_passing_counts_is_told_as_a_missing_goal() -> None:
@@ -205,4 +205,6 @@ def test_a_warning_of_many_loops_is_told_once() -> None:
     until = Passed() | MaxIterations(2)
     first, second = (Loop(echo, inline(lambda _: None), until=until, name=n) for n in ("a", "b"))
     result = play(sequence(first, second), 1)
-    assert result.warnings == ("sequence/a: no iteration had a verdict, so passed could not hold",)
+    assert result.warnings == (
+        "condition_not_applicable: sequence/a: no iteration had a verdict, so passed could not hold",
+    )

@@ -216,14 +216,17 @@ def test_a_judge_that_fails_at_the_end_changes_nothing_but_a_warning() -> None:
     """The loop has ended; what judging again runs into is a warning."""
     result = judged_again(0.9, ERROR)
     assert (result.reason, result.reported_score) == (Reason.MAX_ITERATIONS, None)
-    assert result.warnings[0] == "l: its output could not be judged again: the judge broke"
+    assert (
+        result.warnings[0]
+        == "rejudge_failed: l: its output could not be judged again: the judge broke"
+    )
     slow = Loop(
         Script(["x"]), Script([0.9], seconds=2), name="l", rejudge=2, until=MaxIterations(1),
         guards=Timeout(5),
     )  # fmt: skip
     late = play(slow)
     assert (late.reason, late.reported_score) == (Reason.MAX_ITERATIONS, 0.9)
-    assert late.warnings[0] == "l: its output could not be judged again: 5 s used"
+    assert late.warnings[0] == "rejudge_failed: l: its output could not be judged again: 5 s used"
 
 
 def test_what_an_inner_loop_had_is_not_lost_when_an_outer_guard_cuts_it() -> None:

@@ -145,7 +145,9 @@ def test_a_report_with_fewer_tests_says_so(tmp_path: Path) -> None:
         "5 of 6 tests pass, 3 fewer tests than in iteration 1",
         "9 of 10 tests pass",
     ]
-    assert result.warnings == ("fix/2/evaluate: tests: 6 ran, 3 fewer tests than in iteration 1",)
+    assert result.warnings == (
+        "fewer_tests: fix/2/evaluate: tests: 6 ran, 3 fewer tests than in iteration 1",
+    )
     assert result.history[0].evaluation.details == {"tests": {"passing": 7, "total": 9}}  # type: ignore[union-attr]
 
 

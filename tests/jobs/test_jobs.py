@@ -130,13 +130,12 @@ REPLIES = [
 ]
 EXTRACT = """
 import sys
-from invoices import Invoice, extract
-from loopwright import run_sync
-from loopwright.models import Models, ProviderModel
+from invoices import extract
+from loopwright import Models, run_sync
 
-resources = {"models": Models(ProviderModel({})), "model": "openai_compatible:small", "model_url": sys.argv[1]}
-result = run_sync(extract, "Invoice A-17", resources=resources)
-print(result.status, result.iterations, Invoice.model_validate(result.output).total)
+models = Models(default="openai_compatible:small", base_url=sys.argv[1])
+result = run_sync(extract, "Invoice A-17", models=models)
+print(result.status, result.iterations, result.unwrap().total)
 """
 
 

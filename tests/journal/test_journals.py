@@ -11,9 +11,11 @@ import pytest
 
 from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal, MemoryJournal, open_journal
+from loopwright.journal.postgres.journal import PostgresJournal
 from loopwright.journal.sqlite import Clocks, SqliteJournal, leases
 
 from .contract import JournalContract
+from .postgres_stores import PostgresStore
 
 
 class MemoryStore:
@@ -95,6 +97,24 @@ class TestSqliteJournal(JournalContract):
             folder.cleanup()
 
         return journal, end
+
+
+class TestPostgresJournal(JournalContract):
+    """The journal in a PostgreSQL database keeps the contract."""
+
+    @pytest.fixture(autouse=True)
+    def database(self, postgres_url: str) -> None:
+        self.url = postgres_url
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[PostgresStore]:
+        made = PostgresStore(self.url)
+        yield made
+        await made.close()
+
+    def fresh(self) -> tuple[Journal, Callable[[], Coroutine[Any, Any, None]]]:
+        journal = PostgresJournal(self.url)
+        return journal, journal.close
 
 
 def test_a_url_names_a_journal(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, retrying, run
 from loopwright.errors import ConfigurationError, JournalDamaged, RunNotFound
 from loopwright.journal import Entry
+from loopwright.journal.recorded.pages import MAX_ITERATIONS, MAX_ROWS, WINDOW
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.views import MAX_ITERATIONS, MAX_ROWS, WINDOW, Wanted
-from loopwright.journal.views import EntriesView
+from loopwright.journal.views import EntriesView, Wanted
 from loopwright.records import Iteration
 
 from .recording import info, record, recorded, rounds
@@ -36,8 +36,8 @@ async def test_the_names_of_runs_are_told_once_in_order(journal: SqliteJournal) 
     """A page offers each name that runs have, and no more of them than it can show."""
     for name in ("b", "a", "b", "ü"):
         await recorded(journal, info(f"run-{name}", name=name), [])
-    assert await journal.look(lambda pages, _: pages.names()) == ["a", "b", "ü"]
-    assert await journal.look(lambda pages, _: pages.names(limit=2)) == ["a", "b"]
+    assert await journal.look(lambda pages: pages.names()) == ["a", "b", "ü"]
+    assert await journal.look(lambda pages: pages.names(limit=2)) == ["a", "b"]
 
 
 async def test_a_search_says_where_it_stopped(journal: SqliteJournal) -> None:
@@ -45,7 +45,7 @@ async def test_a_search_says_where_it_stopped(journal: SqliteJournal) -> None:
     await opened(journal, 3)
 
     def stopped(**wanted: Any) -> Any:
-        return journal.look(lambda pages, _: pages.stopped_at(Wanted(**wanted)))
+        return journal.look(lambda pages: pages.stopped_at(Wanted(**wanted)))
 
     assert await stopped(text="word") == 0
     assert await stopped(text="word", before=2) == 0
@@ -72,7 +72,7 @@ async def test_a_long_list_shows_each_run_as_it_is_now(journal: SqliteJournal) -
         await again.close(
             info("refine-00007", name="refine", status=status, epoch=again.info.epoch)
         )
-        found = await journal.look(lambda pages, now: pages.listed(wanted, now))
+        found = await journal.look(lambda pages: pages.listed(wanted))
         assert len({view.info.run_id for _, view in found}) == MAX_ROWS + 20
         assert {v.info.run_id: v.info.status for _, v in found}["refine-00007"] == status
 
@@ -84,7 +84,7 @@ async def test_loops_beyond_a_page_are_left_out(journal: SqliteJournal) -> None:
     """Of a run of very many loops a page has the first two hundred, in the order of their paths."""
     paths = [f"loop-{i:03}" for i in range(230)]
     await recorded(journal, info(), [entry for path in paths for entry in rounds(1, path)])
-    assert await journal.look(lambda pages, now: pages.view("run-1", now).loops()) == paths[:200]
+    assert await journal.look(lambda pages: pages.view("run-1").loops()) == paths[:200]
 
 
 async def test_many_iterations_are_looked_at_again_and_again(journal: SqliteJournal) -> None:
@@ -97,11 +97,11 @@ async def test_many_iterations_are_looked_at_again_and_again(journal: SqliteJour
     await recorded(journal, info("short"), rounds(4))
 
     async def outline(name: str) -> list[Any]:
-        return await journal.look(lambda pages, now: pages.view(name, now).outline("refine"))
+        return await journal.look(lambda pages: pages.view(name).outline("refine"))
 
     assert [item.number for _, item in await outline("long")] == [*range(1, MAX_ITERATIONS + 12)]
     assert [item.score for _, item in await outline("short")] == [0.01, 0.02, 0.03, 0.04]
-    assert await journal.look(lambda pages, _: len(pages.light_iterations)) == 4
+    assert await journal.look(lambda pages: len(pages.light_iterations)) == 4
     assert [item.number for _, item in await outline("long")] == [*range(1, MAX_ITERATIONS + 12)]
 
 
@@ -110,8 +110,8 @@ async def test_an_iteration_without_a_judgement_is_outlined(journal: SqliteJourn
     rows = [Entry("iteration", "refine", 1.0, Iteration(1, "given", "made"))]
     await recorded(journal, info(), rows)
 
-    def look(pages: Any, now: float) -> Any:
-        view = pages.view("run-1", now)
+    def look(pages: Any) -> Any:
+        view = pages.view("run-1")
         return view.outline("refine"), view.outline("refine")
 
     first, second = await journal.look(look)
@@ -139,7 +139,7 @@ async def test_where_a_run_stands(journal: SqliteJournal, kinds: list[str], expe
     await recorded(journal, info(), entries)
     row, found = await journal.find("run-1"), await journal.entries("run-1")
     assert EntriesView(row, found).ending() == expected
-    assert await journal.look(lambda pages, now: pages.view("run-1", now).ending()) == expected
+    assert await journal.look(lambda pages: pages.view("run-1").ending()) == expected
 
 
 async def test_an_iteration_that_is_not_there_is_named(journal: SqliteJournal) -> None:
@@ -150,7 +150,7 @@ async def test_an_iteration_that_is_not_there_is_named(journal: SqliteJournal) -
     with pytest.raises(RunNotFound, match=message):
         EntriesView(row, found).iteration("refine", 2)
     with pytest.raises(RunNotFound, match=message):
-        await journal.look(lambda pages, now: pages.view("run-1", now).iteration("refine", 2))
+        await journal.look(lambda pages: pages.view("run-1").iteration("refine", 2))
 
 
 class Once:
@@ -174,7 +174,7 @@ async def test_what_was_tried_again_is_counted_the_same(journal: SqliteJournal) 
     async def told() -> list[Any]:
         row, found = await journal.find("run-1"), await journal.entries("run-1")
         plain = EntriesView(row, found).retries("refine")
-        indexed = await journal.look(lambda pages, now: pages.view("run-1", now).retries("refine"))
+        indexed = await journal.look(lambda pages: pages.view("run-1").retries("refine"))
         return [plain, indexed]
 
     await run(loop, "x", journal=journal, run_id="run-1")
@@ -193,23 +193,23 @@ async def test_a_list_is_another_once_a_run_came_or_ended(journal: SqliteJournal
     pages = [Wanted(), Wanted(status="failed"), Wanted(name="refine"), Wanted(text="word")]
     watch = journal.watch()
     assert watch.version() == 0
-    assert watch.state("run-1") is None
-    assert [watch.list_state(page) for page in pages] == [None] * 4
+    assert await watch.state("run-1") is None
+    assert [await watch.list_state(page) for page in pages] == [None] * 4
     watch.close()  # nothing was there to open: nothing to close
     log = await journal.open(info())
 
-    def states() -> list[Any]:
-        return [watch.list_state(page) for page in pages]
+    async def states() -> list[Any]:
+        return [await watch.list_state(page) for page in pages]
 
-    came = states()
+    came = await states()
     assert None not in came
     await record(log, rounds(2))
-    assert states() == came
+    assert await states() == came
     await log.close(replace(log.info, status="failed"))
-    ended = states()
+    ended = await states()
     assert [one != two for one, two in zip(came, ended, strict=True)] == [True, True, True, False]
     await recorded(journal, info("run-2"), [])
-    assert all(one != two for one, two in zip(ended, states(), strict=True))
+    assert all(one != two for one, two in zip(ended, await states(), strict=True))
     watch.close()
     watch.close()
 

@@ -20,6 +20,7 @@ from loopwright.journal.sqlite.database import SideLock
 from loopwright.memory import InMemory, Memory, Space, entry
 
 from .memory_contract import MemoryContract, Store, note, values
+from .postgres_stores import query
 
 Play = Callable[[Store], Coroutine[Any, Any, Any]]
 
@@ -37,11 +38,11 @@ class ProcessStore:
         await self.memory.close()
 
 
-class FileStore:
-    """Memories of one file, each opened anew."""
+class UrlStore:
+    """Memories at one URL, each opened anew."""
 
-    def __init__(self, path: Path) -> None:
-        self._url = f"sqlite:{path}?synchronous=normal"
+    def __init__(self, url: str) -> None:
+        self._url = url
         self._made = [open_memory(self._url)]
         self.memory: Memory = self._made[0]
 
@@ -72,7 +73,17 @@ class TestSqlite(MemoryContract):
     def opened(self, tmp_path: Path) -> Callable[[Play], None]:
         def run(play: Play) -> None:
             folder = Path(tempfile.mkdtemp(dir=tmp_path))
-            asyncio.run(_played(play, FileStore(folder / "runs.db")))
+            asyncio.run(_played(play, UrlStore(f"sqlite:{folder}/runs.db?synchronous=normal")))
+
+        return run
+
+
+class TestPostgres(MemoryContract):
+    @pytest.fixture
+    def opened(self, postgres_url: str) -> Callable[[Play], None]:
+        def run(play: Play) -> None:
+            query(postgres_url, "DROP SCHEMA IF EXISTS loopwright CASCADE")
+            asyncio.run(_played(play, UrlStore(postgres_url)))
 
         return run
 

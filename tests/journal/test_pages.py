@@ -20,10 +20,9 @@ from loopwright.journal.sqlite.views import (
     LIST_COLUMNS,
     PAGE_STATEMENTS,
     WATCH_STATEMENT,
-    Wanted,
     page_query,
 )
-from loopwright.journal.views import EntriesView, RunView, enclosing, outermost
+from loopwright.journal.views import EntriesView, RunView, Wanted, enclosing, outermost
 
 
 async def write(value: Any, ctx: Any) -> str:
@@ -55,7 +54,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
 
 async def listed(journal: SqliteJournal, **wanted: Any) -> list[str]:
     """Return the ids on a page of the list."""
-    found = await journal.look(lambda pages, now: pages.listed(Wanted(**wanted), now))
+    found = await journal.look(lambda pages: pages.listed(Wanted(**wanted)))
     return [view.info.run_id for _, view in found]
 
 
@@ -64,7 +63,7 @@ async def test_pages_go_by_the_key_of_the_last_row(journal: SqliteJournal) -> No
     found: list[str] = []
     before = 0
     while page := await journal.look(
-        lambda pages, now, key=before: pages.listed(Wanted(before=key, limit=7), now)
+        lambda pages, key=before: pages.listed(Wanted(before=key, limit=7))
     ):
         found += [view.info.run_id for _, view in page]
         before = page[-1][0]
@@ -136,7 +135,7 @@ async def test_both_views_say_the_same(journal: SqliteJournal, run_id: str) -> N
     """What the indexes tell of a run is what its entries tell."""
     info = await journal.find(run_id)
     entries = await journal.entries(run_id)
-    indexed = await journal.look(lambda pages, now: told(pages.view(run_id, now)))
+    indexed = await journal.look(lambda pages: told(pages.view(run_id)))
     assert indexed == told(EntriesView(info, entries))
 
 
@@ -144,7 +143,7 @@ async def test_views_follow_a_rewind(journal: SqliteJournal) -> None:
     """What was set aside is in neither view."""
     await journal.rewind("nested", "outer/2")
     info, entries = await journal.find("nested"), await journal.entries("nested")
-    indexed = await journal.look(lambda pages, now: told(pages.view("nested", now)))
+    indexed = await journal.look(lambda pages: told(pages.view("nested")))
     plain = told(EntriesView(info, entries))
     assert indexed == plain
     assert indexed["outer"][0] == 1
@@ -153,12 +152,12 @@ async def test_views_follow_a_rewind(journal: SqliteJournal) -> None:
 async def test_what_is_not_there_is_said(journal: SqliteJournal, tmp_path: Path) -> None:
     """A run, an iteration or a journal that is not there is an error with a sentence."""
     with pytest.raises(RunNotFound):
-        await journal.look(lambda pages, now: pages.view("nothing", now))
+        await journal.look(lambda pages: pages.view("nothing"))
     for number in (0, 3, 9):
         with pytest.raises(RunNotFound, match="no iteration"):
-            await journal.look(lambda p, now, n=number: p.view("nested", now).iteration("outer", n))
+            await journal.look(lambda p, n=number: p.view("nested").iteration("outer", n))
     with pytest.raises(JournalUnavailable, match="does not exist yet"):
-        await SqliteJournal(tmp_path / "none.db").look(lambda pages, now: pages.newest())
+        await SqliteJournal(tmp_path / "none.db").look(lambda pages: pages.newest())
 
 
 async def test_an_outline_is_checked(journal: SqliteJournal) -> None:
@@ -169,20 +168,20 @@ async def test_an_outline_is_checked(journal: SqliteJournal) -> None:
     )
     db.close()
     with pytest.raises(JournalDamaged, match="checksum"):
-        await journal.look(lambda pages, now: pages.view("nested", now).outline("outer"))
+        await journal.look(lambda pages: pages.view("nested").outline("outer"))
 
 
 async def test_the_counter_changes_with_each_commit(journal: SqliteJournal) -> None:
     """Whoever watches learns of a commit of another connection."""
     watch = journal.watch()
-    before, state = watch.version(), watch.state("nested")
-    assert (watch.version(), watch.state("nested")) == (before, state)
+    before, state = watch.version(), await watch.state("nested")
+    assert (watch.version(), await watch.state("nested")) == (before, state)
     await run(inner, "y", journal=journal, run_id="another")
     assert watch.version() != before
-    assert watch.state("nested") == state
+    assert await watch.state("nested") == state
     await journal.rewind("nested", "outer/2")
-    assert watch.state("nested") != state
-    assert watch.state("no such run") is None
+    assert await watch.state("nested") != state
+    assert await watch.state("no such run") is None
     watch.close()
 
 

@@ -10,10 +10,26 @@ from typing import Any
 import pytest
 from faulty_server import FaultyServer, says
 from mock_server import serving
+from pydantic import BaseModel
 
-from loopwright import Models, ModelSettings, prompt, run, run_sync
-from loopwright.errors import ConfigurationError
+from engine.support import entries_of
+from loopwright import (
+    Loop,
+    Models,
+    ModelSettings,
+    ReasoningAgent,
+    judge,
+    prompt,
+    rubric,
+    run,
+    run_sync,
+    sequence,
+    step,
+)
+from loopwright.errors import ConfigurationError, JournalError
+from loopwright.journal import MemoryJournal
 from loopwright.models import ProviderModel, Reply, Request
+from loopwright.prompts import tool_prompt
 from loopwright.testing import ScriptedModel
 
 KEY = "sk-of-the-stand-in"
@@ -107,9 +123,7 @@ def test_the_default_model_comes_from_the_nearest_place(monkeypatch: pytest.Monk
 
 def test_without_any_model_the_error_names_the_three_places() -> None:
     """A prompt that nothing names a model for is an error that says where to name one."""
-    with pytest.raises(
-        ConfigurationError, match="to the prompt or to the run, or set LOOPWRIGHT_MODEL"
-    ):
+    with pytest.raises(ConfigurationError, match="for the prompt or the run, or LOOPWRIGHT_MODEL"):
         run_sync(prompt("x"), "x", models=Models(Echo()))
 
 
@@ -188,11 +202,70 @@ def test_a_server_that_is_not_started_is_named(provider: str) -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         ask = prompt("x", model=f"{provider}:m", base_url=url)
-        detail = run_sync(ask, "x", models=Models(ProviderModel())).detail
+        journal = MemoryJournal()
+        detail = run_sync(
+            ask, "x", models=Models(ProviderModel()), journal=journal, run_id="r"
+        ).detail
+        ended = [entry.path for entry in entries_of(journal, "r") if entry.kind == "finished"]
     assert f"no server answers at {url}; start it, or give base_url" in detail
+    assert len([path for path in ended if "attempt" in path]) == 2
 
 
 def test_a_scripted_model_is_passed_as_an_option() -> None:
     """`models` takes the same registries as the resource of that name."""
     models = Models(ScriptedModel([{"replies": ["ok"]}]), default="openai:any")
     assert run_sync(prompt("x"), "x", models=models).output == "ok"
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        Loop(str.upper, judge("It is short.", model="fast")),
+        Loop(str.upper, rubric("It is short.", model="fast")),
+        ReasoningAgent(model="fast"),
+        tool_prompt("x", [], model="fast"),
+    ],
+    ids=["judge", "rubric", "agent", "tools"],
+)
+def test_an_unknown_name_of_a_model_is_reported_before_the_run(asks: Any) -> None:
+    """The short name of a judge or an agent is looked up before anything is recorded."""
+    journal = MemoryJournal()
+    with pytest.raises(ConfigurationError, match="'fast' is not a model"):
+        run_sync(asks, "x", journal=journal, run_id="r")
+    with pytest.raises(JournalError):
+        entries_of(journal, "r")
+
+
+def test_a_key_in_the_input_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without models of the run, the keys in the environment are those that the default models read."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-abcdefghijklmnop123")
+    calls: list[str] = []
+    both = sequence(step(calls.append), prompt("x", model="openai:m"))
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        run_sync(both, "my key is sk-abcdefghijklmnop123")
+    assert calls == []
+
+
+class Person(BaseModel):
+    """A value to extract."""
+
+    name: str
+    born: int
+
+
+def test_the_output_of_a_prompt_has_the_type_of_its_model() -> None:
+    """`prompt(output=Model)` asks for the schema, and each reader gets an instance, live and replayed."""
+    reply = '{"name": "Ada", "born": 1815}'
+    models = Models(ScriptedModel([{"replies": [reply]}]))
+    received: list[object] = []
+
+    def check(person: Person) -> bool:
+        received.append(person)
+        return person.born == 1815
+
+    loop = Loop(prompt("Who?", output=Person, model="openai:m"), check)
+    journal = MemoryJournal()
+    for _ in range(2):
+        result = run_sync(loop, "x", models=models, journal=journal, run_id="r")
+        assert result.unwrap() == Person(name="Ada", born=1815)
+    assert received == [Person(name="Ada", born=1815)]

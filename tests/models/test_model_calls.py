@@ -350,7 +350,7 @@ def test_a_transcript_that_fails_is_a_warning() -> None:
     result = world.run(Ask())
     assert result.status is Status.SATISFIED
     assert result.warnings == (
-        "ask/call/attempt-1: the transcript could not be written: disk full",
+        "transcript_failed: ask/call/attempt-1: the transcript could not be written: disk full",
     )
 
 

@@ -60,8 +60,8 @@ def test_a_key_goes_to_its_own_origin(
 @pytest.mark.parametrize(
     ("given", "note"),
     [
-        ("http://localhost:1234", "model_url http://localhost:1234 is used as http://localhost:1234/v1"),
-        ("http://localhost:1234/", "model_url http://localhost:1234/ is used as http://localhost:1234/v1"),
+        ("http://localhost:1234", "address_changed: model_url http://localhost:1234 is used as http://localhost:1234/v1"),
+        ("http://localhost:1234/", "address_changed: model_url http://localhost:1234/ is used as http://localhost:1234/v1"),
         ("http://localhost:1234/v1", None),
         ("http://localhost:1234/v1/", None),
         ("http://localhost:1234/custom", None),

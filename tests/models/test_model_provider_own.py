@@ -141,7 +141,7 @@ async def test_a_setting_that_a_model_does_not_take_is_left_out() -> None:
         request = Request((Message("user", "x"),), "o3", "openai", temperature=0.5)
         found = await at(endpoint, request)
         assert "temperature" not in server.requests[0].json
-    assert found.warnings == ("temperature was left out: o3 does not take it",)
+    assert found.warnings == ("setting_ignored: temperature was left out: o3 does not take it",)
 
 
 async def test_a_whole_answer_may_call_tools() -> None:

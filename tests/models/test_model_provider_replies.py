@@ -54,7 +54,7 @@ async def test_a_listener_that_fails_is_a_remark() -> None:
     async with FaultyServer(says("fine")) as server, ProviderModel(KEYS) as model:
         reply = await model.complete(question(server.url), on_text=broken)
     assert reply.text == "fine"
-    assert "a listener to the text failed: no" in reply.warnings
+    assert "listener_failed: a listener to the text failed: no" in reply.warnings
 
 
 async def test_broken_bytes_are_a_remark() -> None:
@@ -82,5 +82,5 @@ async def test_check_goes_nowhere() -> None:
     """What can be refused before a run is, without a request."""
     async with FaultyServer(says("x")) as server, ProviderModel(KEYS) as model:
         remarks = model.check(question(server.url, schema=VERDICT))
-        assert remarks == (f"model_url {server.url} is used as {server.url}/v1",)
+        assert remarks == (f"address_changed: model_url {server.url} is used as {server.url}/v1",)
         assert server.requests == []

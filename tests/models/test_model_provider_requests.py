@@ -160,13 +160,13 @@ async def test_an_address_inside_is_not_called(url: str) -> None:
 
 
 async def test_an_endpoint_that_is_not_there_was_not_billed() -> None:
-    """A refused connection may pass, and cost nothing."""
+    """A connection that this machine refuses cost nothing, and its server is off."""
     async with FaultyServer(says("x")) as server:
         url = server.url
     async with ProviderModel() as model:
         found = await ask(model, question(url, api_key_env=""))
     assert isinstance(found, ModelError)
-    assert (found.kind, found.reason, found.billed) == ("transient", "unreachable", "no")
+    assert (found.kind, found.reason, found.billed) == ("transient", "not_running", "no")
 
 
 async def test_a_name_that_cannot_be_resolved_was_not_billed() -> None:

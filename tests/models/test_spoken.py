@@ -29,6 +29,13 @@ REPLIES = [
     f"The answer is 4.\n<think>{PLAN}",
     "a plain answer, `</think>` is a tag and <b>this</b> [THIS] too\n",
     '{"tag": "<think>", "list": [1, 2]}',
+    "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nmore",
+    "<start_of_turn>model\nHello <b>you</b> < 3<end_of_turn>\n",
+    "[/INST] Hello</s>",
+    "<s>Hello<|eot_id|>",
+    f"<think>{PLAN}</think>Hello<|end|><|start|>user",
+    "a <s>struck</s> word and `<|im_end|>` quoted",
+    '{"mark": "<|im_end|>", "n": 1}',
 ]
 
 
@@ -52,7 +59,7 @@ def test_no_cut_of_a_stream_sends_thinking(reply: str) -> None:
 
 
 parts = st.sampled_from(
-    ["<think>", "</think>", "<thinking>", "`", "\n", " ", "a", "<", "[THINK]", "[/THINK]", "word", "<|im_start|>",
+    ["<|im_end|>", "</s>", "<s>", "{", "<think>", "</think>", "<thinking>", "`", "\n", " ", "a", "<", "[THINK]", "[/THINK]", "word", "<|im_start|>",
      "<|channel|>analysis", "<|channel|>final<|message|>", "assistant"]
 )  # fmt: skip
 

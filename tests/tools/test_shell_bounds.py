@@ -48,7 +48,7 @@ def test_a_step_warns_of_what_was_left_out() -> None:
     result = run_sync(ShellStep(printing(5_000), max_output=1_000, name="big"))
     assert result.output == "x" * 750 + "\n[... 4000 bytes omitted ...]\n" + "x" * 250
     assert result.warnings == (
-        "big: 4,000 bytes of its output were left out. Raise max_output (1,000) to keep more.",
+        "output_shortened: big: 4,000 bytes of its output were left out. Raise max_output (1,000) to keep more.",
     )
     told = run_sync(ShellStep(printing(5_000), max_output=1_000, output="result")).output
     assert told["omitted"] == 4_000

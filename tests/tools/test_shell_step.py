@@ -140,7 +140,7 @@ def test_lost_bytes_are_a_warning_of_the_run() -> None:
     result = run_sync(shell(r"printf '\377'", name="odd"))
     assert result.output == "�"
     assert result.warnings == (
-        "odd: its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.",
+        "invalid_utf8: odd: its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.",
     )
 
 

@@ -208,7 +208,7 @@ class Project:
         gone = recorded.has(path)
         if gone and not path.name.startswith(GENERATED):
             message = "no longer exists; the run continues with the recorded document"
-            self.notes.append(Problem(shown_path(path), 0, 0, "", message))
+            self.notes.append(Problem(shown_path(path), 0, 0, "", message, code="document_gone"))
         # Approved contents are never read again: the file may have changed since the approval.
         if agreed is not None:
             if path not in agreed:

@@ -87,7 +87,9 @@ class ItemsStep(Leaf):
             return items
         owner = ctx.path.rpartition("/")[0]
         ctx.run.warn(
-            f"{owner}: only the first {self.most} of {len(items)} items are done, because the limit is {self.most}"
+            f"only the first {self.most} of {len(items)} items are done, because the limit is {self.most}",
+            owner,
+            code="items_left_out",
         )
         return items[: self.most]
 

@@ -77,6 +77,7 @@ FAILURES_IN_A_ROW = 3
 UNDECIDED_IN_A_ROW = 2
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 LIMIT_UNREACHABLE = "limit_unreachable"
+NOT_APPLICABLE = "condition_not_applicable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
 NO_GOAL_SENTENCE = (
     "its evaluator gives scores only, and no condition says which score is enough, so it cannot be "
@@ -499,7 +500,7 @@ class Loop(CompositeStep[In, Out]):
             lack = (
                 "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"
             )
-            yield "", f"{lack}, so {tag_of(type(goal))} could not hold"
+            yield NOT_APPLICABLE, f"{lack}, so {tag_of(type(goal))} could not hold"
 
 
 def _written(condition: Condition) -> str:

@@ -74,7 +74,10 @@ class MemoryEffect(Leaf):
             # A failure of the step, because the run can continue without its memory.
             raise StepError(f"memory: {error}", kind="memory_unavailable") from error
         if getattr(result, "unreadable", 0):
-            ctx.warn(f"{result.unreadable} damaged entries of the memory are left out")
+            ctx.warn(
+                f"{result.unreadable} damaged entries of the memory are left out",
+                code="memory_damaged",
+            )
         return result
 
 
@@ -272,7 +275,10 @@ class LoopWithMemory(Wrapper):
             # A missing memory is a mistake in the program; a store that fails is not.
             if error.kind == "no_memory":
                 raise
-            ctx.warn(f"the loop runs without the lessons of earlier runs: {error}")
+            ctx.warn(
+                f"the loop runs without the lessons of earlier runs: {error}",
+                code="memory_unavailable",
+            )
             return NO_LESSONS
 
     async def _record(self, value: Json, result: Result, ctx: Context) -> None:
@@ -280,7 +286,7 @@ class LoopWithMemory(Wrapper):
             episode = self._episode(value, result)
             await ctx.call("record", MemoryEffect(self.space, "record"), episode)
         except StepError as error:
-            ctx.warn(f"later runs get no lessons from this run: {error}")
+            ctx.warn(f"later runs get no lessons from this run: {error}", code="memory_unavailable")
 
     def _episode(self, value: Json, result: Result) -> dict[str, Json]:
         history = result.history

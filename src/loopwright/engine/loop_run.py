@@ -149,7 +149,7 @@ class LoopRun:
         if run.replay is not None and self.account.limited:
             self.account.effects = self.history.effects = run.replay.effects(path)
         if budget is not None and loop.unbound:
-            run.warn(f"{CANNOT_BIND}: {loop.unbound}")
+            run.warn(loop.unbound, code=CANNOT_BIND)
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
@@ -197,6 +197,7 @@ class LoopRun:
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
+            self.scope.number = record.number
             # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
@@ -315,7 +316,7 @@ class LoopRun:
 
     def next_number(self) -> int:
         """Return the number of the next iteration."""
-        return len(self.history) + 1
+        return self.scope.number + 1
 
     def admit(self, number: int) -> None:
         """Begin iteration `number`, or continue one that began before a crash.
@@ -438,7 +439,8 @@ class LoopRun:
         except (StepError, Stopped, asyncio.CancelledError) as error:
             failed = isinstance(error, StepError)
             why = error if failed else self.run_state.stopped_by(error).stop.detail
-            self.run_state.warn(f"{self.path}: its output could not be judged again: {why}")
+            sentence = f"its output could not be judged again: {why}"
+            self.run_state.warn(sentence, self.path, code="rejudge_failed")
         return sum(scores) / len(scores) if scores else None
 
     async def abandon(self) -> None:

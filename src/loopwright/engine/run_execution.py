@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
 from ..records import Failure, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
+from ..records.redaction import Redactor, secrets_in
 from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
@@ -54,6 +56,9 @@ class RunRequest:
         """
         fresh = fresh_row(self.step, self.value, run_id)
         redactor = redactor_of(self.resources)
+        if redactor is None and self.step.asks_model and "models" not in self.resources:
+            # The default models read these keys at the first call, when the input is on record.
+            redactor = Redactor(secrets_in(os.environ))
         if redactor is not None:
             # Refused, not redacted: a run cannot compute with a replaced input.
             redactor.refuse("input", fresh.input)
@@ -114,7 +119,7 @@ class RunRequest:
         if budget is not None:
             _cap(state, budget)
             if unbound := cannot_bind(self.step, budget, "run"):
-                state.warn(f"{CANNOT_BIND}: {unbound}")
+                state.warn(unbound, code=CANNOT_BIND)
         try:
             if state.silent:  # it has no record, so only its result matters
                 result = await _outcome(state, self.step, fresh.input)
@@ -164,7 +169,8 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         pids = await end_leftovers(state.token)
         if pids:
             numbers = ", ".join(map(str, pids))
-            state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
+            sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
+            state.warn(sentence, code="processes_left")
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
         state.loops = ended_loops(state, replay, step)
@@ -240,7 +246,8 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         request = state.clean({"path": suspended.path, **suspended.request})
         if state.log.silent:
             state.warn(
-                "a run without a journal cannot receive answers; use one: journal='sqlite:…'"
+                "a run without a journal cannot receive answers; use one: journal='sqlite:…'",
+                code="no_journal",
             )
         result = _cut(state.cleaned_stop(suspended.stop), state, step)
     finally:

@@ -108,6 +108,10 @@ class Step(Generic[In_contra, Out_co]):
             """How many loops nest in it."""
 
         @property
+        def asks_model(self) -> bool:
+            """Whether it calls a model of the run."""
+
+        @property
         def scores_only(self) -> bool:
             """Whether it is an evaluator that never gives a verdict."""
 
@@ -129,6 +133,7 @@ class Step(Generic[In_contra, Out_co]):
         accept = ()
         depth = 0
         unsupplied = _NO_NAMES
+        asks_model = False
         scores_only = False
         reports = None
 
@@ -194,6 +199,10 @@ class CompositeStep(Step[In_contra, Out_co]):
     keeps_types: ClassVar[bool] = False  # whether it passes on values with their declared types
 
     if not TYPE_CHECKING:
+
+        @functools.cached_property
+        def asks_model(self) -> bool:
+            return any(part.asks_model for part in self.parts())
 
         @property
         def depth(self) -> int:

@@ -131,7 +131,7 @@ def _missing(name: str, counts: _Counts, ctx: Context) -> str:
         text = (
             f"{missing} fewer {'test' if missing == 1 else 'tests'} than in iteration {item.number}"
         )
-        ctx.warn(f"{name}: {counts.total} ran, {text}")
+        ctx.warn(f"{name}: {counts.total} ran, {text}", code="fewer_tests")
         return text
     return ""
 

@@ -244,7 +244,7 @@ def charged(
 def identity_text(value: object) -> str:
     """Return a text for a part of an object that is the same in each process.
 
-    >>> described({"b": [1, "x"], "a": None})
+    >>> identity_text({"b": [1, "x"], "a": None})
     "{'a': None, 'b': [1, 'x']}"
     """
     return "".join(_pieces(value))

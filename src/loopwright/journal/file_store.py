@@ -71,6 +71,13 @@ class FileStore:
             raise StepError(f"the recorded file {digest[:12]} {state} {where}", kind="file_missing")
         return content
 
+    def digests(self) -> list[str]:
+        """Return the digests of all contents."""
+        if self._folder is None:
+            return list(self._contents)
+        names = (path.name for path in sorted(self._folder.glob("??/*")))
+        return [name for name in names if _DIGEST.fullmatch(name)]
+
     @staticmethod
     def _path(folder: Path, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):

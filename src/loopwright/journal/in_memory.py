@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
@@ -13,6 +14,9 @@ from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
 from .inbox import cancel_waiting
 from .protocol import Posted, Rewind, RunInfo, missing_run
+from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
+
+T = TypeVar("T")
 
 _OWNER = "this process"
 
@@ -147,6 +151,12 @@ class MemoryJournal:
                 created.append(info.run_id)
         return created
 
+    def change(self, info: RunInfo) -> None:
+        """Replace the row of a run that no process has open; otherwise do nothing."""
+        run = self._find(info.run_id)
+        if run.owner is None:
+            run.info = info
+
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
         return self._find(run_id).shown().view()
@@ -220,6 +230,19 @@ class MemoryJournal:
         run.entries.append(Entry("rewound", path, run.info.active))
         run.info = replace(run.info, status="interrupted", reason="", detail="")
         return Rewind(path, count)
+
+    async def view(self, run_id: str, work: Callable[[RunView], T]) -> T:
+        """Return the result of `work` on the view of a run; see Journal.view."""
+        info = await self.find(run_id)
+        return work(EntriesView(info, await self.entries(info.run_id)))
+
+    async def listing(self, wanted: Wanted, work: Callable[[RunPage], T]) -> T:
+        """Return the result of `work` on a page of the run list; see Journal.listing."""
+        return work(await entries_page(self, wanted))
+
+    def watch(self) -> Watch:
+        """Return a detector of changes; each look reads all entries."""
+        return EntriesWatch(self)
 
     async def close(self) -> None:
         """Do nothing: the journal stays usable."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 from urllib.parse import parse_qsl
@@ -11,11 +10,11 @@ from ..errors import ConfigurationError, nearest
 from ..memory import Memory, MemoryEntry
 from .in_memory import MemoryJournal
 from .protocol import Journal
+from .urls import shown_url
 
 SCHEMES = "loopwright.journals"
 """The entry points of other stores: the scheme of their URLs, and a function that opens a URL."""
 _FORMS = "sqlite:PATH, postgres://HOST/DATABASE or memory:"
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@|(?<=[?&]password=)[^&]*")
 _BUILT_IN = ("memory", "sqlite")
 
 
@@ -95,16 +94,6 @@ class OpenMemory:
 
     async def close(self) -> None:
         await self._store.close()
-
-
-def shown_url(url: str) -> str:
-    """Return a journal's URL without its password.
-
-    Example:
-        >>> shown_url("postgres://me:secret@db/runs")
-        'postgres://me:***@db/runs'
-    """
-    return _PASSWORD.sub(lambda match: f"{match[1]}:***@" if match[1] is not None else "***", url)
 
 
 def _open(url: str) -> _Store:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..errors import RunNotFound
 from ..records import NOTHING, HeldJson, Iteration, Record, Usage, read_by_copy
 from ..records.codec import Json
 from .entries import Entry
+
+if TYPE_CHECKING:
+    from .views import RunPage, RunView, Wanted, Watch
+
+T = TypeVar("T")
 
 
 @read_by_copy("input", "source")
@@ -244,6 +249,21 @@ class Journal(Protocol):
             RunNotFound: if there is no such run or path.
             RunLocked: if the run has a live owner.
         """
+
+    async def view(self, run_id: str, work: Callable[[RunView], T]) -> T:
+        """Return the result of `work` on the view of a run, which is read at one moment.
+
+        `work` may be called in another thread.
+        """
+
+    async def listing(self, wanted: Wanted, work: Callable[[RunPage], T]) -> T:
+        """Return the result of `work` on a page of the run list, which is read at one moment.
+
+        `work` may be called in another thread.
+        """
+
+    def watch(self) -> Watch:
+        """Return a detector of commits by any process; close it."""
 
     async def close(self) -> None:
         """Write all waiting entries and close the store."""

@@ -7,19 +7,57 @@ journal.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..errors import RunNotFound
-from ..records import Iteration, StepOutcome
+from ..errors import ConfigurationError, RunNotFound, nearest
+from ..records import Iteration, Reason, StepOutcome
 from ..records.codec import Json
 from .entries import Entry, surviving
-from .protocol import RunInfo
+from .protocol import Journal, RunInfo
 from .replay import RecordedRun
 
 Mark = tuple[int, Iteration]  # the number of an entry and the iteration that it records
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The runs that a page of the list shows.
+
+    Args:
+        name: only runs with this name; empty selects all.
+        status: only runs with this status; empty selects all.
+        reason: only runs that ended for this Reason; empty selects all.
+        text: only runs whose id, name, detail or input contains this text; empty selects all.
+        before: the key that they are older than; 0 is no bound.
+        after: the key that they are newer than; 0 is no bound.
+        limit: the number of runs (default: 50).
+
+    Raises:
+        ConfigurationError: for an unknown reason.
+
+    Example:
+        >>> Wanted(status="failed", limit=10).limit
+        10
+    """
+
+    name: str = ""
+    status: str = ""
+    reason: str = ""
+    text: str = ""
+    before: int = 0
+    after: int = 0
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        if self.reason and self.reason not in list(Reason):
+            raise ConfigurationError(
+                f"reason: {self.reason!r} is not a reason"
+                f"{nearest(self.reason, [reason.value for reason in Reason])}"
+            )
 
 
 class RunView(Protocol):
@@ -46,7 +84,9 @@ class RunView(Protocol):
     def inputs(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
         """Return a page of the iterations of a loop: their numbers and inputs."""
 
-    def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
+    def outline(
+        self, loop: str, *, offset: int = 0, limit: int = -1
+    ) -> list[tuple[int, Iteration]]:
         """Return iterations of a loop without their inputs and outputs.
 
         A negative `offset` counts from the end.
@@ -69,6 +109,43 @@ class RunView(Protocol):
 
     def ending(self) -> dict[str, Json] | None:
         """Return the recorded end or suspension of the run; None if it continued since."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """A page of the run list, read at one moment.
+
+    Args:
+        rows: the runs with their keys, newest first.
+        names: the names of runs, each once.
+        total: the number of runs in the journal; None if it is unknown.
+        searched: the key at which a text search stopped; 0 at the end.
+    """
+
+    rows: Sequence[tuple[int, RunView]]
+    names: Sequence[str]
+    total: int | None
+    searched: int = 0
+
+
+class Watch(Protocol):
+    """Detects commits of any process. Its methods raise JournalError."""
+
+    def version(self) -> int:
+        """Return a number that changes with a commit, at a cost of microseconds."""
+
+    async def state(self, run_id: str) -> object:
+        """Return a value that changes when a part of a run is committed."""
+
+    async def list_state(self, wanted: Wanted) -> object:
+        """Return a value that changes when a run enters or leaves a page of the list, or ends.
+
+        For a list by status or reason it is that of the page without these two, for a search by text
+        only new runs change it.
+        """
+
+    def close(self) -> None:
+        """Release what it holds."""
 
 
 def outermost(path: str) -> str:
@@ -117,6 +194,49 @@ def retried(paths: Iterable[str], loop: str) -> dict[int, int]:
         if again is not None:
             counts[int(again[1])] += 1
     return dict(counts)
+
+
+_LOOK = 0.3  # seconds between two looks at all entries of a journal
+
+
+class EntriesWatch:
+    """The changes of a journal in memory, of which each look reads all."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def version(self) -> int:
+        return int(time.monotonic() / _LOOK)
+
+    async def state(self, run_id: str) -> object:
+        try:
+            info = await self._journal.find(run_id)
+        except RunNotFound:
+            return None
+        return info.status, info.updated, info.epoch, len(await self._journal.entries(run_id))
+
+    async def list_state(self, wanted: Wanted) -> object:
+        page = await entries_page(self._journal, replace(wanted, status="", reason=""))
+        return tuple((key, view.info.status, view.info.epoch) for key, view in page.rows)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+async def entries_page(journal: Journal, wanted: Wanted) -> RunPage:
+    """Return a page of the runs of any journal; a key is the position from the end."""
+    place = wanted.before and -wanted.before
+    offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
+    infos = await journal.runs(
+        limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
+        text=wanted.text,
+    )  # fmt: skip
+    rows = [
+        (-number, EntriesView(info, await journal.entries(info.run_id)))
+        for number, info in enumerate(infos, start=offset + 1)
+        if not wanted.reason or info.reason == wanted.reason
+    ]
+    return RunPage(rows, sorted({view.info.name for _, view in rows}), None)
 
 
 class EntriesView:

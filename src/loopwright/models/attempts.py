@@ -144,7 +144,8 @@ class ModelAttempt(Leaf):
             return usage if usage.calls else replace(usage, calls=1)
         if ctx.account.capped:
             ctx.warn(
-                "unreported_usage: the model reports no tokens; each call counts at its upper bound"
+                "the model reports no tokens; each call counts at its upper bound",
+                code="unreported_usage",
             )
         written = codec.encode(
             [reply.text, reply.thinking, [call.to_json() for call in reply.tool_calls]]

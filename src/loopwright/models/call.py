@@ -225,7 +225,8 @@ class _Call:
                     listener(text)
                 except Exception as error:  # a listener never changes a call
                     listeners.remove(listener)
-                    self.ctx.warn(f"a listener to the text failed: {error_line(error, run.redact)}")
+                    sentence = f"a listener to the text failed: {error_line(error, run.redact)}"
+                    self.ctx.warn(sentence, code="listener_failed")
 
         return SpokenText(receive if run.redactor is None else run.redactor.filtered(receive))
 

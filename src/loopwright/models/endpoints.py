@@ -310,7 +310,7 @@ def _address(url: str, provider: Provider, notes: list[str]) -> str:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     base = f"{parts.scheme}://{host}" + (f":{port}" if port else "") + (path or provider.path)
     if (path or provider.path) != shown:
-        notes.append(f"model_url {url.strip()} is used as {base}")
+        notes.append(f"address_changed: model_url {url.strip()} is used as {base}")
     return base
 
 

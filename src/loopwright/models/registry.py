@@ -220,7 +220,7 @@ class Models:
         try:
             self.transcript(self.redactor.clean(record))
         except Exception as error:  # a transcript must not change the run
-            ctx.warn(f"the transcript could not be written: {error}")
+            ctx.warn(f"the transcript could not be written: {error}", code="transcript_failed")
 
     async def aclose(self) -> None:
         """Close the connections of the model."""

@@ -4,6 +4,7 @@
 failure                               next action
 ====================================  ======================================================
 transient, unknown_outcome            wait and try again, 5 attempts at each endpoint
+transient, not_running                wait and try again, 2 attempts
 throttled                             the same, but never before `retry_after`
 throttled, and the wait is too long   another endpoint, else suspend the run, else fail
 quota                                 another endpoint, else suspend the run, else fail
@@ -28,10 +29,11 @@ from typing import Literal
 from ..records import codec
 from .errors import ModelError
 
-__all__ = ["OF_ALL", "Action", "Policy", "Tally", "decide"]
+__all__ = ["NOT_RUNNING", "OF_ALL", "Action", "Policy", "Tally", "decide"]
 
 Action = Literal["wait", "again", "escalate", "re_ask", "failover", "suspend", "fail"]
 
+NOT_RUNNING = "not_running"  # the reason of a connection that this machine refused
 FORMATS = 3  # formats of structured output after the first; see `pydantic_ai.rungs`
 # With these reasons an endpoint refuses every request, so that all requests move to the same next endpoint.
 OF_ALL = frozenset({"unauthorised", "forbidden", "not_found", "configuration"})
@@ -116,7 +118,9 @@ def decide(
             # The tries begin again after a suspension, which may last for hours.
             if too_long:
                 return elsewhere if others else ("suspend", replace(tally, tries=0))
-            if tried.tries < policy.attempts:
+            # A server of this machine that is off stays off; one that restarts answers the second time.
+            off = failure.reason == NOT_RUNNING
+            if tried.tries < (min(policy.attempts, 2) if off else policy.attempts):
                 return "wait", tried
             return elsewhere if others else ("fail", tried)
         case "quota":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Unpack, overload
 
 from ..engine.context import Context
-from ..engine.step import MODEL_NAME, CompositeStep, In, Out, digest_of
+from ..engine.step import CompositeStep, In, Out, digest_of
 from ..engine.text_listeners import OnText, text_listener
 from ..errors import ConfigurationError, StepError
 from ..models import Message, Reply, own_words
@@ -67,6 +67,8 @@ class Prompt(CompositeStep[In, Out]):
         'prompt'
     """
 
+    asks_model = True
+
     def __init__(
         self,
         text: Text,
@@ -85,6 +87,7 @@ class Prompt(CompositeStep[In, Out]):
         self.text = fill(text) if isinstance(text, str) else text
         self.system = fill(system) if isinstance(system, str) else system
         self.model_settings = model_settings
+        self.unsupplied: dict[str, str] = model_settings.unsupplied(f"prompt {name!r}")
         self.conversation = conversation or (Conversation() if carried else None)
         self.read = read or _output
         self.input_type: ValueType | None = None
@@ -221,7 +224,8 @@ def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
         for name in variables:
             if short[name] is not variables[name] and name in text.names | FIXED:
                 ctx.warn(
-                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt"
+                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt",
+                    code="text_shortened",
                 )
         return short
 
@@ -362,12 +366,7 @@ def _undefined(step: Prompt, *templates: str) -> dict[str, str]:
     for template in (*templates, *files):
         missing |= _unsupplied(step.name, template)
     # A model without a provider is an alias, which only the run's models define.
-    for alias in (model for model in step.model_settings.models if ":" not in model):
-        missing[MODEL_NAME + alias] = (
-            f"prompt {step.name!r}: model: {alias!r} is not a model; write provider:model, like "
-            f"openai:gpt-4o, or define it with Models(names={{{alias!r}: …}})"
-        )
-    return missing
+    return missing | step.model_settings.unsupplied(f"prompt {step.name!r}")
 
 
 def _unsupplied(name: str, text: str) -> dict[str, str]:

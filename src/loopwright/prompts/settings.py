@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ..engine.context import Context
+from ..engine.step import MODEL_NAME
 from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model
@@ -33,22 +34,21 @@ class PromptSettings:
     """The models and the settings of a prompt, as one object.
 
     Args:
-        models: Names such as `openai:gpt-4o`. The first that is available answers.
+        models: names such as `openai:gpt-4o`; the first that is available answers.
         temperature: 0 to 2.
-        max_tokens: The token limit of a reply.
-        schema: A JSON Schema of structured output.
-        base_url: Another server.
-        api_key_env: The variable with the key of that server.
-        timeouts: The time limits of a call.
-        sampling: The other settings of `ModelSettings`.
-        headers: The headers of each request.
-        on_cutoff: What follows a truncated reply: `fail`, `retry` or `accept`.
-        cap: The token limit without `max_tokens`.
-        strict: Whether a value is read as strict JSON.
-        max_tool_calls_per_reply: The most calls of a reply. A reply with more is refused.
+        max_tokens: the token limit of a reply.
+        schema: a JSON Schema of structured output.
+        base_url, api_key_env: another server, and the variable with its key.
+        timeouts: the time limits of a call.
+        sampling: the other settings of `ModelSettings`.
+        headers: the headers of each request.
+        on_cutoff: what follows a cut reply: `fail`, `retry` or `accept`.
+        cap: the token limit without `max_tokens`.
+        strict: whether a value is read as strict JSON.
+        max_tool_calls_per_reply: the most calls of a reply; one with more is refused.
 
     Raises:
-        ConfigurationError: For a model without its provider, or a number out of range.
+        ConfigurationError: for a model without its provider, or a number out of range.
     """
 
     models: tuple[str, ...] = ()
@@ -64,6 +64,16 @@ class PromptSettings:
     cap: int | None = None
     strict: bool = False
     max_tool_calls_per_reply: int = MAX_TOOL_CALLS
+
+    def unsupplied(self, owner: str) -> dict[str, str]:
+        """Return a message for each alias of a model, which only the models of a run define."""
+        return {
+            MODEL_NAME
+            + alias: f"{owner}: model: {alias!r} is not a model; write provider:model, like "
+            f"openai:gpt-4o, or define it with Models(names={{{alias!r}: …}})"
+            for alias in self.models
+            if ":" not in alias
+        }
 
     def __post_init__(self) -> None:
         for model in self.models:
@@ -250,7 +260,9 @@ def warn_of(reply: Reply, ctx: Context) -> None:
             continue
         ctx.warn(f"a reply was corrected before it was read: {repair}", code="repaired_reply")
     if reply.finish == "length":
-        ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
+        ctx.warn(
+            "the reply was cut off at max_tokens, and on_cutoff: accept keeps it", code="cut_off"
+        )
 
 
 def with_schema(settings: PromptSettings, schema: Mapping[str, Json] | None) -> PromptSettings:

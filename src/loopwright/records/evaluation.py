@@ -108,13 +108,12 @@ class Evaluation(Record):
 
     def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes, details and metrics."""
-        return self._with(Held) if self._holds_values else self
+        return self._with(Held) if self._holds_values() else self
 
     def sealed(self) -> Evaluation:
         """Return the evaluation in its present state, independent of later changes by its creator."""
-        return self._with(own) if self._holds_values else self
+        return self._with(own) if self._holds_values() else self
 
-    @property
     def _holds_values(self) -> bool:
         return (
             bool(self._raw_votes)
@@ -138,7 +137,7 @@ class Evaluation(Record):
     @property
     def has_only_score(self) -> bool:
         """Whether it has a score, a verdict or both, and no other field."""
-        more = self.feedback or self.improvements or self.criteria or self._holds_values
+        more = self.feedback or self.improvements or self.criteria or self._holds_values()
         return not more and not self.undecided
 
     def to_json(self) -> Json:

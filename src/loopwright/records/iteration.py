@@ -158,8 +158,8 @@ class Iteration(Record, Generic[In, Out]):
         truncated: bool = False,
         steps: Mapping[str, Json] | None = None,
     ) -> None:
-        # By hand: with the method of the dataclass, "the same without a journal" of benchmarks/engine.py is
-        # 8 % slower and exceeds its bound (decision 50).
+        # A fast path: with the method of the dataclass, the rows without a journal of benchmarks/compare.py
+        # are 9 to 17 % slower.
         _number(self, number)
         _input(self, input)
         _output(self, output)

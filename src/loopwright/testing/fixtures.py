@@ -1,11 +1,11 @@
 """The pytest plugin: fixtures for tests of loops, active wherever this package is installed.
 
-`models` makes resources that answer prompts from a script, `journal` is a journal in memory, `virtual` runs
+`models` makes the argument `models` of a run that answers prompts from a script, `journal` is a journal in memory, `virtual` runs
 a step in virtual time on that journal. A fixture of yours with the same name takes precedence.
 
 >>> def test_it_improves(virtual, models):
 ...     replies = models({"replies": ["a draft", "a better one"]})
-...     assert virtual(loop, "a topic", resources=replies).satisfied
+...     assert virtual(loop, "a topic", **replies).satisfied
 """
 
 from __future__ import annotations
@@ -29,12 +29,17 @@ _Run = Callable[..., Result]
 
 @pytest.fixture
 def models() -> _MakeModels:
-    """Return a function that makes resources from the rules of a script. See ScriptedModel."""
+    """Return a function that makes `{"models": Models(...)}` from the rules of a script. See ScriptedModel.
+
+    Prompts that name no model use `openai:any`, whatever the environment names.
+    """
     # pytest loads this plugin in every project, and most tests need no models.
     from ..models import Models, ScriptedModel
 
     def make(*rules: Mapping[str, Json], **options: Json) -> dict[str, object]:
-        return {"models": Models(ScriptedModel(list(rules)), **options)}
+        return {
+            "models": Models(ScriptedModel(list(rules)), **{"default": "openai:any", **options})
+        }
 
     return make
 

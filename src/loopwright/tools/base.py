@@ -357,7 +357,7 @@ async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]
         return error_value
     finally:
         if watched is not None and (report := watched.end()):
-            ctx.run.warn(report)
+            ctx.run.warn(report, code="blocking_event_loop")
     return {"output": inline, **({"omitted": omitted, WHOLE: output} if omitted else {})}
 
 

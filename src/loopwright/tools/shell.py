@@ -145,11 +145,15 @@ class ShellStep(Leaf):
         """Run the command on a value and return its output."""
         result = await self.run_command(value, ctx)
         if result.decoded_with_loss and ctx is not None:
-            ctx.warn("its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.")
+            ctx.warn(
+                "its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.",
+                code="invalid_utf8",
+            )
         if result.omitted and ctx is not None:
             ctx.warn(
                 f"{result.omitted:,} bytes of its output were left out. Raise max_output "
-                f"({self.max_output:,}) to keep more."
+                f"({self.max_output:,}) to keep more.",
+                code="output_shortened",
             )
         if self.output == "result":
             return result.to_json()

@@ -108,7 +108,7 @@ def _add(report: UsageReport, source: UsageSource | None, ctx: Context | None) -
     if ctx is not None and usage is not None:
         ctx.spend(usage)
     if ctx is not None and problem:
-        ctx.warn(f"unreported_usage: {problem}; what it cost is not counted")
+        ctx.warn(f"{problem}; its cost is not counted", code="unreported_usage")
 
 
 def _text_of(path: Path) -> str | None:

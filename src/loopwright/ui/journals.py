@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
-from ..journal.open import open_journal, shown_url
+from ..journal.open import open_journal
+from ..journal.urls import shown_url
 
 DEFAULT = "sqlite:.loopwright/runs.db"
 MAX_ROWS = 1_000_000  # of a list

@@ -25,6 +25,7 @@ from ..records.codec import Json
 from .journals import find_run
 
 _OPEN = {
+    "queued": "no worker has started it yet",
     "running": "a process is running it",
     "interrupted": "its process has ended; the recorded results are kept",
 }

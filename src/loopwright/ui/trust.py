@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,6 +91,29 @@ def is_approved(actions: LocalActions | None) -> bool:
     return store is not None and store.has(actions)
 
 
+def trust_contents(digest: str, note: Callable[[str], None]) -> None:
+    """Trust the files that submitted runs carry, by their digest, for workers of this user."""
+    store, why = _trust_store(), "there is no home folder"
+    if store is not None:
+        try:
+            store.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (store.folder / digest).touch(mode=0o600)
+            return
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+    note(f"note: the approval cannot be stored: {why}")
+
+
+def trusted_contents() -> list[str]:
+    """Return the digests that this user trusts; `all` if LOOPWRIGHT_TRUST is set to it."""
+    if os.environ.get(TRUST) == "all":
+        return ["all"]
+    store = _trust_store()
+    if store is None or not store.folder.is_dir():
+        return []
+    return [entry.name for entry in store.folder.iterdir()]
+
+
 def actions_text(actions: LocalActions) -> str:
     """Return the actions that need approval as a phrase: `runs 2 commands on this machine`."""
     counted = [
@@ -99,6 +122,8 @@ def actions_text(actions: LocalActions) -> str:
         if names
     ]
     phrases = [f"runs {' and '.join(counted)} on this machine"] if counted else []
+    if actions.files:
+        phrases.append(f"sends {texts.plural(len(actions.files), 'file')} of its folder to a model")
     if actions.keys:
         shown = ", ".join(actions.keys[:MAX_KEYS])
         left = len(actions.keys) - MAX_KEYS
@@ -151,6 +176,8 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
     for key in ("commands", "python", "keys", "hosts", "environment"):
         for value in plan[key]:
             person.write((f"  {key}: ", "dim"), texts.one_line(str(value)))
+    for file in actions.files:
+        person.write(("  file: ", "dim"), texts.one_line(file))
     person.write("Run it? You are asked again only if its files change. [y/N]")
     person.flush()
     try:

@@ -52,7 +52,9 @@ def test_check_is_one_object_for_programs(documents: Project) -> None:
     good, wrong = answer.json["documents"]
     assert (good["ok"], good["problems"], good["plan"]["commands"]) == (True, [], ["wc -w"])
     assert (wrong["ok"], wrong["plan"]) == (False, None)
-    assert {"file", "line", "column", "path", "message", "text"} == wrong["problems"][0].keys()
+    assert {"file", "line", "column", "path", "code", "message", "text"} == wrong["problems"][
+        0
+    ].keys()
 
 
 def test_a_wrong_document_runs_nothing(documents: Project) -> None:
@@ -89,7 +91,10 @@ def test_a_run_goes_on_when_its_document_is_renamed_or_gone(documents: Project) 
     Path("good.yaml").rename("better.yaml")
     answer = documents.call("resume", "one")
     assert answer.code == 0
-    assert "good.yaml: no longer exists; the run continues with the recorded document" in answer.err
+    assert (
+        "good.yaml: document_gone: no longer exists; the run continues with the recorded document"
+        in answer.err
+    )
     documents.call("rewind", "one", "counting/count")
     Path("better.yaml").unlink()
     answer = documents.call("resume", "one", "--json")

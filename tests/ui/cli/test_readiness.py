@@ -123,4 +123,7 @@ def test_check_contacts_no_other_machine(project: Project, monkeypatch: pytest.M
 def test_check_reports_passed_without_an_evaluator(project: Project) -> None:
     """A condition that nothing can ever meet is noted at its place."""
     answer = project.call("check", written(project, GOALLESS))
-    assert "until: passed can never hold: the loop has no evaluate" in answer.err
+    assert (
+        "until: goal_without_evaluator: passed can never hold: the loop has no evaluate"
+        in answer.err
+    )

@@ -65,6 +65,21 @@ def test_without_a_terminal_nothing_runs_until_it_is_agreed_to(folder: Project) 
     assert not (folder.folder / ".loopwright").exists()
 
 
+def test_a_file_for_a_model_needs_an_approval(folder: Project) -> None:
+    """A document that sends a file of its folder to a model is approved first, and addresses are not asked about."""
+    text = (
+        "schema: loopwright/1\nname: sends\nmodel: openai:m\nsteps:\n- name: ask\n  prompt: What is it?\n"
+        "  files: [act.sh, 'https://example.org/a.png']\n"
+    )
+    (folder.folder / "sends.yaml").write_text(text)
+    answer = folder.run("run", "sends.yaml", "--replies", "replies.yaml")
+    assert answer.code == 2
+    assert "sends sends 1 file of its folder to a model, which is not approved yet" in answer.err
+    assert not (folder.folder / ".loopwright").exists()
+    (folder.folder / "sends.yaml").write_text(text.replace("act.sh, ", ""))
+    assert "approved" not in folder.run("run", "sends.yaml", "--replies", "replies.yaml").err
+
+
 def test_what_was_agreed_to_is_not_asked_again(folder: Project) -> None:
     """--yes once, then never again for these contents."""
     assert folder.run("run", "doing.yaml", "--yes").code == 0

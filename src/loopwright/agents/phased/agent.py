@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -33,6 +33,8 @@ from .run import PhasedRun
 
 __all__ = ["COMPLEXITIES", "ROLES", "PhasedAgent", "effective", "preset"]
 
+BUDGET_TOO_SMALL = "budget_too_small"
+PHASES_CAPPED = "phases_capped"
 TOKEN_SPLIT = (0.1, 0.4, 0.5)  # the shares of planning, execution and refinement
 _BUFFER = 0.1  # a share of the sum of the phases, at least one iteration, as the format defines
 _LIMITS = tuple(f"max_{phase}_iterations" for phase in PHASES)
@@ -190,9 +192,11 @@ class PhasedAgent(CompositeStep):
         put("token_split", tuple(self.token_split))
         self._check()
         self._check_tokens()
-        for sentence in self.too_small:
-            code, _, text = sentence.partition(": ")
-            warnings.warn(LoopwrightWarning(f"{self.name}: {text}", code=code), stacklevel=3)
+        for code, sentence in self.warnings:
+            if code == BUDGET_TOO_SMALL:
+                warnings.warn(
+                    LoopwrightWarning(f"{self.name}: {sentence}", code=code), stacklevel=3
+                )
 
     def _limits(self) -> dict[str, int]:
         if self.preset and self.role and self.preset != self.role:
@@ -288,8 +292,14 @@ class PhasedAgent(CompositeStep):
         return {p: int(budget * s + 1e-9) for p, s in zip(PHASES, self.token_split, strict=True)}
 
     @property
-    def warning(self) -> str:
-        """The warning about a limit below the sum of the phases, or ""."""
+    def warnings(self) -> list[tuple[str, str]]:
+        """The warnings about its limits, each a code and a sentence."""
+        capped = self._cap_warning()
+        small = ((BUDGET_TOO_SMALL, sentence) for sentence in self._small_budgets())
+        return [*([(PHASES_CAPPED, capped)] if capped else []), *small]
+
+    def _cap_warning(self) -> str:
+        """Return the warning about a limit below the sum of the phases, or ""."""
         cap, total = self.max_iterations, self.phase_sum
         if cap is None or cap >= total:
             return ""
@@ -301,22 +311,19 @@ class PhasedAgent(CompositeStep):
         )
         return f"max_iterations {cap} is below the {total} of the phases together, {ends}"
 
-    @property
-    def too_small(self) -> list[str]:
-        """A warning for each phase whose tokens do not fit one call."""
-        sentences = []
+    def _small_budgets(self) -> Iterator[str]:
+        """Iterate over a warning for each phase whose tokens do not fit one call."""
         for phase, tokens in self.tokens.items():
             step = getattr(self, phase)
             if not self.limits[phase] or not isinstance(step, Prompt):
                 continue
             needed = step.model_settings.max_tokens or step.model_settings.cap or DEFAULT_MAX_TOKENS
             if tokens < needed:
-                sentences.append(
-                    f"budget_too_small: the {tokens} tokens of {phase} are fewer than the {needed} that one "
+                yield (
+                    f"the {tokens} tokens of {phase} are fewer than the {needed} that one "
                     "reply may have, so none of its calls fits; raise token_budget, or lower max_tokens of "
                     "the prompt"
                 )
-        return sentences
 
     supplies = ("task", "plan", "results")
 

@@ -27,6 +27,8 @@ from ...records.codec import Json
 
 __all__ = ["AgentState", "Capability", "Hooks", "truth_of"]
 
+_FAILED = "capability_failed"  # the code of the warnings below
+
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
@@ -193,7 +195,9 @@ class Hooks:
             if isinstance(context, dict):
                 self._store(context, self._turn + 1)
             elif context is not None:
-                ctx.warn(f"{name}.init returned {context!r:.80}, which is not an object")
+                ctx.warn(
+                    f"{name}.init returned {context!r:.80}, which is not an object", code=_FAILED
+                )
 
     async def change(
         self, ctx: Context, hook: str, state: AgentState, value: Json, *, of: Sequence[Json] = ()
@@ -206,7 +210,9 @@ class Hooks:
             if isinstance(answer, kind):
                 value = answer
             else:
-                ctx.warn(f"{name}.{hook} returned {answer!r:.80}, which is not {kind_name}")
+                ctx.warn(
+                    f"{name}.{hook} returned {answer!r:.80}, which is not {kind_name}", code=_FAILED
+                )
         return value
 
     async def ask(
@@ -217,7 +223,10 @@ class Hooks:
             answer = await self._call(ctx, leaf, state, args, default=usual)
             truth = usual if answer is None else truth_of(answer)
             if truth is None:
-                ctx.warn(f"{name}.{hook} returned {answer!r:.80}, which is neither yes nor no")
+                ctx.warn(
+                    f"{name}.{hook} returned {answer!r:.80}, which is neither yes nor no",
+                    code=_FAILED,
+                )
             elif truth is not usual:
                 return name
         return ""
@@ -246,7 +255,7 @@ class Hooks:
                 reply = await ctx.call(leaf.name, leaf, {**value, "context": self.context}, token)
             except StepError as error:
                 name, _, hook = leaf.name.rpartition(".")
-                ctx.warn(f"the capability {name} failed in {hook}: {error}")
+                ctx.warn(f"the capability {name} failed in {hook}: {error}", code=_FAILED)
                 return default
             if "context" in reply:
                 self._store(reply["context"], reply["context"].get(_TURN, self._turn + 1))

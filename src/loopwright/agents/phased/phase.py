@@ -87,7 +87,10 @@ async def _confidence(output: Json, ctx: Context) -> Evaluation:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1:
         # A statement of a model about itself must not fail an iteration.
-        ctx.warn(f"the confidence {value!r:.40} is not a number from 0 to 1 and is ignored")
+        ctx.warn(
+            f"the confidence {value!r:.40} is not a number from 0 to 1 and is ignored",
+            code="invalid_confidence",
+        )
         return Evaluation()
     return Evaluation(float(value))
 

@@ -57,7 +57,7 @@ async def ask_with_hooks(
     else:
         reply = await prompt.model_settings.ask(messages, inner)
     for warning in reply.warnings:
-        ctx.warn(warning)
+        ctx.run.warn(warning)
     return await hooks.change(ctx, "process_response", state, prompt.read(reply))
 
 

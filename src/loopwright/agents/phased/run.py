@@ -128,10 +128,7 @@ class PhasedDeclaration(Protocol):
     def tokens(self) -> Mapping[str, int]: ...
 
     @property
-    def warning(self) -> str: ...
-
-    @property
-    def too_small(self) -> Sequence[str]: ...
+    def warnings(self) -> Sequence[tuple[str, str]]: ...
 
     @property
     def on_failure(self) -> str: ...
@@ -170,9 +167,8 @@ class PhasedRun:
         """Run the phases in turn until something ends the agent."""
         agent, ctx = self.agent, self.outer
         # Again at run time: an agent from a document is created before there is a run.
-        for warning in (agent.warning, *agent.too_small):
-            if warning:
-                ctx.warn(warning)
+        for code, sentence in agent.warnings:
+            ctx.warn(sentence, code=code)
         try:
             try:
                 await self.hooks.begin(self.ctx, self.state())
@@ -230,7 +226,7 @@ class PhasedRun:
         for item in result.history:
             # A wrong name must not end the agent: models invent names.
             if problem := unknown_phase(item.output):
-                self.outer.warn(f"{phase}: {problem}")
+                self.outer.warn(f"{phase}: {problem}", code="unknown_phase")
         return self._stop_after(phase, result)
 
     def _first(self) -> str:

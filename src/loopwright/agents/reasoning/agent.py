@@ -131,6 +131,7 @@ class ReasoningAgent(CompositeStep):
             self.model_settings = replace(
                 self.model_settings, max_tool_calls_per_reply=max_tool_calls_per_reply
             )
+        self.unsupplied = self.model_settings.unsupplied(f"agent {self.name!r}")
         self.kit = Tools(tuple(tools), _integer("tool_rounds", tool_rounds))
         self.loop = Loop(
             _Thought(self),
@@ -140,6 +141,8 @@ class ReasoningAgent(CompositeStep):
             # There are no scores: the last message is the most complete one.
             keep="last",
         )
+
+    asks_model = True
 
     @property
     def single(self) -> bool:

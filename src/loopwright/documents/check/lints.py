@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ...agents.phased.agent import BUDGET_TOO_SMALL, PhasedAgent
 from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
@@ -23,7 +24,7 @@ from ..yaml.source import Location
 __all__ = ["lints", "merge_repeats"]
 
 
-_Notes = Iterator[tuple[Location, str]]
+_Notes = Iterator[tuple[Location, str, str]]  # place, code, message
 _Called = Callable[[str], Document | None]
 
 # Sentences that code can decide, each with the field of `check:` for it. A miss costs only a note, so the
@@ -48,8 +49,8 @@ def lints(loaded: LoadedDocument) -> list[Problem]:
     result: list[Problem] = []
     for file, document in loaded.documents.items():
         source: Source = loaded.sources[file]
-        for at, message in (*_document_lints(document), *_step_lints(document, file, loaded)):
-            result.append(source.problem(at, message))
+        for at, code, message in (*_document_lints(document), *_step_lints(document, file, loaded)):
+            result.append(source.problem(at, message, code=code))
     result += [*_unbound(loaded), *_small_token_budgets(loaded)]
     return sorted(merge_repeats(result), key=lambda p: (p.file, p.line, p.column))
 
@@ -63,17 +64,18 @@ def _unbound(loaded: LoadedDocument) -> Iterator[Problem]:
     source: Source = loaded.sources[file]
     if loaded.budget is not None and cannot_bind(loaded.step, loaded.budget, "run"):
         at: Location = ("budget",) if document.budget is not None else ()
-        yield source.problem(at, _without_effect(loaded.budget))
+        yield source.problem(at, _without_effect(loaded.budget), code=CANNOT_BIND)
     places = dict(_loops(document))
     for loop in _unbound_loops(loaded.step):
-        yield source.problem(places.get(loop.name, ()), _without_effect(loop.budget))
+        message = _without_effect(loop.budget)
+        yield source.problem(places.get(loop.name, ()), message, code=CANNOT_BIND)
 
 
 def _without_effect(budget: Budget | None) -> str:
     """Return the message of a budget without effect, in the words of documents instead of Python."""
     units = [name for name in ("calls", "tokens", "usd") if getattr(budget, name, None) is not None]
     return (
-        f"{CANNOT_BIND}: the budget of {' and '.join(units)} has no effect, because no step in it "
+        f"the budget of {' and '.join(units)} has no effect, because no step in it "
         "reports what it costs; add usage: to a command, or set a budget of effects instead"
     )
 
@@ -86,8 +88,9 @@ def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
             step.name or "": ("steps", i) for i, step in enumerate(document.steps)
         }
         for agent in _parts(loaded.step):
-            for sentence in getattr(agent, "too_small", ()):
-                yield source.problem(places.get(agent.name, ()), sentence)
+            for code, sentence in agent.warnings if isinstance(agent, PhasedAgent) else ():
+                if code == BUDGET_TOO_SMALL:
+                    yield source.problem(places.get(agent.name, ()), sentence, code=code)
 
 
 def _parts(step: Step) -> Iterator[Step]:
@@ -114,6 +117,7 @@ def _document_lints(document: Document) -> _Notes:
             if used and name not in used:
                 yield (
                     ("prices", name),
+                    "price_unused",
                     f"the document does not use the model {name!r}, so its price has no effect",
                 )
 
@@ -133,6 +137,7 @@ def _action_lints(action: Action, at: Location, called: _Called) -> _Notes:
     if "failed" in getattr(action, "accept", ()) and action.on_failure != "continue":
         yield (
             (*at, "accept"),
+            "accept_ignored",
             (
                 "accept: failed has no effect without on_failure: continue, because the workflow ends when this step fails"
             ),
@@ -161,10 +166,11 @@ def _constant(text: str, at: Location) -> _Notes:
     except TemplateError:
         return
     if holds:
-        yield at, "this condition is always true; remove the if"
+        yield at, "constant_condition", "this condition is always true; remove the if"
     else:
         yield (
             at,
+            "constant_condition",
             "this condition is always false, so the step never runs; compare the output of a step",
         )
 
@@ -173,13 +179,13 @@ def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes:
     for sentence, place in _criteria(loop, at):
         for pattern, kind in _COMPUTABLE:
             if pattern.search(sentence):
-                yield place, (
+                yield place, "code_can_decide", (
                     f"code can decide this without a model call and always in the same way; "
                     f"put evaluate: {{check: {{{kind}: …}}}} before the judge"
                 )  # fmt: skip
                 break
     if _lacks_goal(loop):
-        yield (*at, "evaluate"), f"{NO_GOAL}: {NO_GOAL_SENTENCE}"
+        yield (*at, "evaluate"), NO_GOAL, NO_GOAL_SENTENCE
     yield from _wrong_output_lints(loop, at, called)
 
 
@@ -249,7 +255,7 @@ def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes
             (n for n in names if n != own and n.lower().replace("_", " ") in words), None
         )
         if intended is not None:
-            yield place, (
+            yield place, "other_output", (
                 f"this reads the output of {own!r}, which is the output of each iteration, not that of {intended!r}; "
                 f"set output:, or expose it and use loop.steps.{intended}"
             )  # fmt: skip

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ..compiler import functions
 from ..project import GENERATED, LoadedDocument
-from ..schema.traverse import commands_in, functions_in
+from ..schema.traverse import commands_in, files_in, functions_in
 
 __all__ = ["LocalActions", "TrustStore", "local_actions"]
 
@@ -33,7 +33,7 @@ _MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, n
 
 @dataclass(frozen=True)
 class LocalActions:
-    """The command lines, functions and variables with their hosts (`keys`) of a document.
+    """The command lines, functions, variables with their hosts (`keys`) and files for models of a document.
 
     `digest` covers them and their files, `contents` are the bytes of these files.
     """
@@ -42,10 +42,11 @@ class LocalActions:
     python: tuple[str, ...]
     keys: tuple[str, ...]
     digest: str
+    files: tuple[str, ...] = ()
     contents: Mapping[Path, bytes] = field(repr=False, default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.commands or self.python or self.keys)
+        return bool(self.commands or self.python or self.keys or self.files)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     Functions of the caller (`Settings.agents`) need no approval and are left out.
     """
     own = set(loaded.agents.values())
-    commands, references = [], []
+    commands: list[str] = []
+    references: list[str] = []
+    sent: list[str] = []
     files = _Files(loaded)
     for name, document in loaded.documents.items():
         folder = Path(name).parent
@@ -88,6 +91,7 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
                 for file in _files_named(command, folder, cwd):
                     files.take(file)
         commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
+        sent += files_in(document)
         for reference in functions_in(document):
             if reference not in own:
                 references.append(reference)
@@ -97,7 +101,7 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     digest = _digest(files.taken, [*commands, *references, *loaded.keys, *text])
     return LocalActions(
         tuple(dict.fromkeys(commands)), tuple(dict.fromkeys(references)), loaded.keys, digest,
-        files.taken,
+        tuple(dict.fromkeys(sent)), files.taken,
     )  # fmt: skip
 
 

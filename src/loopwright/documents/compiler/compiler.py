@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ...agents.phased.agent import PhasedAgent
+from ...agents.phased.agent import PHASES_CAPPED, PhasedAgent
 from ...agents.phased.phase import PHASES
 from ...agents.reasoning.agent import ReasoningAgent
 from ...engine.composites import fallback, parallel, retry, with_timeout
@@ -224,9 +224,10 @@ def compile_phased(
             token_split=(planning, execution, refinement), **fields,
         ),
     )  # fmt: skip
-    if result is not None and result.warning:
-        note = compilation.source.problem((*path, "max_iterations"), result.warning)
-        compilation.project.notes.append(note)
+    for code, sentence in result.warnings if result is not None else ():
+        if code == PHASES_CAPPED:  # `lints` reports the others
+            note = compilation.source.problem((*path, "max_iterations"), sentence, code=code)
+            compilation.project.notes.append(note)
     return result
 
 

@@ -98,7 +98,8 @@ def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -
     for goal in loop.goals:
         if goal.reads:
             what = f"{tag_of(type(goal))} can never hold: the loop has no evaluate; add evaluate, or remove the condition"
-            compilation.project.notes.append(compilation.source.problem((*path, "until"), what))
+            note = compilation.source.problem((*path, "until"), what, code="goal_without_evaluator")
+            compilation.project.notes.append(note)
 
 
 # Fields that a loop has under the same names in Python.

@@ -82,6 +82,14 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
                 yield words, part.cwd or "."
 
 
+def files_in(document: Document) -> Iterator[str]:
+    """Iterate over the local files that the prompts of a document send to a model: paths and templates."""
+    for part in parts(document):
+        for name in part.__dict__.get("files") or ():
+            if not name.lstrip().startswith(("https://", "http://")):
+                yield name
+
+
 def functions_in(document: Document) -> Iterator[str]:
     """Iterate over the functions of Python that a document names."""
     for part in parts(document):

@@ -93,7 +93,7 @@ class Consensus(CompositeStep):
             detail = f"{len(failed)} of {len(self.voters)} voters gave no answer: {failed[0]}"
             raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
         for error in failed:
-            ctx.warn(f"a voter gave no answer and is left out: {error}")
+            ctx.warn(f"a voter gave no answer and is left out: {error}", code="voter_failed")
 
 
 def votes_of(answers: Sequence[str], offered: Collection[str] = ()) -> tuple[list[str], list[str]]:

@@ -89,7 +89,10 @@ async def _entries(ctx: Context, space: str, latest: int = 0) -> list[Json]:
         raise StepError(f"memory: {error}", kind="memory_unavailable") from error
     view = view_of(entries)
     if view.unreadable:
-        ctx.warn(f"{space}: {view.unreadable} damaged entries of the memory were left out")
+        ctx.warn(
+            f"{space}: {view.unreadable} damaged entries of the memory were left out",
+            code="memory_damaged",
+        )
     return [note.value for note in view.notes.values()]
 
 

@@ -37,6 +37,8 @@ __all__ = [
     "prepared",
 ]  # fmt: skip
 
+_GONE_ON = "step_failed"  # the code of the warning of on_failure: continue
+
 
 class WithInput(Leaf):
     """A leaf step whose input is rendered from the variables around it."""
@@ -194,12 +196,12 @@ class ContinueOnError(Wrapper):
             output = ended.output if ended is not None else None
             failed = Result(Status.FAILED, Reason.ERROR, str(error), output, name=self.name)
             return self._continued(path, failed, ctx)
-        ctx.run.warn(f"{path}: {error}; the workflow goes on without it")
+        ctx.run.warn(f"{error}; the workflow goes on without it", path, code=_GONE_ON)
         return Result(Status.SATISFIED, Reason.COMPLETED, str(error), name=self.name)
 
     def _continued(self, path: str, result: Result, ctx: Context) -> Result:
         rest = "without it" if result.output is None else "with the best that it has"
-        ctx.run.warn(f"{path}: {result.detail}; the workflow goes on {rest}")
+        ctx.run.warn(f"{result.detail}; the workflow goes on {rest}", path, code=_GONE_ON)
         return replace(result, gone_on=True)
 
 

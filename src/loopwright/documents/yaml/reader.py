@@ -255,7 +255,7 @@ class _Reader:
             before = before._replace(node=Node(children=items))
         self.stages.append(Stage(key, len(items), len(items) + len(more)))
         message = f"key {key!r} on line {again} adds items to the list on line {first}"
-        self.notes.append(Problem(self.file, *child.key_place, key, message))
+        self.notes.append(Problem(self.file, *child.key_place, key, message, code="keys_joined"))
         items.extend(more)
         return before
 

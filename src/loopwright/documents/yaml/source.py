@@ -128,10 +128,12 @@ class Source:
                     yield at, node.text
             waiting += reversed(below)
 
-    def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
+    def problem(
+        self, path: Location, message: str, *, key: bool = False, code: str = ""
+    ) -> Problem:
         """Return a problem at a value, or at its key, with the path in its usual form."""
         place = self.position(path, key=key)
-        return Problem(self.file, *place, written(path), shorten(message, MAX_MESSAGE))
+        return Problem(self.file, *place, written(path), shorten(message, MAX_MESSAGE), code)
 
     def text(self, path: Location) -> str | None:
         """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
@@ -277,9 +279,11 @@ class SourceMap(Source):
     def position(self, path: Location, *, key: bool = False) -> Place:
         return self.original.position(self._original_path(path), key=key)
 
-    def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
+    def problem(
+        self, path: Location, message: str, *, key: bool = False, code: str = ""
+    ) -> Problem:
         result = self._original_path(path)
-        return self.original.problem(result, message, key=key and len(result) > 0)
+        return self.original.problem(result, message, key=key and len(result) > 0, code=code)
 
     def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
         return self.original.problem_at_word(self._original_path(path), message, word)

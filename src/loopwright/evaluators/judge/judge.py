@@ -67,6 +67,7 @@ class Judge(CompositeStep[object, Evaluation]):
     """
 
     name = "judge"
+    asks_model = True
     fingerprint: str
 
     def __init__(
@@ -89,6 +90,7 @@ class Judge(CompositeStep[object, Evaluation]):
         self.votes = votes or Votes()
         self.question: JudgeQuestion = question or Sentence()
         self.model_settings = with_schema(model_settings, self.question.schema)
+        self.unsupplied = model_settings.unsupplied("judge")
         self.self_test = self_test
         self.tools = tools or JudgeTools()
         self.fingerprint = digest_of(
@@ -190,7 +192,10 @@ class Judge(CompositeStep[object, Evaluation]):
                 inner = ctx.child(ctx.below(f"self-test-{i}-{j}"))
                 vote = await self._vote(criterion, bad, inner)
                 if vote.verdict.answer == "yes":
-                    ctx.warn(f"the judge accepts {bad!r} under {name!r}; do not rely on it alone")
+                    ctx.warn(
+                        f"the judge accepts {bad!r} under {name!r}; do not rely on it alone",
+                        code="judge_accepts_bad_output",
+                    )
 
 
 def _short(name: str) -> str:

@@ -148,7 +148,10 @@ class Validator(Prompt):
         # An effect with its own path, so that a resumed run does not ask again.
         output = await ctx.call("re_ask", Reask(self, self.name), request)
         if output["overall_assessment"] == UNDECIDED:
-            ctx.warn("the criteria could not be read in two replies: the judgement is undecided")
+            ctx.warn(
+                "the criteria could not be read in two replies: the judgement is undecided",
+                code="criteria_unreadable",
+            )
         return replace(result, output=output)
 
 

@@ -131,6 +131,7 @@ class Rubric(CompositeStep[object, Evaluation]):
     """An evaluator that rates an output by weighted criteria. See `rubric`."""
 
     name = "confidence"  # paths and fingerprints of recorded runs contain the former name
+    asks_model = True
     fingerprint: str
 
     def __init__(
@@ -145,6 +146,7 @@ class Rubric(CompositeStep[object, Evaluation]):
     ) -> None:
         self.criteria = tuple(criteria)
         self.model_settings = model_settings
+        self.unsupplied = model_settings.unsupplied("rubric")
         self.goal = goal
         check_sentences("rubric", self.criteria)
         self.weights = shares("rubric", self.criteria, weights)
@@ -189,7 +191,10 @@ class Rubric(CompositeStep[object, Evaluation]):
             empty=_EMPTY,
         )
         if not criteria:
-            ctx.warn("no criteria could be derived from the goal; the goal itself is the criterion")
+            ctx.warn(
+                "no criteria could be derived from the goal; the goal itself is the criterion",
+                code="no_criteria",
+            )
         return tuple(criteria) or ("The goal is met",)
 
     async def _rate(self, criteria: Sequence[str], goal: str, text: str, ctx: Context) -> Ratings:

@@ -31,7 +31,7 @@ from ...errors import JournalDamaged
 from ...records import NOTHING, Evaluation, Failure, Iteration, Usage, as_evaluation
 from ...records.codec import Json, encode
 from ..entries import Entry
-from ..protocol import RunInfo
+from ..protocol import Posted, RunInfo
 
 Value = str | bytes | int | float | None  # what a column holds
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
@@ -435,3 +435,21 @@ def sealed_values(row: RunRow) -> list[Value]:
 def queue_values(info: RunInfo) -> list[Value]:
     """Return the values of the columns of a row that follow `sealed_values`: its place in a queue."""
     return [utf8(info.queue)[0], info.priority, float(info.wake_at), info.deliveries]
+
+
+def answer_values(run: int, answer: Posted) -> list[Value]:
+    """Return the values of an answer's row in an inbox: run, asked, path, value, who, at, seal."""
+    row: list[Value] = [
+        run, answer.asked, answer.path, encode(answer.value), utf8(answer.who)[0], answer.at
+    ]  # fmt: skip
+    return [*row, seal(row)]
+
+
+def read_answer(row: Sequence[Json]) -> Posted:
+    """Return the answer of a row in an inbox. Raises JournalDamaged."""
+    *values, checksum = row
+    values = [value.decode() if isinstance(value, bytes) else value for value in values]
+    if seal(values) != checksum:
+        raise JournalDamaged(f"run {row[0]}: an answer in its inbox does not match its checksum")
+    _, asked, path, value, who, at = values
+    return Posted(path, asked, json.loads(value), who, at)

@@ -74,7 +74,7 @@ class RowReader(ABC):
         - `row before` (run, first): sum of the row before
         - `iterations` (run, limit, offset): mark, first of the rows with a current iteration
         - `iterations of a loop` (run, loop, limit, offset): the same of one loop
-        - `contents` (JSON list of ids): id, digest, size, body; a null body is in another place
+        - `contents` (run, JSON list of ids): id, digest, size, body; a null body is in another place
         """
 
     @abstractmethod
@@ -85,7 +85,7 @@ class RowReader(ABC):
         """Return the run of a row with its input and source."""
         value, source = json.loads(row.input), json.loads(row.source)
         ids = dict.fromkeys([*references(value), *references(source)], 0)
-        bodies, _ = self.contents(ids, info.run_id)
+        bodies, _ = self.contents(ids, row)
         return replace(info, input=unfold(value, bodies), source=unfold(source, bodies))
 
     def recorded(self, row: RunRow, *, values: bool = True) -> RecordedEntries:
@@ -101,7 +101,7 @@ class RowReader(ABC):
         bodies: dict[int, str] = NullContents()
         stored: dict[bytes, int] = {}
         if values:
-            bodies, stored = self.contents(_content_ids(numbered), row.info.run_id)
+            bodies, stored = self.contents(_content_ids(numbered), row)
         intents: dict[str, str] = {}
         entries = [decode_entry(raw, seq, bodies, intents) for seq, raw in numbered]
         return RecordedEntries(entries, entries[-1].seq, rows[-1][2], stored)
@@ -147,7 +147,7 @@ class RowReader(ABC):
         return [(entry.path, entry.value) for entry in self._decoded(row, numbered)]
 
     def _decoded(self, row: RunRow, numbered: list[Numbered]) -> list[Entry]:
-        bodies, _ = self.contents(_content_ids(numbered), row.info.run_id)
+        bodies, _ = self.contents(_content_ids(numbered), row)
         intents = self._intents(row, numbered)
         return [decode_entry(raw, seq, bodies, intents) for seq, raw in numbered]
 
@@ -193,18 +193,19 @@ class RowReader(ABC):
         return rows
 
     def contents(
-        self, ids: Mapping[int, int], run_id: str
+        self, ids: Mapping[int, int], row: RunRow
     ) -> tuple[dict[int, str], dict[bytes, int]]:
         """Return the bodies of contents by id, and their ids by digest.
 
         `ids` maps an id to the number of the entry that refers to it.
         """
+        run_id = row.info.run_id
         bodies: dict[int, str] = {}
         stored: dict[bytes, int] = {}
         keys = list(ids)
         for i in range(0, len(keys), _AT_ONCE):
             part = json.dumps(keys[i : i + _AT_ONCE])
-            for key, digest, size, kept in self.select("contents", part):
+            for key, digest, size, kept in self.select("contents", row.key, part):
                 with as_damage(_place(run_id, ids[key])):
                     body = self.body_elsewhere(digest) if kept is None else kept
                     # Checked at each read, because a file or a page of the database can be damaged

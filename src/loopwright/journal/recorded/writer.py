@@ -203,7 +203,9 @@ class DurableLog:
             action()
 
     def request_cancel(self) -> None:
-        """Pass a request to cancel from the writer's thread to the event loop."""
+        """Pass a request to cancel from another thread to the event loop."""
+        if self._cancelled:
+            return
         with suppress(RuntimeError):  # the event loop is closed: the run is not active any more
             self._queue.loop.call_soon_threadsafe(self._cancel)
 
@@ -329,7 +331,9 @@ class CommitOperation(Protocol[Connection_contra]):
 class Store(Protocol[Connection_co]):
     """A database as the writer uses it; all calls come from the writer's thread."""
 
-    path: Path
+    @property
+    def name(self) -> str:
+        """The path or URL that messages name."""
 
     @property
     def logs(self) -> Mapping[int, DurableLog]:
@@ -376,6 +380,7 @@ class Transaction(Generic[Connection, Outcome]):
 
     def run(self, db: Connection) -> None:
         """Do the work; see CommitOperation."""
+        self.error = None  # a store may repeat a transaction
         try:
             self._result = [self.work(db)]
         except JournalError as error:
@@ -426,7 +431,7 @@ class Writer(Generic[Connection]):
         """Hand over a batch or an operation."""
         if not self._started:
             self._started = True
-            name = f"journal {self._store.path.name}"
+            name = f"journal {Path(self._store.name).name}"
             # A daemon: a program that never closes its journal must still end.
             threading.Thread(target=self._work, name=name, daemon=True).start()
         self._jobs.put(job)
@@ -533,7 +538,7 @@ class Writer(Generic[Connection]):
                 late.append(self._jobs.get_nowait())
         for job in late:
             job.refuse(
-                JournalUnavailable(f"{self._store.path}: the journal is closed; open it again")
+                JournalUnavailable(f"{self._store.name}: the journal is closed; open it again")
             )
         _notify(late)
 

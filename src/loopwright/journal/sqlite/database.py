@@ -90,6 +90,7 @@ class Database:
     ) -> None:
         self.logs: dict[int, DurableLog] = {}
         self.path = path
+        self.name = str(path)
         self.files = path.with_name(f"{path.name}.files")
         self.clocks = clocks
         self.lease = lease  # seconds that a lease lasts without a beat

@@ -6,46 +6,32 @@ import asyncio
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import ConfigurationError, JournalError, JournalUnavailable, nearest
-from ...records import Iteration
-from ..entries import Entry, is_at, set_aside, surviving
+from ...errors import ConfigurationError, JournalUnavailable, nearest
 from ..file_store import FileStore
-from ..inbox import cancel_waiting
-from ..protocol import Posted, Rewind, RunInfo, missing_run
-from ..recorded.encoding import Contents, as_damage
-from ..recorded.writer import BEAT, CommitQueue, DurableLog, Transaction, Writer
+from ..protocol import RunInfo, missing_run
+from ..recorded.encoding import as_damage
+from ..recorded.journal import RecordedJournal
+from ..recorded.memory import AppendQueue
+from ..recorded.pages import PageReader
+from ..recorded.writer import BEAT, Transaction, Writer
+from ..views import RunPage, Wanted
 from .database import Database, OnPoint
 from .leases import LEASE, Clocks
-from .memory import AppendQueue, SqliteMemory
-from .reader import Reader
-from .run_ownership import (
-    OpenedRun,
-    RewindPlan,
-    create_queued,
-    find_row,
-    give_back,
-    leave_run,
-    put,
-    request_cancel,
-    rewind_row,
-    running,
-    take,
-)
+from .memory import SqliteMemory, append_rows
+from .run_ownership import SqliteRuns
 from .schema import VERSION, connect_reader, expect_journal, journal_error
-from .views import Pages, Watch
+from .views import Pages, SqliteWatch
 
 T = TypeVar("T")
 _SYNCHRONOUS = ("full", "normal")
 
 
-class SqliteJournal:
+class SqliteJournal(RecordedJournal[sqlite3.Connection]):
     """A journal in one SQLite file. Several processes may use it at once with different runs.
 
     The file is created when the first run is opened. Use the journal as an async context manager,
@@ -86,7 +72,7 @@ class SqliteJournal:
         self._lease, self._beat = lease, beat
         self._clocks = clocks or Clocks()
         self._on_point = on_point
-        self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
+        super().__init__()
         self._readers: list[Pages] = []  # one, after the first read
         # One connection for all readers: SQLite's is for one thread at a time.
         self._reading = threading.Lock()
@@ -97,9 +83,16 @@ class SqliteJournal:
             self.path, self._synchronous, self._clocks, self._on_point, lease=self._lease
         )
         self._database = database
+        self._files = database.files
+        self._runs = SqliteRuns(database)
         self._writer = Writer(database, self._beat)
         # A journal that is dropped without `close` still releases its leases.
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
+
+    @property
+    def version(self) -> int:
+        """The version of the tables."""
+        return VERSION
 
     @property
     def memory(self) -> SqliteMemory:
@@ -112,8 +105,8 @@ class SqliteJournal:
         return FileStore(self.path.with_name(f"{self.path.name}.files"))
 
     @cached_property
-    def _appends(self) -> AppendQueue:
-        return AppendQueue(self.path)
+    def _appends(self) -> AppendQueue[sqlite3.Connection]:
+        return AppendQueue(partial(append_rows, self.path))
 
     async def __aenter__(self) -> SqliteJournal:
         return self
@@ -121,141 +114,16 @@ class SqliteJournal:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _queue(self) -> CommitQueue:
-        loop = asyncio.get_running_loop()
-        queue = self._queues.get(loop)
-        if queue is None:
-            # Each `run_sync` has another event loop; those that ended are dropped here.
-            self._queues = {k: queue for k, queue in self._queues.items() if not k.is_closed()}
-            queue = self._queues[loop] = CommitQueue(loop, self._writer.put)
-        return queue
-
-    async def open(
-        self, info: RunInfo, *, resume: bool = False, takeover: bool = False
-    ) -> DurableLog:
-        """Open a run for writing and take its lease; see Journal.open."""
-        if resume:
-            self._expect(info.run_id)
-        database, writer, queue = self._database, self._writer, self._queue()
-
-        def work(db: sqlite3.Connection) -> tuple[OpenedRun, DurableLog]:
-            opened = take(database, db, info, resume=resume, takeover=takeover)
-            contents = Contents(database.new_content)
-            close = partial(_give_back, writer, database)
-            return opened, DurableLog(opened.row, queue, contents, close)
-
-        def leave(
-            opened: OpenedRun, log: DurableLog
-        ) -> Transaction[sqlite3.Connection, DurableLog]:
-            status = opened.before or "interrupted"
-            return Transaction(partial(leave_run, log, status), database.release)
-
-        opened, log = await writer.perform(
-            Transaction(work, lambda done: database.hold(done[1])),
-            unwanted=lambda done: writer.put(leave(*done)),
-        )
-        # A run whose entries cannot be read is released, or it would stay locked by a live process.
-        try:
-            await self._restore(log, opened)
-        except BaseException:
-            with suppress(JournalError):
-                await writer.perform(leave(opened, log))
-            raise
-        return log
-
-    async def _restore(self, log: DurableLog, opened: OpenedRun) -> None:
-        row = opened.row
-        if not opened.before:
-            log.restore(row.info, row.head)
-            return
-        info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
-        entries = recorded.entries
-        if entries:
-            # A process that was killed did not write its row, but its entries have the time.
-            info = replace(info, active=max(info.active, entries[-1].at))
-        log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
-
-    async def create(self, runs: Sequence[RunInfo]) -> list[str]:
-        """Create runs that no process has opened yet; see Journal.create."""
-        database = self._database
-        return await self._perform(Transaction(lambda db: create_queued(database, db, runs)))
-
-    async def find(self, run_id: str) -> RunInfo:
-        """Return the row of a run; see Journal.find."""
-        self._expect(run_id)
-        now = self._clocks.wall()
-        return (await self._read(lambda reader: reader.find(run_id, now))).view()
-
     async def runs(
         self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
     ) -> list[RunInfo]:
-        """Return the rows of runs, newest first."""
+        """Return the rows of runs, newest first; none if the file does not exist yet."""
         if not expect_journal(self.path):
             return []
-        now = self._clocks.wall()
-        rows = await self._read(
-            lambda r: r.runs(now, limit=limit, offset=offset, name=name, status=status, text=text)
-        )
-        return [row.view() for row in rows]
+        return await super().runs(limit=limit, offset=offset, name=name, status=status, text=text)
 
-    async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
-        """Return the entries of a run after a number; see Journal.entries."""
-        self._expect(run_id)
-        return await self._read(lambda reader: reader.entries(reader.row(run_id), after, limit))
-
-    async def iterations(
-        self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
-    ) -> list[tuple[str, Iteration]]:
-        """Return (loop path, iteration) pairs by page; see Journal.iterations."""
-        self._expect(run_id)
-        return await self._read(
-            lambda reader: reader.iterations(reader.row(run_id), loop, offset, limit)
-        )
-
-    async def cancel(self, run_id: str) -> bool:
-        """Request the cancellation of a run; see Journal.cancel."""
-        self._expect(run_id)
-        database = self._database
-        requested = await self._perform(
-            Transaction(lambda db: request_cancel(database, db, run_id))
-        )
-        return requested or await cancel_waiting(self, run_id)
-
-    async def post(self, run_id: str, answer: Posted) -> Posted:
-        """Put an answer into the inbox of a run; see Journal.post."""
-        self._expect(run_id)
-        return await self._perform(
-            Transaction(lambda db: put(db, find_row(db, run_id).key, answer))
-        )
-
-    async def inbox(self, run_id: str) -> list[Posted]:
-        """Return the answers in the inbox of a run; see Journal.inbox."""
-        self._expect(run_id)
-        return await self._read(lambda reader: reader.inbox(reader.row(run_id)))
-
-    async def rewind(self, run_id: str, path: str) -> Rewind:
-        """Discard the recorded results from `path` onward; see Journal.rewind."""
-        self._expect(run_id)
-        database, now = self._database, self._clocks.wall()
-
-        def read(reader: Reader) -> tuple[RewindPlan, int]:
-            row = reader.row(run_id)
-            if reader.find(run_id, now).status == "running":
-                raise running(row.info.run_id)
-            recorded = reader.recorded(row, values=False)
-            remaining = surviving(recorded.entries)
-            count = set_aside(remaining, path)
-            first = next(entry.seq for entry in remaining if is_at(entry, path))
-            return RewindPlan(row, path, recorded.last, recorded.head, first), count
-
-        # Read outside the transaction, which is short; `rewind_row` refuses a run that changed
-        # meanwhile.
-        plan, count = await self._read(read)
-        await self._perform(Transaction(lambda db: rewind_row(database, db, plan)))
-        return Rewind(path, count)
-
-    async def look(self, work: Callable[[Pages, float], T]) -> T:
-        """Call `work` with a reader of pages and the present time, in a thread.
+    async def look(self, work: Callable[[PageReader], T]) -> T:
+        """Call `work` with a reader that reads at one moment, in a thread.
 
         Raises:
             JournalUnavailable: if no journal exists at this path yet.
@@ -264,17 +132,18 @@ class SqliteJournal:
             raise JournalUnavailable(
                 f"{self.path}: this journal does not exist yet; the first run creates it"
             )
-        now = self._clocks.wall()
+        return await super().look(work)
 
-        def read(reader: Pages) -> T:
-            with reader.moment():
-                return work(reader, now)
+    async def listing(self, wanted: Wanted, work: Callable[[RunPage], T]) -> T:
+        """Return the result of `work` on a page of the run list; see Journal.listing."""
+        # The page may be open before the first run creates the database.
+        if not self.path.exists():
+            return work(RunPage([], [], 0))
+        return await super().listing(wanted, work)
 
-        return await self._read(read)
-
-    def watch(self) -> Watch:
+    def watch(self) -> SqliteWatch:
         """Return a detector of commits by any process, at a cost of microseconds."""
-        return Watch(self.path)
+        return SqliteWatch(self.path)
 
     async def close(self) -> None:
         """Write all waiting entries, release all runs and close the file.
@@ -296,14 +165,11 @@ class SqliteJournal:
             while self._readers:
                 self._readers.pop().close()
 
-    async def _perform(self, transaction: Transaction[sqlite3.Connection, T]) -> T:
-        return await self._writer.perform(transaction)
-
     def _expect(self, run_id: str) -> None:
         if not expect_journal(self.path):
             raise missing_run(run_id)
 
-    async def _read(self, work: Callable[[Pages], T]) -> T:
+    async def _read(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
         # A caller reads what it has appended.
         await self._queue().settled()
@@ -313,7 +179,7 @@ class SqliteJournal:
             await self._perform(Transaction(lambda _: None))  # the writer migrates the tables
             return await asyncio.to_thread(self._with_reader, work)
 
-    def _with_reader(self, work: Callable[[Pages], T]) -> T:
+    def _with_reader(self, work: Callable[[PageReader], T]) -> T:
         with self._reading:
             try:
                 with as_damage(str(self.path)):
@@ -328,13 +194,7 @@ class SqliteJournal:
         if version != VERSION:
             db.close()
             raise _Outdated
-        return Pages(db, self._database.files)
-
-
-async def _give_back(
-    writer: Writer[sqlite3.Connection], database: Database, log: DurableLog, info: RunInfo
-) -> None:
-    await writer.perform(Transaction(partial(give_back, database, log, info), database.release))
+        return Pages(db, self._files, self._clocks.wall)
 
 
 def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:

@@ -12,24 +12,21 @@ with each other and with the journal. A unique index keeps each key once per spa
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from ...errors import JournalUnavailable
 from ...memory import MemoryEntry
-from ...records import codec
 from ...records.codec import Json
 from ..recorded.encoding import Value, as_damage, utf8
-from ..recorded.writer import Transaction
+from ..recorded.memory import AppendQueue, Perform, Row, memory_entry, memory_row
 from .database import insert_many
 from .schema import connect_reader, expect_journal, journal_error
 
 VERSION = 1
-_SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
 _MEMORIES = (
     "CREATE TABLE memories(id INTEGER PRIMARY KEY,space TEXT NOT NULL,kind TEXT NOT NULL,"
     "at REAL NOT NULL,run TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL,sum BLOB NOT NULL)"
@@ -58,11 +55,6 @@ _READ = (
 )
 _SPACES = "SELECT space,count(*) FROM memories GROUP BY space ORDER BY space"
 
-Row = tuple[Value, ...]
-Written = tuple[sqlite3.Connection, list[int]]  # the connection used and the numbers of the rows
-Perform = Callable[[Transaction[sqlite3.Connection, Written]], Awaitable[Written]]
-Waiting = list[tuple[list[Row], asyncio.Future[list[int]]]]
-
 
 class SqliteMemory:
     """The memory in the file of a journal: `SqliteJournal.memory`, or `open_memory` with its URL.
@@ -71,7 +63,12 @@ class SqliteMemory:
     pass of an event loop.
     """
 
-    def __init__(self, path: Path, perform: Perform, appends: AppendQueue) -> None:
+    def __init__(
+        self,
+        path: Path,
+        perform: Perform[sqlite3.Connection],
+        appends: AppendQueue[sqlite3.Connection],
+    ) -> None:
         self.path = path
         self._perform = perform
         self._appends = appends
@@ -80,7 +77,7 @@ class SqliteMemory:
         """Append entries and return their numbers once they are durable; see Memory.append."""
         if not entries:
             return []
-        return await self._appends.join([_row(item) for item in entries], self._perform)
+        return await self._appends.join([memory_row(item) for item in entries], self._perform)
 
     async def entries(
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
@@ -88,7 +85,7 @@ class SqliteMemory:
         """Return the entries of a space in order; see Memory.entries."""
         values = (utf8(space)[0], after, json.dumps(list(kinds)), latest or -1)
         rows = await asyncio.to_thread(self._read, _READ, values)
-        return [_entry(row) for row in reversed(rows)]
+        return [memory_entry(row) for row in reversed(rows)]
 
     async def spaces(self) -> dict[str, int]:
         """Return the names of the spaces with the number of their entries; see Memory.spaces."""
@@ -129,25 +126,16 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _row(item: MemoryEntry) -> Row:
-    texts = (item.space, item.kind, item.run, item.key, codec.encode(item.value))
-    space, kind, run, key, value = (utf8(text)[0] for text in texts)
-    row = (space, kind, item.at, run, key, value)
-    return (*row, _sum(row))
-
-
-def _sum(row: Row) -> bytes:
-    # NUL cannot be in a text, so no two rows have the same data.
-    data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_SUM).digest()
-
-
-def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+def append_rows(path: Path, db: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
     """Insert the rows whose keys are new, and return the numbers of all rows.
 
     No other process commits meanwhile, so the numbers are assigned here: few, long statements,
     because each releases the interpreter's lock, which a busy event loop can keep for milliseconds.
     """
+    # Created at the first append: most journals have no memory.
+    if not _has_tables(db, path):
+        for statement in _TABLES:
+            db.execute(statement)
     names = [(row[0], row[4]) for row in rows]
     keyed = json.dumps([name for name in names if name[1]])
     last, stored = db.execute(_BEFORE, (keyed,)).fetchone()
@@ -167,83 +155,3 @@ def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
         numbers.append(number)
     insert_many(db, _INSERT, _WIDTH, fresh)
     return numbers
-
-
-class AppendQueue:
-    """Collects the appends of one pass of an event loop into one transaction; one for each journal."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._ready: sqlite3.Connection | None = None  # the connection on which the tables exist
-
-    def join(self, rows: list[Row], perform: Perform) -> asyncio.Future[list[int]]:
-        """Return a future for the numbers of rows."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[list[int]] = loop.create_future()
-        if loop not in self._waiting:
-            self._waiting = {
-                other: waiting for other, waiting in self._waiting.items() if not other.is_closed()
-            }
-            self._waiting[loop] = []
-            # At the end of the pass, so that the appends of all runs share one transaction.
-            loop.call_soon(self._flush, loop, perform)
-        self._waiting[loop].append((rows, waiter))
-        return waiter
-
-    def _flush(self, loop: asyncio.AbstractEventLoop, perform: Perform) -> None:
-        waiting = self._waiting.pop(loop)
-        task = loop.create_task(self._commit(waiting, perform))
-        # The event loop holds tasks by weak references only.
-        self._tasks.add(task)
-
-        def ended(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            for _, waiter in waiting:  # those of a task that was cancelled before it began
-                waiter.cancel()
-
-        task.add_done_callback(ended)
-
-    async def _commit(self, waiting: Waiting, perform: Perform) -> None:
-        rows = [row for mine, _ in waiting for row in mine]
-
-        def work(db: sqlite3.Connection) -> Written:
-            # Created at the first append: most journals have no memory.
-            if self._ready is not db and not _has_tables(db, self._path):
-                for statement in _TABLES:
-                    db.execute(statement)
-            return db, _append(db, rows)
-
-        try:
-            _, numbers = await perform(Transaction(work, self._committed))
-        except BaseException as error:
-            for _, waiter in waiting:
-                if not waiter.done() and not isinstance(error, asyncio.CancelledError):
-                    waiter.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        for mine, waiter in waiting:
-            own, numbers = numbers[: len(mine)], numbers[len(mine) :]
-            if not waiter.done():  # the caller may have been cancelled
-                waiter.set_result(own)
-
-    def _committed(self, written: Written) -> None:
-        self._ready = written[0]
-
-
-def _entry(row: tuple[Json, ...]) -> MemoryEntry:
-    """Return a row as an entry; a row that does not match its checksum is unreadable."""
-    seq, *stored, checksum = row
-    # A damaged entry does not prevent the others from being read.
-    try:
-        values: list[Json] = [item.decode() if isinstance(item, bytes) else item for item in stored]
-        if _sum(tuple(values)) == checksum:
-            space, kind, at, run, key, value = values
-            decoded = codec.decode(value)
-            return MemoryEntry(space, kind, value=decoded, at=at, key=key, run=run, seq=seq)
-    except (ValueError, RecursionError):
-        pass
-    space = stored[0].decode("utf-8", "replace")
-    return MemoryEntry(space, "unreadable", None, 0.0, seq=seq)

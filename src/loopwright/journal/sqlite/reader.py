@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -31,7 +32,7 @@ STATEMENTS = {
     "first reason": "SELECT min(reason) FROM runs WHERE status=?",
     "next reason": "SELECT min(reason) FROM runs WHERE status=? AND reason>?",
     "contents": "SELECT id, digest, size, body FROM contents "
-    "WHERE id IN (SELECT value FROM json_each(?))",
+    "WHERE ?1>0 AND id IN (SELECT value FROM json_each(?2))",
 }
 _LIVE = "owner IN (SELECT value FROM json_each(?))"
 End = tuple[str, str]  # a status and a reason, as they are stored
@@ -71,9 +72,10 @@ def runs_query(
 class Reader(RowReader):
     """A connection that cannot write, for one thread at a time."""
 
-    def __init__(self, db: sqlite3.Connection, files: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, files: Path, now: Callable[[], float]) -> None:
         self._db = db
         self._files = files
+        self._now = now
 
     def close(self) -> None:
         """Close the connection."""
@@ -95,16 +97,14 @@ class Reader(RowReader):
         """Return the row of a run. Raises RunNotFound."""
         return find_row(self._db, run_id)
 
-    def find(self, run_id: str, now: float) -> RunInfo:
-        """Return a run in its present state. Raises RunNotFound."""
+    def shown(self, run_id: str) -> tuple[RunRow, RunInfo]:
+        """Return the row of a run, and the run in its present state. Raises RunNotFound."""
         row = self.row(run_id)
-        return self.complete(row, present(row, read_owners(self._db), now))
+        return row, present(row, read_owners(self._db), self._now())
 
-    def runs(
-        self, now: float, *, limit: int, offset: int, name: str, status: str, text: str
-    ) -> list[RunInfo]:
+    def runs(self, *, limit: int, offset: int, name: str, status: str, text: str) -> list[RunInfo]:
         """Return a page of runs, newest first."""
-        owners = read_owners(self._db)
+        owners, now = read_owners(self._db), self._now()
         live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
         # Several ends are merged below, so each needs the rows up to the end of the page.
         page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]

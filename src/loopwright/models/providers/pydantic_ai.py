@@ -230,7 +230,7 @@ def _settings(
     refused = {*model.unsupported_settings, "reasoning_effort"}
     for name in [n for n in settings if n in refused or _refuses_sampling(model, n)]:
         setting = "stop" if name == "stop_sequences" else name
-        notes.append(f"{setting} was left out: {request.model} does not take it")
+        notes.append(f"setting_ignored: {setting} was left out: {request.model} does not take it")
         del settings[name]
     if body and "extra_body" in model.unsupported_settings:
         raise ConfigurationError(f"extra: {', '.join(body)} cannot be sent to {endpoint.provider}")

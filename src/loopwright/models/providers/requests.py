@@ -44,6 +44,7 @@ from ..prices import input_at_most, tokens_at_most
 from ..protocol import Reply, Request, ToolCall
 from ..replies.strict_json import read_json
 from ..replies.values import read_value, received, several
+from ..retry_policy import NOT_RUNNING
 from . import pydantic_ai as library
 from .failures import EndpointStatus, from_status, translate
 from .transport import EXCHANGE, ResponseTrace, Transport
@@ -156,6 +157,7 @@ class Requests:
             # The most frequent first error: Ollama is not running.
             if failure.reason == "unreachable" and is_loopback_name(endpoint.host):
                 where = origin_of(endpoint.base_url)
+                failure.reason = NOT_RUNNING
                 failure.args = (
                     f"{what}: no server answers at {where}; start it, or give base_url",
                 )
@@ -225,7 +227,7 @@ class _Listener:
             self._on_text(text)
         except Exception as error:  # a listener must not change the call
             self._on_text = None
-            self._notes.append(f"a listener to the text failed: {error}")
+            self._notes.append(f"listener_failed: a listener to the text failed: {error}")
 
 
 # Of one call: a count beyond it is an error of the server, and would break sums.

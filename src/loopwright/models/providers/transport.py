@@ -235,7 +235,9 @@ class _Body(httpx2.AsyncByteStream):
             # A reply may contain U+FFFD itself.
             if not lossy and text.count("\ufffd") > chunk.count(b"\xef\xbf\xbd"):
                 lossy = True
-                self._exchange.notes.append("invalid UTF-8 in the reply became U+FFFD")
+                self._exchange.notes.append(
+                    "invalid_utf8: invalid UTF-8 in the reply became U+FFFD"
+                )
             yield text.encode()
 
     async def _error(self) -> AsyncIterator[bytes]:

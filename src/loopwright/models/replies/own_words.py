@@ -14,6 +14,7 @@ Rules for a streamed reply:
 6. A block after an opening tag is never sent, nor is the white space around it. If the block never ends,
    `own_words` decides at the end whether it contains the answer.
 7. A closing tag without an opening tag is left out. The text before it has been sent already.
+8. The mark that ends a turn, and the text after it, are not sent, unless a final channel follows.
 """
 
 from __future__ import annotations
@@ -233,9 +234,11 @@ _STREAM_CLOSING = regex.compile(
 )
 # A mark of a chat template before the first word; a role may follow it.
 _MARK = regex.compile(
-    r"<\|(?:im_start|start|start_header_id|end_header_id|begin_of_text|assistant)\|>",
+    r"<\|(?:im_start|start|start_header_id|end_header_id|begin_of_text|assistant)\|>"
+    r"|<start_of_turn>|<bos>|<s>|<\uff5cAssistant\uff5c>|\[/INST\]",
     regex.IGNORECASE,
 )
+_STREAM_END = regex.compile(_END.pattern)
 _ROLE_NAMES = frozenset(_ROLES.split("|"))
 _BEGINS = "<[\u25c1\u25c3"
 _PLAIN = regex.compile(rf"[^\s{regex.escape(_BEGINS)}]++")
@@ -248,6 +251,8 @@ class SpokenText:
     __slots__ = (
         "_all",
         "_begun",
+        "_data",
+        "_ended",
         "_inside",
         "_last",
         "_left_out",
@@ -265,6 +270,8 @@ class SpokenText:
         self._space = ""  # white space that is sent only before a word
         self._last = ""  # the character before the pending text
         self._inside = 0  # number of open thinking blocks
+        self._ended = False  # the turn of the model ended; text of other turns may follow
+        self._data = False  # the first word begins a JSON value, whose strings may contain marks
         self._begun = False  # a word was sent since the beginning, or since the last block
         self._role = False  # the previous part is a mark
         self._left_out = False  # a part was left out: the white space after it is too
@@ -281,7 +288,7 @@ class SpokenText:
         # The block never ended and nothing was sent: the answer, if there is one, is in the complete text.
         if self._inside and not self._sent:
             self._send(own_words("".join(self._all)))
-        elif not self._inside and self._begun:
+        elif not self._inside and self._begun and not self._ended:
             self._send(self._space)
         self._space = self._pending = ""
         if hasattr(self._receiver, "end"):
@@ -308,7 +315,7 @@ class SpokenText:
     def _step(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
         """Return the text to send for the next part, and its end; None if the part may continue."""
         if (space := _SPACE.match(text, at)) is not None:
-            skipped = self._inside or (self._left_out and not self._sent)
+            skipped = self._inside or self._ended or (self._left_out and not self._sent)
             self._space += "" if skipped else space[0]
             return "", space.end()
         if (plain := _PLAIN.match(text, at)) is not None:
@@ -329,6 +336,8 @@ class SpokenText:
             if not final and (match.partial or match.end() == len(text)):
                 return None
             quoted = meaning == "close" and text[match.end() : match.end() + 1] == "`"
+            # HTML strikes text out with these tags.
+            quoted |= match[0] == "</s>" and "<s>" in "".join(self._all)[1:]
             if not quoted:
                 self._crossed(meaning)
                 return "", match.end()
@@ -341,22 +350,31 @@ class SpokenText:
             return [*closing, (_STREAM_OPENING, "open")]
         if not self._begun:
             return [*closing, (_STREAM_OPENING, "open"), (_MARK, "mark")]
-        at_line = "\n" in self._space
-        return [*closing, (_REOPENING, "open")] if at_line else closing
+        if self._ended:
+            return closing
+        tags = [*closing, (_REOPENING, "open")] if "\n" in self._space else closing
+        # In JSON, a mark inside a string is content.
+        ends = before in "}]\n" if self._data else before != "`"
+        return [*tags, (_STREAM_END, "end")] if ends else tags
 
     def _crossed(self, meaning: str) -> None:
         """Enter or leave a thinking block."""
         self._space, self._left_out, self._role = "", True, meaning == "mark"
         if meaning == "open":
             self._inside += 1
+        elif meaning == "end":
+            self._ended = True
         elif meaning == "close":
+            self._ended = False  # the final channel of a reply follows
             self._inside = max(0, self._inside - 1)
             self._begun = self._begun and self._inside > 0
 
     def _words(self, text: str) -> str:
         """Return words with the white space before them, or "" inside thinking."""
-        if self._inside:
+        if self._inside or self._ended:
             return ""
+        if not self._begun:
+            self._data = text[0] in "{["
         words = f"{self._space}{text}"
         self._space, self._begun, self._sent = "", True, True
         return words

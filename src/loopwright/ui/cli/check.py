@@ -86,7 +86,7 @@ def _report(file: str, settings: SourceSettings, *, offline: bool) -> CheckRepor
 
 
 def _json(problem: Problem) -> dict[str, Json]:
-    names = ("file", "line", "column", "path", "message")
+    names = ("file", "line", "column", "path", "code", "message")
     return {**{name: getattr(problem, name) for name in names}, "text": str(problem)}
 
 

@@ -9,7 +9,7 @@ import typer
 
 from ...errors import ConfigurationError, RunNotFound, listed, nearest
 from ...journal import Journal
-from ...journal.open import shown_url
+from ...journal.urls import shown_url
 from ...memory import Episode, Fact, View, ranked, view_of
 from ...memory.entries import Memory
 from ...records.codec import text_of
@@ -81,7 +81,9 @@ async def _views(store: Journal, space: str) -> dict[str, View]:
     # Memory is optional for a journal, and not part of its protocol.
     log: Memory | None = getattr(store, "memory", None)
     if log is None:
-        raise ConfigurationError("this journal has no memory. Use sqlite:PATH.")
+        raise ConfigurationError(
+            "this journal has no memory. Use sqlite:PATH or postgres://HOST/DATABASE."
+        )
     names = await log.spaces()
     if space and space not in names:
         hint = nearest(space, names) or listed(space, names, lead="there are")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...conditions import UNITS, unit_of
 from ...journal import Entry, RunInfo, surviving
-from ...journal.open import shown_url
 from ...journal.questions import Question
+from ...journal.urls import shown_url
 from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...records.tracebacks import last_frame

@@ -20,8 +20,8 @@ from ...engine.run import run as run_step
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
-from ...journal.open import shown_url
 from ...journal.questions import Question, pending
+from ...journal.urls import shown_url
 from ...records import Reason, Result, Status
 from ...records.codec import Json
 from .. import formatting as texts

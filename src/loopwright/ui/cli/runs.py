@@ -11,9 +11,9 @@ import typer
 
 from ...errors import ConfigurationError, RunNotFound, nearest
 from ...journal import Journal, RunInfo, surviving
-from ...journal.open import shown_url
 from ...journal.questions import pending
 from ...journal.replay import RecordedRun
+from ...journal.urls import shown_url
 from ...journal.views import step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json, text_of
@@ -27,9 +27,9 @@ from .output import Output, Part
 if TYPE_CHECKING:
     from ...agents.reasoning.executions import Execution
 
-STATUSES = ("running", "interrupted", *(status.value for status in Status))
+STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
 STYLES = {
-    "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
+    "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
     "interrupted": "yellow", "failed": "red", "cancelled": "red",
 }  # fmt: skip
 

@@ -11,9 +11,9 @@ import typer
 
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, RunInfo, surviving
-from ...journal.open import shown_url
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
+from ...journal.urls import shown_url
 from ...journal.views import step_outcomes
 from ...progress import depth_of
 from ...records import Iteration, Reason

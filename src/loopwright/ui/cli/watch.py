@@ -9,8 +9,8 @@ from typing import Any
 from ...conditions import Budget
 from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
-from ...journal.open import shown_url
 from ...journal.questions import open_questions
+from ...journal.urls import shown_url
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
 from ..run_summary import recorded, recorded_json

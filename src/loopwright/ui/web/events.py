@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,16 +18,13 @@ from typing import NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
-from ...journal.sqlite.journal import SqliteJournal
-from ...journal.sqlite.views import Wanted, Watch
-from ...journal.views import RunView
+from ...journal.views import RunView, Wanted, Watch
 from ...records.codec import Json
 from ..progress import Progress
 
 POLL_SECONDS = (
     0.09  # seconds between reads of the commit counter: below 0.1 s a change seems immediate
 )
-SLOW_POLL_SECONDS = 0.3  # seconds between reads of a journal without a counter, which reads entries
 
 Topic = str | Wanted  # a run by its ID, or a page of the list
 
@@ -51,22 +47,22 @@ class ChangeFeed:
     """The states of runs and lists, which change with the commits of a journal."""
 
     def __init__(self, journal: Journal) -> None:
-        self._watch: Watch | None = journal.watch() if isinstance(journal, SqliteJournal) else None
+        self._watch: Watch = journal.watch()
         self.turn = 0  # changes with each commit
         self._version = 0
         self._waiting: set[_Waiter] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def state(self, topic: Topic) -> object:
+    async def state(self, topic: Topic) -> object:
         """Return a value that changes with a commit to a run, with the rows of a page of the list, or for
         "" with any commit."""
-        if self._watch is None or not topic:
+        if not topic:
             return self.turn
         try:
             if isinstance(topic, str):
-                return self._watch.state(topic)
-            return self._watch.list_state(topic)
-        except (sqlite3.Error, OSError, JournalError):
+                return await self._watch.state(topic)
+            return await self._watch.list_state(topic)
+        except JournalError:
             return object()  # a new state: the next read reports the error
 
     async def wait_for(self, topic: Topic, state: object, seconds: float) -> bool:
@@ -87,26 +83,26 @@ class ChangeFeed:
 
     async def _poll(self) -> None:
         while self._waiting:
-            await asyncio.sleep(POLL_SECONDS if self._watch is not None else SLOW_POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             try:
-                self._compare_states(self._watch)
-            except (sqlite3.Error, OSError, JournalError):
+                await self._compare_states()
+            except JournalError:
                 # The pages read the journal themselves, and report its error.
                 for waiter in self._waiting:
                     waiter.wake()
 
-    def _compare_states(self, watch: Watch | None) -> None:
-        version = watch.version() if watch is not None else self._version + 1
+    async def _compare_states(self) -> None:
+        version = self._watch.version()
         committed = version != self._version
         self._version = version
         self.turn += committed
         states: dict[Topic, object] = {}
-        for waiter in self._waiting:
+        for waiter in list(self._waiting):
             if not (committed or waiter.unchecked):
                 continue
             waiter.unchecked = False
             if waiter.topic not in states:
-                states[waiter.topic] = self.state(waiter.topic)
+                states[waiter.topic] = await self.state(waiter.topic)
             if states[waiter.topic] != waiter.state:
                 waiter.wake()
 
@@ -114,8 +110,7 @@ class ChangeFeed:
         """Stop reading the journal."""
         if self._task is not None:
             self._task.cancel()
-        if self._watch is not None:
-            self._watch.close()
+        self._watch.close()
 
 
 _QUEUE_SIZE = 64  # events that wait for a slow page; older ones become a gap

@@ -190,11 +190,13 @@ def limits_text(bounds: Bounds) -> str:
     return ", ".join([*time, *([f"at most {' and '.join(budget)}"] if budget else [])])
 
 
-_OPEN = ("running", "interrupted", "suspended")
+_OPEN = ("queued", "running", "interrupted", "suspended")
 
 
 def _sentence(info: RunInfo) -> str:
     """Return the reason for the end of a run, or its state, as a sentence."""
+    if info.status == "queued":
+        return "The run waits for a worker."
     if info.status == "running":
         return "The run is in progress."
     if info.status == "interrupted":

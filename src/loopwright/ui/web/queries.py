@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ...journal import Journal, RunInfo
-from ...journal.sqlite.journal import SqliteJournal
-from ...journal.sqlite.views import Pages, Wanted
-from ...journal.views import EntriesView, RunView
+from ...journal.views import RunPage, RunView, Wanted
 from ...records import NOTHING, Iteration
 
 T = TypeVar("T")
@@ -49,39 +47,15 @@ class Records:
 
     async def with_view(self, run_id: str, work: Callable[[RunView], T]) -> T:
         """Return the result of `work` on the view of a run. Raises RunNotFound."""
-        if isinstance(self.journal, SqliteJournal):
-            return await self.journal.look(lambda pages, now: work(pages.view(run_id, now)))
-        info = await self.journal.find(run_id)
-        return work(EntriesView(info, await self.journal.entries(info.run_id)))
+        return await self.journal.view(run_id, work)
 
     async def listing(self, wanted: Wanted) -> Listing:
         """Return a page of the run list."""
-        if isinstance(self.journal, SqliteJournal):
-            # The page may be open before the first run creates the database.
-            if not self.journal.path.exists():
-                return Listing([], [], 0)
-            return await self.journal.look(lambda pages, now: self._listed(pages, wanted, now))
-        return await self._plain(wanted)
+        return await self.journal.listing(wanted, self._listed)
 
-    def _listed(self, pages: Pages, wanted: Wanted, now: float) -> Listing:
-        rows = [self._row(key, view) for key, view in pages.listed(wanted, now)]
-        searched = pages.stopped_at(wanted) if len(rows) < wanted.limit else 0
-        return Listing(rows, pages.names(), pages.newest(), searched)
-
-    async def _plain(self, wanted: Wanted) -> Listing:
-        """Return a page from a journal without an index; a key is the position from the end."""
-        place = wanted.before and -wanted.before
-        offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
-        runs = await self.journal.runs(
-            limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
-            text=wanted.text,
-        )  # fmt: skip
-        rows = []
-        for number, info in enumerate(runs, start=offset + 1):
-            if not wanted.reason or info.reason == wanted.reason:
-                view = EntriesView(info, await self.journal.entries(info.run_id))
-                rows.append(self._row(-number, view))
-        return Listing(rows, sorted({row.info.name for row in rows}), None)
+    def _listed(self, page: RunPage) -> Listing:
+        rows = [self._row(key, view) for key, view in page.rows]
+        return Listing(rows, list(page.names), page.total, page.searched)
 
     def _row(self, key: int, view: RunView) -> Listed:
         info = view.info

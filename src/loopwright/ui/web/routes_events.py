@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ...errors import LoopwrightError
-from ...journal.sqlite.views import Wanted
-from ...journal.views import RunView
+from ...journal.views import RunView, Wanted
 from ...records import Iteration
 from ...records.codec import Json
 from .events import POLL_SECONDS, EventChannel, ServerEvent, Topic
@@ -124,7 +123,7 @@ async def send_changes(page: Page, topic: Topic, channel: EventChannel) -> None:
 
 
 async def _send_run_changes(page: Page, run_id: str, channel: EventChannel) -> None:
-    state = page.feed.state(run_id)
+    state = await page.feed.state(run_id)
     seq, rewinds = await page.records.with_view(run_id, lambda view: _place(page, view))
     shown, sent_at = "", 0.0
     while True:
@@ -135,7 +134,7 @@ async def _send_run_changes(page: Page, run_id: str, channel: EventChannel) -> N
             seq, shown, sent_at = last, str(data["head"]), time.monotonic()
         # Skipped changes are sent soon, even if the process died and commits nothing more.
         await page.feed.wait_for(run_id, state, KEEPALIVE_SECONDS if data else HEAD_GAP)
-        state = page.feed.state(run_id)
+        state = await page.feed.state(run_id)
 
 
 def _place(page: Page, view: RunView) -> tuple[int, int]:
@@ -198,7 +197,7 @@ def _loop_changes(view: RunView, loop: str, numbers: list[int]) -> dict[str, Jso
 async def _send_list_changes(page: Page, wanted: Wanted, channel: EventChannel) -> None:
     shown: dict[str, Shown] = {}
     while True:
-        state, turn, read_at = page.feed.state(wanted), page.feed.turn, time.monotonic()
+        state, turn, read_at = await page.feed.state(wanted), page.feed.turn, time.monotonic()
         rows, total = await _rows(page, wanted, shown)
         changed = {
             run_id: row for run_id, row in rows.items() if shown.get(run_id, _NONE)[1] != row[1]

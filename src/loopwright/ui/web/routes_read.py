@@ -14,8 +14,7 @@ from ...conditions import CEILING
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import surviving
 from ...journal.questions import open_questions
-from ...journal.sqlite.views import Wanted
-from ...journal.views import RunView
+from ...journal.views import RunView, Wanted
 from ...records import Failure, Reason
 from ..diff import side_by_side
 from ..export import FORMS
@@ -29,7 +28,7 @@ from .render import cut, readable, render
 from .steps import effects_of, steps_of
 
 STATUSES = (
-    "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
+    "queued", "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
 )  # fmt: skip
 TIMELINE = 200  # entries of a part of the timeline
 _MAX_VALUE = 200_000  # characters of an input or output on the page of a run

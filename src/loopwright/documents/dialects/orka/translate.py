@@ -193,7 +193,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
         problems.append(source.problem(path, message))
 
     def note(path: Location, message: str) -> None:
-        project.notes.append(source.problem(path, message))
+        project.notes.append(source.problem(path, message, code="dialect_difference"))
 
     for name in spec.model_extra or ():
         if name not in IGNORED:

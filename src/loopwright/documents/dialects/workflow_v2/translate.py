@@ -119,7 +119,7 @@ class _Translation:
             raise DocumentError([*self.problems, Problem(self.source.file, 0, 0, "", last)])
 
     def note(self, path: Location, message: str) -> None:
-        self.notes.append(self.source.problem(path, message))
+        self.notes.append(self.source.problem(path, message, code="dialect_difference"))
 
     def run(self) -> tuple[Source, Document]:
         spec = self.spec
@@ -364,7 +364,7 @@ def remarks(document: Document, source: Source, called: CalledDocument) -> Itera
                     f"this is the output of {output!r}, the last step of {spec.workflow}; "
                     f"use {{{{loop.last.{others[-1]}}}}} for the output of {others[-1]!r}"
                 )
-                yield source.problem((*at, "with", key), message)
+                yield source.problem((*at, "with", key), message, code="dialect_difference")
 
 
 def _actions(value: object, at: Location) -> Iterator[tuple[Location, Action]]:

@@ -137,6 +137,6 @@ class RecordLessons(Leaf):
                 try:
                     entry[name] = written(self.templates[name], view, values, ctx)
                 except TemplateError as error:
-                    ctx.warn(f"past_loops_metadata.{name}: {error}")
+                    ctx.warn(f"past_loops_metadata.{name}: {error}", code="template_failed")
                     entry[name] = ""
         return entry

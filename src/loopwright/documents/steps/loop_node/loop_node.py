@@ -56,7 +56,9 @@ class LoopNodeEvaluator(CompositeStep):
         if evaluation.undecided and self.prompts:
             evaluation, outputs = await self._reask(self.prompts, evaluation, outputs, ctx)
         if evaluation.undecided:
-            ctx.warn(f"no score in iteration {ctx.iteration}: {evaluation.feedback}")
+            ctx.warn(
+                f"no score in iteration {ctx.iteration}: {evaluation.feedback}", code="no_score"
+            )
         facts = {
             "outputs": outputs,
             "score": evaluation.score,

@@ -391,7 +391,7 @@ def written(
     """Render a template at its place; an undefined name is a warning."""
     done = template.render_noting(values, helpers(view))
     for warning in done.warnings:
-        ctx.warn(f"template: {warning}; it is left empty")
+        ctx.warn(f"template: {warning}; it is left empty", code="undefined_name")
     return done.text
 
 

@@ -1,0 +1,358 @@
+"""The database of a PostgreSQL journal as the writer's thread uses it.
+
+Rules:
+
+1. The statement that inserts rows locks the rows of their runs (`FOR SHARE`) and compares the epochs. A
+   takeover locks the row of the run too, so it waits for a commit on its way and reads what it wrote.
+2. A run that lost its lease, or whose rows could not be stored, writes nothing more. Others continue.
+3. If the connection is lost during a commit, its outcome is unknown. Rows are keyed by their run and
+   number, so they are inserted again and their checksums compared. A transaction with operations has a
+   number, under which the server knows whether it was committed.
+4. A database that is away is waited for, `patience` seconds; then the runs fail and can be resumed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import psycopg
+
+from ...errors import JournalDamaged, JournalError, JournalUnavailable
+from ..recorded.encoding import Content, Value
+from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
+from .connection import Connection, Server, is_transient
+from .owners import Heart
+from .schema import migrate
+
+OnPoint = Callable[[str, int], None]
+LARGEST = 64 << 20  # bytes of a content
+PATIENCE = 60.0  # seconds for which a commit is repeated
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+_OK = (
+    "WITH ok AS (SELECT r.id FROM loopwright.runs r JOIN unnest(%s::bigint[], %s::bigint[]) "
+    "AS u(id, epoch) ON r.id=u.id AND r.epoch=u.epoch ORDER BY r.id FOR SHARE OF r), "
+)
+_ROWS = (
+    "rows AS (INSERT INTO loopwright.entries(run, first, loop, mark, body, sum) SELECT u.* FROM "
+    "unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bytea[]) "
+    "AS u(run, first, loop, mark, body, sum) JOIN ok ON ok.id=u.run "
+    "ON CONFLICT DO NOTHING RETURNING 1) "
+)
+_CONTENTS = (
+    "kept AS (INSERT INTO loopwright.contents(run, id, digest, size, body) SELECT u.* FROM "
+    "unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::integer[], %s::text[]) "
+    "AS u(run, id, digest, size, body) JOIN ok ON ok.id=u.run ON CONFLICT DO NOTHING) "
+)
+_COUNT = "SELECT (SELECT count(*) FROM rows), (SELECT array_agg(id) FROM ok)"
+_APPEND = _OK + _ROWS + _COUNT
+_APPEND_ALL = _OK + _CONTENTS.rstrip() + ", " + _ROWS + _COUNT
+_OTHER = (
+    "SELECT e.run FROM loopwright.entries e JOIN unnest(%s::bigint[], %s::bigint[], %s::bytea[]) "
+    "AS u(run, first, sum) ON e.run=u.run AND e.first=u.first WHERE e.sum<>u.sum LIMIT 1"
+)
+_KEEP = (
+    "INSERT INTO loopwright.contents(run, id, digest, size, body) "
+    "SELECT %s::bigint, u.* FROM unnest(%s::bigint[], %s::bytea[], %s::integer[], %s::text[]) "
+    "AS u(id, digest, size, body)"
+)
+
+T = TypeVar("T")
+
+
+class Database:
+    """The connection that writes, opened at the first use; only the writer's thread may use it.
+
+    `logs` are the open runs of this store by key, `taken` the keys taken in this transaction.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        lease: float,
+        beat: float,
+        patience: float = PATIENCE,
+        on_point: OnPoint | None = None,
+    ) -> None:
+        self.logs: dict[int, DurableLog] = {}
+        self.taken: set[int] = set()
+        self.server = server
+        self.name = server.name
+        self._patience = patience
+        self._on_point = on_point
+        self._points = 0
+        self._heart = Heart(server, lease, beat, self.logs)
+        self._next_content = itertools.count(1).__next__
+        self._db: Connection | None = None
+        self._answered = False  # whether the server could be reached once
+        self._doubt: bytes | None = None  # the number of a transaction whose outcome is unknown
+
+    @property
+    def owner(self) -> int:
+        """The key of this store; it exists in every transaction."""
+        return self._heart.owner
+
+    @property
+    def seconds(self) -> float:
+        """The age of this store in seconds."""
+        return self._heart.seconds
+
+    def holds(self, key: int) -> bool:
+        """Return whether a run is open here, or was taken in this transaction."""
+        return key in self.logs or key in self.taken
+
+    @staticmethod
+    def refuse_large(contents: Sequence[Content]) -> None:
+        """Raise JournalUnavailable for contents that are too large."""
+        _refuse_too_large(contents)
+
+    def new_content(self) -> int:
+        """Return a content id that no other store uses: Cantor's pairing of owner and count."""
+        count = self._next_content()
+        diagonal = self.owner + count
+        return diagonal * (diagonal + 1) // 2 + count
+
+    def hold(self, log: DurableLog) -> None:
+        """Register a run that was opened; an older log of the same run loses it."""
+        older = self.logs.get(log.key)
+        if older is not None:
+            older.take_away()
+        self.logs[log.key] = log
+
+    def release(self, log: DurableLog) -> None:
+        """Remove a run that was given back."""
+        if self.logs.get(log.key) is log:
+            del self.logs[log.key]
+
+    def journal_error(self, error: Exception) -> JournalError:
+        """Return the error of the journal for an error of the database."""
+        return self.server.error(error)
+
+    def commit(
+        self, batches: Sequence[Batch], operations: Sequence[CommitOperation[Connection]]
+    ) -> None:
+        """Write batches and perform operations in one durable transaction.
+
+        Raises:
+            psycopg.Error, JournalError: if nothing was committed.
+        """
+        for batch in batches:
+            _refuse_large(batch)
+        self._doubt = None
+        self._point("before")
+        self.patiently(lambda db: self._commit(db, batches, operations))
+        self._heart.committed = True
+        self._point("after")
+
+    def patiently(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of `work`, which is repeated while the database is away.
+
+        Raises:
+            JournalUnavailable: if it is away for longer than `patience` seconds.
+        """
+        until = time.monotonic() + self._patience
+        for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
+            try:
+                return work(self._connected())
+            except psycopg.Error as error:
+                self._leave()
+                if not is_transient(error) or not self._answered:
+                    raise
+                if time.monotonic() + pause > until:
+                    raise JournalUnavailable(
+                        f"{self.name}: the database did not answer for {self._patience:g} seconds; "
+                        "resume the runs once it does"
+                    ) from error
+                time.sleep(pause)
+        raise AssertionError
+
+    def _connected(self) -> Connection:
+        if self._db is None:
+            db = self.server.connect("writer")
+            try:
+                migrate(db, self.server)
+                if not self.owner:
+                    self._heart.register(db)
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
+            self._answered = True
+        return self._db
+
+    def _leave(self) -> None:
+        if self._db is not None and (self._db.closed or self._db.broken):
+            self._db = None
+        elif self._db is not None and self._db.info.transaction_status:
+            try:
+                self._db.execute("ROLLBACK")
+            except psycopg.Error:
+                self._db.close()
+                self._db = None
+
+    def _commit(
+        self,
+        db: Connection,
+        batches: Sequence[Batch],
+        operations: Sequence[CommitOperation[Connection]],
+    ) -> None:
+        if self._doubt is not None and self._was_committed(db, self._doubt):
+            return
+        logs = [log for batch in batches for log in batch.logs if log.failure is None]
+        if not operations and self._on_point is None:
+            if logs:
+                self._append(db, batches, logs)
+            return
+        self.taken.clear()
+        cursor = db.execute("BEGIN; SELECT pg_current_xact_id()::text")
+        cursor.nextset()
+        [(number,)] = cursor.fetchall()
+        try:
+            if logs:
+                self._append(db, batches, logs)
+            for operation in operations:
+                operation.run(db)
+        except BaseException:
+            self._leave()
+            raise
+        self._point("in_txn")
+        assert isinstance(number, bytes)
+        self._doubt = number
+        db.execute("COMMIT")
+        self._doubt = None
+
+    def _was_committed(self, db: Connection, number: bytes) -> bool:
+        """Return the outcome of a transaction whose connection was lost as it was committed."""
+        [(status,)] = db.execute("SELECT pg_xact_status(%s::xid8)", (number.decode(),)).fetchall()
+        if status == b"in progress":  # the server has not noticed the loss
+            raise psycopg.errors.LockNotAvailable("an earlier transaction has not ended")
+        if status is None:
+            raise JournalUnavailable(
+                f"{self.name}: the outcome of a commit cannot be determined; resume the runs"
+            )
+        self._doubt = None
+        return bool(status == b"committed")
+
+    def _append(self, db: Connection, batches: Sequence[Batch], logs: Sequence[DurableLog]) -> None:
+        """Insert the rows of the runs that this store still owns; the others lose them."""
+        values = _sound_values(batches)
+        runs, firsts, loops, marks, bodies, sums = (values[i::WIDTH] for i in range(WIDTH))
+        contents = [
+            (log.key, *content)
+            for batch in batches
+            for log, items in batch.contents
+            if log.failure is None
+            for content in items
+        ]
+        owned = _numbers([log.key for log in logs]), _numbers([log.info.epoch for log in logs])
+        keys, numbers = _numbers(runs), _numbers(firsts)
+        checksums = _bytes(sums)
+        rows = (keys, numbers, _texts(loops), _numbers(marks), _texts(bodies), checksums)
+        if contents:
+            kept = _content_columns(contents)
+            cursor = db.execute(_APPEND_ALL, (*owned, *kept, *rows), prepare=not db.pooled)
+        else:
+            cursor = db.execute(_APPEND, (*owned, *rows), prepare=not db.pooled)
+        [(count, ok)] = cursor.fetchall()
+        sound = set(ok or ())
+        lost = [log for log in logs if log.key not in sound]
+        for log in lost:
+            log.take_away()
+        if count != sum(key in sound for key in runs):
+            [*other] = db.execute(_OTHER, (keys, numbers, checksums)).fetchall()
+            if other:
+                raise JournalDamaged(
+                    f"{self.name}: another process wrote to run number {other[0][0]} without owning "
+                    "it; restore the journal from a backup"
+                )
+
+    def keep_contents(self, db: Connection, run: int, contents: Sequence[Content]) -> None:
+        """Insert contents within a transaction."""
+        if contents:
+            _, *columns = _content_columns([(run, *content) for content in contents])
+            db.execute(_KEEP, (run, *columns))
+
+    def _point(self, position: str) -> None:
+        if self._on_point is not None:
+            self._points += position == "before"
+            self._on_point(position, self._points)
+
+    def beat(self) -> None:
+        """Do nothing: the beats have a thread and a session of their own."""
+
+    def finish(self) -> None:
+        """Give back the leases and close the connections."""
+        error = JournalUnavailable(f"{self.name}: the journal was closed while this run was open")
+        for log in self.logs.values():
+            if log.failure is None:
+                log.fail(error)
+        self.logs.clear()
+        self._heart.stop(self._db)
+        if self._db is not None:
+            with suppress(psycopg.Error):
+                self._db.close()
+            self._db = None
+
+
+def _sound_values(batches: Iterable[Batch]) -> list[Value]:
+    """Return the values of the rows whose runs may still write."""
+    values: list[Value] = []
+    for batch in batches:
+        if all(log.failure is None for log in batch.logs):
+            values += batch.values
+            continue
+        for i, log in enumerate(batch.owners):
+            if log.failure is None:
+                values += batch.values[i * WIDTH : (i + 1) * WIDTH]
+    return values
+
+
+def _refuse_large(batch: Batch) -> None:
+    for log, contents in batch.contents:
+        try:
+            _refuse_too_large(contents)
+        except JournalUnavailable as error:
+            log.fail(error)
+
+
+def _refuse_too_large(contents: Iterable[Content]) -> None:
+    largest = max((size for _, _, size, _ in contents), default=0)
+    if largest > LARGEST:
+        raise JournalUnavailable(
+            f"a value of {largest:,} bytes is too large for a shared journal ({LARGEST:,}); "
+            "keep it in a file and return its path"
+        )
+
+
+# Columns as the text of an array: several times as quick as a parameter for each value.
+
+
+def _content_columns(contents: Sequence[tuple[int, int, bytes, int, str | None]]) -> list[str]:
+    runs, ids, digests, sizes, bodies = zip(*contents, strict=True)
+    return [_numbers(runs), _numbers(ids), _bytes(digests), _numbers(sizes), _texts(bodies)]
+
+
+def _numbers(values: Iterable[Value]) -> str:
+    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+
+
+def _texts(values: Iterable[Value]) -> str:
+    quoted = [
+        "NULL" if value is None else _quoted(str(value))
+        for value in values
+    ]  # fmt: skip
+    return "{" + ",".join(quoted) + "}"
+
+
+def _quoted(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _bytes(values: Iterable[Value]) -> str:
+    texts = [rf'"\\x{value.hex()}"' for value in values if isinstance(value, bytes)]
+    return "{" + ",".join(texts) + "}"

@@ -1,0 +1,247 @@
+"""The processes that own runs, by the clock of the database, and the beats that keep them alive.
+
+Each opened store is an owner. It beats on a session and a thread of its own, so that an event loop that is
+busy keeps its runs. Safety does not depend on leases, because every write compares the epoch of its run.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import psycopg
+
+from ...errors import JournalError, RunLocked
+from ..recorded.writer import DurableLog
+from .connection import Connection, Server
+
+LEASE = 10.0  # seconds that a lease lasts without a beat
+_SILENT_BEATS = 4  # beats that a session that is gone may miss before its owner counts as dead
+CHANGES = "loopwright"
+"""The channel on which a process announces, at most once per beat, that it committed."""
+
+_REGISTER = (
+    "INSERT INTO loopwright.owners(host, pid, version, since, beat, lease, silence, held, closed) "
+    "VALUES (%s, %s, %s, clock_timestamp(), clock_timestamp(), %s, %s, 0, false) RETURNING id"
+)
+_DEAD = (
+    "DELETE FROM loopwright.owners o USING loopwright.owners_now n WHERE n.id=o.id AND NOT n.alive "
+    "AND n.beat < clock_timestamp() - interval '1 minute' AND NOT EXISTS("
+    "SELECT FROM loopwright.runs r WHERE r.status='running' AND r.owner=o.id)"
+)
+_BEAT = (
+    "UPDATE loopwright.owners SET beat=clock_timestamp(), held=%s, backend=%s, backend_start="
+    "(SELECT backend_start FROM pg_stat_activity WHERE pid=%s) WHERE id=%s"
+)
+_AGAIN = (
+    "INSERT INTO loopwright.owners(id, host, pid, version, since, beat, lease, silence, held, closed) "
+    "VALUES (%s, %s, %s, %s, clock_timestamp(), clock_timestamp(), %s, %s, 0, false) "
+    "ON CONFLICT DO NOTHING"
+)
+_CLOSE = "UPDATE loopwright.owners SET closed=true, beat=clock_timestamp() WHERE id=%s"
+_STATES = (
+    "SELECT id, host, pid, seconds, seen, until, alive FROM loopwright.owners_now WHERE id=ANY(%s)"
+)
+_HELD = "SELECT id, epoch, cancel FROM loopwright.runs WHERE id=ANY(%s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An owner as it is now: `seconds` is its age, `seen` the time of its latest beat."""
+
+    key: int
+    host: str
+    pid: int
+    seconds: float
+    seen: float
+    until: float
+    alive: bool
+
+    @property
+    def name(self) -> str:
+        """Its host and process."""
+        return f"{self.host}:{self.pid}"
+
+
+def owners_of(db: Connection, keys: Iterable[int | None]) -> dict[int, Owner]:
+    """Return owners by key."""
+    wanted = [key for key in set(keys) if key is not None]
+    if not wanted:
+        return {}
+    owners = {}
+    for key, host, *others in db.execute(_STATES, (wanted,)).fetchall():
+        owners[key] = Owner(key, host.decode(), *others)
+    return owners
+
+
+def locked(run_id: str, owner: Owner) -> RunLocked:
+    """Return the error for a run with a live owner."""
+    return RunLocked(
+        f"{run_id}: process {owner.pid} on {owner.host} is running it; wait for it, "
+        f"or stop it with: loopwright cancel {run_id}",
+        owner=owner.name,
+        until=owner.until,
+    )
+
+
+def channel_of(owner: int) -> str:
+    """Return the channel on which an owner is asked to look at its runs at once."""
+    return f"{CHANGES}_{owner}"
+
+
+class Heart:
+    """The beats of one owner, on a thread and a session of their own.
+
+    Args:
+        server: the database.
+        lease: seconds that the lease lasts without a beat.
+        beat: seconds between two beats.
+        logs: the open runs by key.
+    """
+
+    def __init__(
+        self, server: Server, lease: float, beat: float, logs: Mapping[int, DurableLog]
+    ) -> None:
+        self.owner = 0
+        self.committed = False  # whether a change is to be announced
+        self._server = server
+        self._lease, self._beat = lease, beat
+        self._logs = logs
+        self._since = 0.0
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def register(self, db: Connection) -> int:
+        """Insert a row for this store, delete dead owners without runs, and begin to beat."""
+        db.execute(_DEAD)
+        [(key,)] = db.execute(_REGISTER, self._row()).fetchall()
+        assert isinstance(key, int)
+        self.owner = key
+        self._since = time.monotonic()
+        self._bell, self._ring = socket.socketpair()
+        self._thread = threading.Thread(target=self._work, name=f"beats {key}", daemon=True)
+        self._thread.start()
+        return key
+
+    @property
+    def seconds(self) -> float:
+        """The age of the owner in seconds."""
+        return time.monotonic() - self._since
+
+    def _row(self) -> tuple[str, int, str, float, float]:
+        silence = _SILENT_BEATS * self._beat
+        return socket.gethostname(), os.getpid(), version("loopwright"), self._lease, silence
+
+    def stop(self, db: Connection | None) -> None:
+        """End the beats; with a connection, the owner is recorded as closed."""
+        if self._thread is None:
+            return
+        self._stopped = True
+        self._ring.send(b".")
+        self._thread.join()
+        self._ring.close()
+        self._bell.close()
+        if db is not None:
+            with suppress(psycopg.Error):
+                db.execute(_CLOSE, (self.owner,))
+                self._announce(db)
+
+    def _work(self) -> None:
+        while not self._stopped:
+            with suppress(psycopg.Error, JournalError, OSError):
+                db = self._server.connect("beats")
+                try:
+                    self._beat_on(db)
+                finally:
+                    db.close()
+            self._wait([])  # the database is away: a lease decides only how soon others take a run
+
+    def _beat_on(self, db: Connection) -> None:
+        if not db.pooled:
+            db.add_notify_handler(lambda _: None)  # else notifications would collect
+            db.execute(f"LISTEN {channel_of(self.owner)}")
+            db.execute("SET synchronous_commit=off")
+        backend = None if db.pooled else db.info.backend_pid
+        while not self._stopped:
+            held = dict(self._logs)
+            if not db.execute(_BEAT, (len(held), backend, backend, self.owner)).rowcount:
+                db.execute(_AGAIN, (self.owner, *self._row()))  # others took it for dead
+            if held:
+                self._look_at(held, db)
+            if self.committed:
+                self.committed = False
+                self._announce(db)
+            self._wait([db])
+
+    def _look_at(self, held: Mapping[int, DurableLog], db: Connection) -> None:
+        """Tell the runs that were taken over, and those that a person cancelled."""
+        for key, epoch, cancel in db.execute(_HELD, (list(held),)).fetchall():
+            log = held[key]
+            if epoch != log.info.epoch:
+                if self._logs.get(log.key) is log:
+                    log.take_away()
+            elif cancel:
+                log.request_cancel()
+
+    def _wait(self, sources: list[Connection]) -> None:
+        """Wait until the next beat, a notification or the end."""
+        select.select([self._bell.fileno(), *(db.fileno() for db in sources)], [], [], self._beat)
+
+    @staticmethod
+    def _announce(db: Connection) -> None:
+        db.execute("SELECT pg_notify(%s, '')", (CHANGES,))
+
+
+class Ear:
+    """Counts the announcements of commits, for pages: on a thread and a session of its own.
+
+    Behind a connection pooler, and while the database is away, it counts every `poll` seconds.
+    """
+
+    def __init__(self, server: Server, poll: float = 2.0) -> None:
+        self.heard = 0
+        self._server = server
+        self._poll = poll
+        self._stopped = False
+        self._bell, self._ring = socket.socketpair()
+        self._thread = threading.Thread(target=self._work, name="changes", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        if not self._stopped:
+            self._stopped = True
+            self._ring.send(b".")
+            self._thread.join()
+            self._ring.close()
+            self._bell.close()
+
+    def _work(self) -> None:
+        while not self._stopped:
+            with suppress(psycopg.Error, JournalError, OSError):
+                db = self._server.connect("changes")
+                try:
+                    self._hear(db)
+                finally:
+                    db.close()
+            self._wait([])
+            self.heard += 1
+
+    def _hear(self, db: Connection) -> None:
+        if not db.pooled:
+            db.add_notify_handler(lambda _: None)
+            db.execute(f"LISTEN {CHANGES}")
+        while not self._stopped:
+            self._wait([] if db.pooled else [db])
+            self.heard += 1
+            db.execute("SELECT 1")  # reads what was announced
+
+    def _wait(self, sources: list[Connection]) -> None:
+        select.select([self._bell.fileno(), *(db.fileno() for db in sources)], [], [], self._poll)

@@ -1,0 +1,298 @@
+"""The rows of runs in PostgreSQL: opening, closing, cancelling and rewinding a run, and its inbox.
+
+Every method works inside a transaction of the writer's thread. A row is locked before it is read, so that
+the owner that is compared is the owner until the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...records.codec import Json
+from ..entries import Entry
+from ..protocol import Posted, RunInfo, missing_run
+from ..recorded.encoding import (
+    Content,
+    Contents,
+    RunRow,
+    answer_values,
+    chain_start,
+    chained,
+    entry_text,
+    queue_values,
+    read_answer,
+    read_row,
+    sealed_values,
+    utf8,
+)
+from ..recorded.journal import OpenedRun, RewindPlan, running
+from ..recorded.writer import DurableLog
+from .connection import Connection
+from .owners import CHANGES, Owner, channel_of, locked, owners_of
+
+if TYPE_CHECKING:
+    from .database import Database
+
+WAITING = f"{CHANGES}_waiting"
+"""The channel on which the ids of runs are announced that were answered; empty for created ones."""
+
+_SEALED = (
+    "run_id,name,status,reason,detail,input,source,fingerprint,created,updated,active,epoch,"
+    "iterations,score,usage,opened,last,head,seal,owner,cancel"
+)
+COLUMNS = f"id,{_SEALED},queue,priority,wake_at,deliveries"
+_BY_ID = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id=%s"
+_BY_BEGINNING = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id>=%s AND run_id<%s"
+_BY_KEY_LOCKED = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=%s FOR UPDATE"
+_BY_ID_LOCKED = f"{_BY_ID} FOR UPDATE"
+_INSERT = (
+    f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries) "
+    f"VALUES ({','.join(['%s'] * 25)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
+)
+# Writing the row also takes back a request to cancel.
+_WRITE = (
+    "UPDATE loopwright.runs SET status=%s,reason=%s,detail=%s,input=%s,source=%s,fingerprint=%s,"
+    "created=%s,updated=%s,active=%s,epoch=%s,iterations=%s,score=%s,usage=%s,opened=%s,last=%s,"
+    "head=%s,seal=%s,owner=%s,cancel=%s WHERE id=%s AND epoch=%s"
+)
+_LATEST = "SELECT sum FROM loopwright.entries WHERE run=%s ORDER BY first DESC LIMIT 1"
+_ASIDE = (
+    "UPDATE loopwright.entries SET loop=NULL, mark=NULL "
+    "WHERE run=%s AND loop IS NOT NULL AND mark>=%s"
+)
+_PUT = "INSERT INTO loopwright.inbox VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING"
+_ANSWERS = (
+    "SELECT run,asked,path,value,who,at,seal FROM loopwright.inbox WHERE run=%s ORDER BY asked,path"
+)
+_ANSWER = (
+    "SELECT run,asked,path,value,who,at,seal FROM loopwright.inbox "
+    "WHERE run=%s AND asked=%s AND path=%s"
+)
+
+
+def find_row(db: Connection, run_id: str) -> RunRow:
+    """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
+    name = run_id.replace("\0", "")
+    rows = db.execute(_BY_ID, (name,)).fetchall()
+    if not rows and name:
+        rows = db.execute(_BY_BEGINNING, (name, f"{name}\U0010ffff")).fetchall()
+    if len(rows) != 1:
+        raise missing_run(run_id, len(rows))
+    return read_row(rows[0])
+
+
+def present(row: RunRow, owner: Owner | None) -> RunInfo:
+    """Return a run in its present state: a running run without a live owner is interrupted."""
+    info = row.info
+    if info.status != "running":
+        return info
+    if owner is None:
+        return replace(info, status="interrupted")
+    active = info.active + max(0.0, owner.seconds - row.opened)
+    info = replace(info, active=active, updated=max(info.updated, owner.seen))
+    return replace(info, owner=owner.name) if owner.alive else replace(info, status="interrupted")
+
+
+def presents(db: Connection, rows: Sequence[RunRow]) -> list[tuple[RunRow, RunInfo]]:
+    """Return rows, and the runs in their present state."""
+    owners = owners_of(db, [row.owner for row in rows if row.info.status == "running"])
+    return [(row, present(row, owners.get(row.owner or 0))) for row in rows]
+
+
+def answers_of(db: Connection, run: int) -> list[Posted]:
+    """Return the answers to the questions of a run."""
+    return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
+
+
+class PostgresRuns:
+    """The rows of runs in a PostgreSQL journal; see RunTable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def take(self, db: Connection, info: RunInfo, *, resume: bool, takeover: bool) -> OpenedRun:
+        """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
+        first = replace(info, epoch=1, status="running")
+        new = None if resume else self._create(db, first, self._database.owner)
+        if new is not None:
+            self._database.taken.add(new.key)
+            return OpenedRun(new, "")
+        values = db.execute(_BY_ID_LOCKED, (info.run_id,)).fetchone()
+        if values is None:
+            raise missing_run(info.run_id)
+        row = read_row(values)
+        owner = self._owner(db, row)
+        if owner is not None and owner.alive and not takeover:
+            raise locked(info.run_id, owner)
+        before = present(row, owner)
+        opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
+        epoch = row.info.epoch
+        database = self._database
+        row = replace(row, info=opened_info, opened=database.seconds, owner=database.owner)
+        _write_row(db, row, epoch)
+        database.taken.add(row.key)
+        return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
+
+    def _owner(self, db: Connection, row: RunRow) -> Owner | None:
+        """Return the owner of a run; None if it is this store and the run is not open here."""
+        if row.owner is None:
+            return None
+        database = self._database
+        if row.owner == database.owner and not database.holds(row.key):
+            return None
+        return owners_of(db, [row.owner]).get(row.owner)
+
+    def create(self, db: Connection, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs without an owner; return the ids of those that are new."""
+        rows, kept = [], []
+        for info in runs:
+            row, contents = self._new_row(replace(info, epoch=0, status="queued"), None)
+            rows.append([*sealed_values(row), *queue_values(row.info)])
+            kept.append(contents)
+        cursor = db.cursor()
+        cursor.executemany(_INSERT, rows, returning=True)
+        created = []
+        for info, contents in zip(runs, kept, strict=True):
+            for (key,) in cursor.fetchall():
+                self._database.keep_contents(db, key, contents)
+                created.append(info.run_id)
+            cursor.nextset()
+        if created:
+            db.execute("SELECT pg_notify(%s, '')", (WAITING,))
+        return created
+
+    def _new_row(self, info: RunInfo, owner: int | None) -> tuple[RunRow, list[Content]]:
+        contents = Contents(self._database.new_content)
+        row = RunRow(
+            key=0,
+            info=_storable(info),
+            input=_folded(info.input, contents),
+            source=_folded(info.source, contents),
+            opened=self._database.seconds,
+            last=0,
+            head=chain_start(info.run_id),
+            owner=owner,
+        )
+        kept = contents.take()
+        self._database.refuse_large(kept)
+        return row, kept
+
+    def _create(self, db: Connection, info: RunInfo, owner: int | None) -> RunRow | None:
+        """Create a run and return its row; None if its id is taken."""
+        row, contents = self._new_row(info, owner)
+        values = [*sealed_values(row), *queue_values(row.info)]
+        new = db.execute(_INSERT, values).fetchone()
+        if new is None:
+            return None
+        [key] = new
+        assert isinstance(key, int)
+        self._database.keep_contents(db, key, contents)
+        return replace(row, key=key)
+
+    def give_back(self, log: DurableLog, info: RunInfo, db: Connection) -> DurableLog:
+        """Write the row of a run and release it, if the log still owns it; return the log."""
+        if log.failure is not None:  # the entries may lack the end that `info` describes
+            return self.leave(log, "interrupted", db)
+        row, source = log.row, log.row.source
+        kept: list[Content] = []
+        if info.source != log.info.source:
+            contents = Contents(self._database.new_content)
+            source = _folded(info.source, contents)
+            kept = contents.take()
+            self._database.refuse_large(kept)
+        last, head = log.position
+        closed = replace(row, info=_storable(info), source=source, last=last, head=head, owner=None)
+        if _write_row(db, closed, row.info.epoch):
+            self._database.keep_contents(db, row.key, kept)
+        return log
+
+    def leave(self, log: DurableLog, status: str, db: Connection) -> DurableLog:
+        """Release a run with a status and no other change; return the log."""
+        row = log.row
+        left = replace(row, info=replace(row.info, status=status), owner=None)
+        _write_row(db, left, row.info.epoch)
+        return log
+
+    def request_cancel(self, db: Connection, run_id: str) -> bool:
+        """Ask the owner of a run to cancel it; return whether it has a live owner."""
+        row = find_row(db, run_id)
+        owner = owners_of(db, [row.owner]).get(row.owner or 0)
+        if owner is None or not owner.alive:
+            return False
+        db.execute("UPDATE loopwright.runs SET cancel=1 WHERE id=%s", (row.key,))
+        db.execute("SELECT pg_notify(%s, '')", (channel_of(owner.key),))
+        log = self._database.logs.get(row.key)
+        if log is not None and log.info.epoch == row.info.epoch:
+            log.request_cancel()
+        return True
+
+    def rewind(self, db: Connection, plan: RewindPlan) -> None:
+        """Record a rewind of a run without an owner; the discarded iterations leave the pages.
+
+        Raises:
+            RunLocked: if the run has a live owner, or changed since it was read.
+        """
+        row = read_row(db.execute(_BY_KEY_LOCKED, (plan.row.key,)).fetchall()[0])
+        info = present(row, owners_of(db, [row.owner]).get(row.owner or 0))
+        latest = db.execute(_LATEST, (row.key,)).fetchone()
+        changed = row.info.epoch != plan.row.info.epoch
+        if info.status == "running" or changed or (latest is not None and latest[0] != plan.head):
+            raise running(info.run_id)
+        last = plan.last + 1
+        entry = Entry("rewound", plan.path, info.active)
+        body = f"[{entry_text(entry, Contents(self._database.new_content))}]"
+        head = chained(plan.head, last, body.encode())
+        db.execute(
+            "INSERT INTO loopwright.entries(run,first,body,sum) VALUES(%s,%s,%s,%s)",
+            (row.key, last, body, head),
+        )
+        db.execute(_ASIDE, (row.key, plan.first))
+        info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
+        _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
+
+    def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
+        """Store an answer unless the question has one; see RunTable."""
+        row = find_row(db, run_id)
+        db.execute(_PUT, answer_values(row.key, answer))
+        db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
+        return read_answer(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
+
+
+def _folded(value: Json, contents: Contents) -> str:
+    return utf8(contents.fold(value))[0]
+
+
+def _storable(info: RunInfo) -> RunInfo:
+    """Return a row without NUL, which no text of PostgreSQL can hold."""
+    if "\0" not in info.name + info.detail + info.queue:
+        return info
+    texts = {
+        name: getattr(info, name).replace("\0", "\ufffd") for name in ("name", "detail", "queue")
+    }
+    return replace(info, **texts)
+
+
+def _write_row(db: Connection, row: RunRow, epoch: int) -> bool:
+    """Write the variable columns of a row if its epoch is still this one; return whether it was."""
+    values = sealed_values(row)
+    return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
+
+
+_OLD = (
+    "SELECT id FROM loopwright.runs WHERE status=ANY(%s) AND updated<%s ORDER BY id LIMIT %s "
+    "FOR UPDATE SKIP LOCKED"
+)
+_ENDED = ["satisfied", "exhausted", "failed", "impossible", "cancelled"]
+_PRUNED = 200  # runs that one transaction deletes
+
+
+def prune(db: Connection, before: float) -> int:
+    """Delete some of the runs that ended before a time; return their number."""
+    keys = [key for (key,) in db.execute(_OLD, (_ENDED, before, _PRUNED)).fetchall()]
+    if keys:
+        for table in ("entries", "contents", "inbox"):
+            db.execute(f"DELETE FROM loopwright.{table} WHERE run=ANY(%s)", (keys,))
+        db.execute("DELETE FROM loopwright.runs WHERE id=ANY(%s)", (keys,))
+    return len(keys)

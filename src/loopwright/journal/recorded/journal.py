@@ -1,0 +1,295 @@
+"""The Journal protocol on a database, from the writer, the readers and the rows of runs of a store."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from ...errors import JournalError, RunLocked
+from ...records import Iteration
+from ..entries import Entry, is_at, set_aside, surviving
+from ..inbox import cancel_waiting
+from ..protocol import Posted, Rewind, RunInfo
+from ..views import RunPage, RunView, Wanted, Watch
+from .encoding import Contents, RunRow
+from .pages import PageReader
+from .writer import (
+    CommitQueue,
+    Connection,
+    Connection_co,
+    Connection_contra,
+    DurableLog,
+    Store,
+    Transaction,
+    Writer,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """A run whose lease was taken: its row now, and its status before; "" for a new run."""
+
+    row: RunRow
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class RewindPlan:
+    """A rewind of a run to a path, from its state when it was read.
+
+    `row` is the run's row, `last` and `head` its last entry and the checksum of that entry's row,
+    `first` the first entry to discard.
+    """
+
+    row: RunRow
+    path: str
+    last: int
+    head: bytes
+    first: int
+
+
+def running(run_id: str) -> RunLocked:
+    """Return the error for a rewind of a run with a live owner."""
+    return RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
+
+
+class OwningStore(Store[Connection_co], Protocol[Connection_co]):
+    """A database with the runs that this store owns."""
+
+    def new_content(self) -> int:
+        """Return a content id that no other store uses."""
+
+    def hold(self, log: DurableLog) -> None:
+        """Register a run that was opened; an older log of the same run loses it."""
+
+    def release(self, log: DurableLog) -> None:
+        """Remove a run that was given back."""
+
+
+class RunTable(Protocol[Connection_contra]):
+    """The rows of runs; each method works in a transaction of the writer's thread."""
+
+    def take(
+        self, db: Connection_contra, info: RunInfo, *, resume: bool, takeover: bool
+    ) -> OpenedRun:
+        """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
+
+    def create(self, db: Connection_contra, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs without an owner; return the ids of those that are new."""
+
+    def give_back(self, log: DurableLog, info: RunInfo, db: Connection_contra) -> DurableLog:
+        """Write the row of a run and release it, if the log still owns it; return the log."""
+
+    def leave(self, log: DurableLog, status: str, db: Connection_contra) -> DurableLog:
+        """Release a run with a status and no other change; return the log."""
+
+    def request_cancel(self, db: Connection_contra, run_id: str) -> bool:
+        """Ask the owner of a run to cancel it; return whether it has a live owner."""
+
+    def rewind(self, db: Connection_contra, plan: RewindPlan) -> None:
+        """Record a rewind of a run without an owner. Raises RunLocked."""
+
+    def post(self, db: Connection_contra, run_id: str, answer: Posted) -> Posted:
+        """Store an answer unless the question has one; return the answer that is stored."""
+
+
+class RecordedJournal(ABC, Generic[Connection]):
+    """A journal in a database; a store adds its connections and statements."""
+
+    _database: OwningStore[Connection]
+    _runs: RunTable[Connection]
+    _writer: Writer[Connection]
+
+    def __init__(self) -> None:
+        self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
+
+    @abstractmethod
+    async def _read(self, work: Callable[[PageReader], T]) -> T:
+        """Call `work` with a reader, in a thread, once all entries appended here are written."""
+
+    def _expect(self, run_id: str) -> None:
+        """Raise RunNotFound if this journal does not exist yet."""
+
+    def _queue(self) -> CommitQueue:
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get(loop)
+        if queue is None:
+            # Each `run_sync` has another event loop; those that ended are dropped here.
+            self._queues = {k: queue for k, queue in self._queues.items() if not k.is_closed()}
+            queue = self._queues[loop] = CommitQueue(loop, self._writer.put)
+        return queue
+
+    async def open(
+        self, info: RunInfo, *, resume: bool = False, takeover: bool = False
+    ) -> DurableLog:
+        """Open a run for writing and take its lease; see Journal.open."""
+        if resume:
+            self._expect(info.run_id)
+        database, runs, writer = self._database, self._runs, self._writer
+        queue = self._queue()
+
+        def work(db: Connection) -> tuple[OpenedRun, DurableLog]:
+            opened = runs.take(db, info, resume=resume, takeover=takeover)
+            contents = Contents(database.new_content)
+            close = partial(_give_back, writer, runs, database)
+            return opened, DurableLog(opened.row, queue, contents, close)
+
+        def leave(opened: OpenedRun, log: DurableLog) -> Transaction[Connection, DurableLog]:
+            status = opened.before or "interrupted"
+            return Transaction(partial(runs.leave, log, status), database.release)
+
+        opened, log = await writer.perform(
+            Transaction(work, lambda done: database.hold(done[1])),
+            unwanted=lambda done: writer.put(leave(*done)),
+        )
+        # A run whose entries cannot be read is released, or it would stay locked by a live process.
+        try:
+            await self._restore(log, opened)
+        except BaseException:
+            with suppress(JournalError):
+                await writer.perform(leave(opened, log))
+            raise
+        return log
+
+    async def _restore(self, log: DurableLog, opened: OpenedRun) -> None:
+        row = opened.row
+        if not opened.before:
+            log.restore(row.info, row.head)
+            return
+        info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
+        entries = recorded.entries
+        if entries:
+            # A process that was killed did not write its row, but its entries have the time.
+            info = replace(info, active=max(info.active, entries[-1].at))
+        log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
+
+    async def create(self, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs that no process has opened yet; see Journal.create."""
+        table = self._runs
+        return await self._perform(Transaction(lambda db: table.create(db, runs)))
+
+    async def find(self, run_id: str) -> RunInfo:
+        """Return the row of a run; see Journal.find."""
+        self._expect(run_id)
+        return (await self._read(lambda reader: reader.find(run_id))).view()
+
+    async def runs(
+        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+    ) -> list[RunInfo]:
+        """Return the rows of runs, newest first."""
+        rows = await self._read(
+            lambda r: r.runs(limit=limit, offset=offset, name=name, status=status, text=text)
+        )
+        return [row.view() for row in rows]
+
+    async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
+        """Return the entries of a run after a number; see Journal.entries."""
+        self._expect(run_id)
+        return await self._read(lambda reader: reader.entries(reader.row(run_id), after, limit))
+
+    async def iterations(
+        self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
+    ) -> list[tuple[str, Iteration]]:
+        """Return (loop path, iteration) pairs by page; see Journal.iterations."""
+        self._expect(run_id)
+        return await self._read(
+            lambda reader: reader.iterations(reader.row(run_id), loop, offset, limit)
+        )
+
+    async def cancel(self, run_id: str) -> bool:
+        """Request the cancellation of a run; see Journal.cancel."""
+        self._expect(run_id)
+        table = self._runs
+        requested = await self._perform(Transaction(lambda db: table.request_cancel(db, run_id)))
+        return requested or await cancel_waiting(self, run_id)
+
+    async def post(self, run_id: str, answer: Posted) -> Posted:
+        """Put an answer into the inbox of a run; see Journal.post."""
+        self._expect(run_id)
+        table = self._runs
+        return await self._perform(Transaction(lambda db: table.post(db, run_id, answer)))
+
+    async def inbox(self, run_id: str) -> list[Posted]:
+        """Return the answers in the inbox of a run; see Journal.inbox."""
+        self._expect(run_id)
+        return await self._read(lambda reader: reader.inbox(reader.row(run_id)))
+
+    async def rewind(self, run_id: str, path: str) -> Rewind:
+        """Discard the recorded results from `path` onward; see Journal.rewind."""
+        self._expect(run_id)
+        table = self._runs
+
+        def read(reader: PageReader) -> tuple[RewindPlan, int]:
+            row = reader.row(run_id)
+            if reader.shown(run_id)[1].status == "running":
+                raise running(row.info.run_id)
+            recorded = reader.recorded(row, values=False)
+            remaining = surviving(recorded.entries)
+            count = set_aside(remaining, path)
+            first = next(entry.seq for entry in remaining if is_at(entry, path))
+            return RewindPlan(row, path, recorded.last, recorded.head, first), count
+
+        # Read outside the transaction, which is short; `RunTable.rewind` refuses a run that changed
+        # meanwhile.
+        plan, count = await self._read(read)
+        await self._perform(Transaction(lambda db: table.rewind(db, plan)))
+        return Rewind(path, count)
+
+    async def look(self, work: Callable[[PageReader], T]) -> T:
+        """Call `work` with a reader that reads at one moment, in a thread."""
+
+        def read(reader: PageReader) -> T:
+            with reader.moment():
+                return work(reader)
+
+        return await self._read(read)
+
+    async def view(self, run_id: str, work: Callable[[RunView], T]) -> T:
+        """Return the result of `work` on the view of a run; see Journal.view."""
+        return await self.look(lambda reader: work(reader.view(run_id)))
+
+    async def listing(self, wanted: Wanted, work: Callable[[RunPage], T]) -> T:
+        """Return the result of `work` on a page of the run list; see Journal.listing."""
+        return await self.look(lambda reader: work(reader.listing(wanted)))
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The version of the tables."""
+
+    async def prepare(self) -> int:
+        """Create or migrate the tables, and return their version."""
+        await self._perform(Transaction(lambda _: None))
+        return self.version
+
+    async def notes(self) -> list[str]:
+        """Return what an operator should know about the database."""
+        return []
+
+    @abstractmethod
+    def watch(self) -> Watch:
+        """Return a detector of commits by any process; see Journal.watch."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Write all waiting entries and close the store; see Journal.close."""
+
+    async def _perform(self, transaction: Transaction[Connection, T]) -> T:
+        return await self._writer.perform(transaction)
+
+
+async def _give_back(
+    writer: Writer[Connection],
+    runs: RunTable[Connection],
+    database: OwningStore[Connection],
+    log: DurableLog,
+    info: RunInfo,
+) -> None:
+    await writer.perform(Transaction(partial(runs.give_back, log, info), database.release))

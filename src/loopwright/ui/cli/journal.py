@@ -1,0 +1,207 @@
+"""`journal`: the tables of a journal, copies of its runs, and the removal of old ones."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Protocol, runtime_checkable
+
+import typer
+
+from ...errors import ConfigurationError, JournalDamaged
+from ...journal import Journal
+from ...journal.copying import Copied, copy_runs, oldest_first
+from ...journal.file_store import FileStore
+from ...journal.urls import shown_url
+from ...memory import Memory
+from ...records.codec import Json
+from .. import formatting as texts
+from ..journals import DEFAULT, opened
+from .options import AsJson, JournalUrl
+from .output import Output
+
+
+class Action(StrEnum):
+    """The actions of the command."""
+
+    INIT = "init"
+    CHECK = "check"
+    MOVE = "move"
+    PRUNE = "prune"
+
+
+@runtime_checkable
+class _Stored(Protocol):
+    """A journal in a database."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+    @property
+    def files(self) -> FileStore: ...
+
+    async def prepare(self) -> int:
+        """Create or migrate the tables; return their version."""
+
+    async def notes(self) -> list[str]:
+        """Return what an operator should know about the database."""
+
+
+@runtime_checkable
+class _Prunable(Protocol):
+    """A journal whose old runs can be deleted."""
+
+    async def prune(self, before: float) -> int:
+        """Delete the runs that ended before a time; return their number."""
+
+
+def journal(
+    action: Annotated[
+        Action,
+        typer.Argument(
+            metavar="ACTION",
+            help="init (create or update the tables), check (read every entry), move (copy the runs "
+            "and memories to URL), or prune (delete old runs).",
+        ),
+    ],
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="Journal; for move, the journal that receives the runs."
+        ),
+    ] = "",
+    journal: JournalUrl = DEFAULT,
+    ended_before: Annotated[
+        str,
+        typer.Option(
+            "--ended-before", metavar="TIME", help="For prune: an age such as 30d, or a date."
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> int:
+    """Create, check, copy or clean a journal."""
+    with Output(as_json=as_json) as output:
+        if action is Action.MOVE:
+            if not url:
+                raise ConfigurationError(
+                    "move: no URL. Write: loopwright journal move postgres://HOST/DATABASE"
+                )
+            return asyncio.run(_move(journal, url, output))
+        place = url or journal
+        if action is Action.INIT:
+            return asyncio.run(_init(place, output))
+        if action is Action.CHECK:
+            return asyncio.run(_check(place, output))
+        return asyncio.run(_prune(place, _time_of(ended_before), output))
+
+
+async def _init(url: str, output: Output) -> int:
+    async with opened(url, create=True) as store:
+        version = await _stored(store, url).prepare()
+        if output.as_json:
+            output.write_json({"journal": shown_url(url), "format": version})
+        else:
+            output.write(f"{shown_url(url)} is ready (format {version})")
+    return 0
+
+
+async def _check(url: str, output: Output) -> int:
+    problems: list[str] = []
+    runs = 0
+    async with opened(url) as store:
+        notes = await _stored(store, url).notes()
+        async for info in oldest_first(store):
+            runs += 1
+            try:
+                await store.entries(info.run_id)
+                await store.inbox(info.run_id)
+            except JournalDamaged as error:
+                problems.append(str(error))
+    if output.as_json:
+        given: dict[str, Json] = {"journal": shown_url(url), "runs": runs}
+        output.write_json({**given, "problems": problems, "notes": notes})
+    else:
+        for problem in problems:
+            output.write((problem, "red"))
+        for note in notes:
+            output.note(note)
+        output.write(
+            f"{texts.plural(runs, 'run')} checked, {texts.plural(len(problems), 'problem')}"
+        )
+    return 1 if problems else 0
+
+
+async def _move(source_url: str, target_url: str, output: Output) -> int:
+    outcomes: list[Copied] = []
+    async with opened(source_url) as source, opened(target_url, create=True) as target:
+        reads, writes = _stored(source, source_url), _stored(target, target_url)
+        await writes.prepare()
+        async for outcome in copy_runs(source, target):
+            outcomes.append(outcome)
+            if outcome.problem and not output.as_json:
+                output.note(f"{outcome.run_id} was not copied: {outcome.problem}")
+        spaces = await _copy_memory(reads.memory, writes.memory)
+        for digest in reads.files.digests():
+            writes.files.put(reads.files.get(digest))
+    copied = sum(not outcome.problem for outcome in outcomes)
+    if output.as_json:
+        left = {outcome.run_id: outcome.problem for outcome in outcomes if outcome.problem}
+        output.write_json({"copied": copied, "left": left, "spaces": spaces})
+    else:
+        output.write(
+            f"copied {texts.plural(copied, 'run')} and {texts.plural(spaces, 'space')} of memory from "
+            f"{shown_url(source_url)} to {shown_url(target_url)}; nothing was deleted"
+        )
+    return 0
+
+
+async def _copy_memory(source: Memory, target: Memory) -> int:
+    """Copy the spaces that the target does not have; return their number."""
+    there = await target.spaces()
+    spaces = [name for name in await source.spaces() if name not in there]
+    for name in spaces:
+        await target.append(*await source.entries(name))
+    return len(spaces)
+
+
+async def _prune(url: str, before: float, output: Output) -> int:
+    async with opened(url) as store:
+        if not isinstance(store, _Prunable):
+            raise ConfigurationError(
+                f"prune: {shown_url(url)} is not a shared journal. To shorten a journal in a file, start "
+                "a new file."
+            )
+        count = await store.prune(before)
+    if output.as_json:
+        output.write_json({"journal": shown_url(url), "deleted": count})
+    else:
+        output.write(f"deleted {texts.plural(count, 'run')} from {shown_url(url)}")
+    return 0
+
+
+def _stored(store: Journal, url: str) -> _Stored:
+    if not isinstance(store, _Stored):
+        raise ConfigurationError(
+            f"journal: {shown_url(url)!r} has no tables. Use sqlite:PATH or postgres://HOST/DATABASE."
+        )
+    return store
+
+
+_AGE = re.compile(r"(\d+)([hdw])")
+_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _time_of(text: str) -> float:
+    """Return the time of an age or a date, in seconds since the epoch."""
+    if age := _AGE.fullmatch(text):
+        return time.time() - int(age[1]) * _SECONDS[age[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise ConfigurationError(
+            f"--ended-before: {text!r} is not a time. Use an age such as 12h, 30d or 8w, or a date such as "
+            "2026-01-31."
+        ) from None
