@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
     from .coding.sealed.evaluator import tests
     from .coding.until import until
+    from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
@@ -103,6 +104,7 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "Workspace",
     "check",
     "checklist",
     "fallback",
@@ -134,6 +136,7 @@ _LAZY = {
     "Models": "models",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
+    "Workspace": "coding.workspace",
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",

@@ -19,6 +19,7 @@ from ..errors import ConfigurationError
 from ..records.codec import Json
 from ..tools.shell import ShellStep
 from .sealed.evaluator import tests
+from .workspace import Workspace
 
 __all__ = ["GOAL", "UntilOptions", "until", "until_document"]
 
@@ -79,6 +80,11 @@ class UntilOptions:
         check_timeout: Seconds until the check is ended.
         pass_env: Names of variables that the agent receives.
         keep: The files that remain without success: `best` or `last`.
+        workspace: `copy`, `worktree`, `snapshot` or `here`.
+        merge: `branch`, `patch`, `apply` or `none`; "" is the default of the workspace.
+        branch: The name of the branch; {run} is the run ID. "" is the default.
+        setup: A command that prepares the copy, or "".
+        link: Folders that the copy contains as links.
     """
 
     check: str
@@ -93,6 +99,11 @@ class UntilOptions:
     check_timeout: float = 600
     pass_env: Sequence[str] = ()
     keep: str = "best"
+    workspace: str = "copy"
+    merge: str = ""
+    branch: str = ""
+    setup: str = ""
+    link: Sequence[str] = ()
 
 
 def until_document(options: UntilOptions) -> dict[str, Json]:
@@ -125,7 +136,18 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
     }
     if options.keep != "best":
         loop["keep"] = options.keep
-    return {"schema": "loopwright/1", "name": "until", "steps": [{"name": "until", "loop": loop}]}
+    workspace: dict[str, Json] = {"kind": options.workspace}
+    for key in ("merge", "branch", "setup"):
+        if value := getattr(options, key):
+            workspace[key] = value
+    if options.link:
+        workspace["link"] = list(options.link)
+    return {
+        "schema": "loopwright/1",
+        "name": "until",
+        "workspace": workspace,
+        "steps": [{"name": "until", "loop": loop}],
+    }
 
 
 def _execute(options: UntilOptions) -> dict[str, Json]:
@@ -189,6 +211,7 @@ def until(
     timeout: float | None = SECONDS,
     patience: int = PATIENCE,
     on_stall: str = "best",
+    workspace: Workspace | None = None,
     name: str = "until",
     **options: Any,
 ) -> Loop[Any, Any]:
@@ -208,6 +231,7 @@ def until(
         patience: The iterations without progress that are a stall. Default: 3.
         on_stall: After the first stall: `fresh`, `best`, `ask` or `stop`; the second one ends the loop.
             Default: `best`.
+        workspace: The folder in which the agent works and the check runs. Default: that of this process.
         name: The name of the loop. Default: "until".
         **options: More options of `Loop`, such as `keep` and `on_iteration`.
 
@@ -239,6 +263,7 @@ def until(
         until=any_of(*conditions),
         guards=any_of(*guards),
         name=name,
+        workspace=workspace,
         baseline=True,
         on_stall=OnStall(on_stall, patience=patience),
         **options,

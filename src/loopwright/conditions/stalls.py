@@ -133,5 +133,4 @@ class NoChange(Condition):
 
 def _unchanged(item: Iteration) -> bool:
     # Of a workspace only: without one it is unknown which files an iteration changed.
-    files = getattr(item, "files", None)
-    return isinstance(files, Mapping) and files.get("files") == 0
+    return item.files is not None and item.files.get("files") == 0

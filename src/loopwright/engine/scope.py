@@ -9,6 +9,7 @@ from typing import Any
 from ..records import Evaluation, History, Result
 from ..records.codec import Json
 from ..records.typed import ValueType
+from .snapshots import Snapshots
 
 __all__ = ["Scope"]
 
@@ -24,6 +25,7 @@ class Scope:
     __slots__ = (
         "baseline",
         "current",
+        "files",
         "history",
         "initial",
         "loops",
@@ -50,6 +52,8 @@ class Scope:
         self.parent = parent
         self.initial = initial
         self.current = initial
+        # The snapshots of the workspace that its steps run in; None without one.
+        self.files: Snapshots | None = None if parent is None else parent.files
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         self.restarts = 0  # of a loop that stalled

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,6 +26,8 @@ from .output import Output
 from .run import Job, drive
 from .telemetry import TelemetryOptions
 
+INSTALLED = ("node_modules", ".venv", "venv")
+
 
 class OnStallWord(StrEnum):
     """What happens after iterations without progress."""
@@ -32,6 +36,15 @@ class OnStallWord(StrEnum):
     BEST = "best"
     ASK = "ask"
     STOP = "stop"
+
+
+class Kind(StrEnum):
+    """Where the agent works."""
+
+    COPY = "copy"
+    WORKTREE = "worktree"
+    SNAPSHOT = "snapshot"
+    HERE = "here"
 
 
 class Keep(StrEnum):
@@ -91,6 +104,34 @@ class UntilCommandOptions(RunCommandOptions):
     keep: Annotated[Keep, typer.Option("--keep", help="Result of a run without success.")] = (
         Keep.BEST
     )
+    workspace: Annotated[
+        Kind,
+        typer.Option(
+            "--workspace",
+            help="Where the agent works: a copy, a worktree, a copy without git, or the folder itself.",
+        ),
+    ] = Kind.COPY
+    branch: Annotated[
+        str, typer.Option("--branch", metavar="NAME", help="Branch of the result; {run} is its ID.")
+    ] = ""
+    patch: Annotated[bool, typer.Option("--patch", help="Write a patch instead of a branch.")] = (
+        False
+    )
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Change your files if the check passes.")
+    ] = False
+    no_merge: Annotated[bool, typer.Option("--no-merge", help="Keep the result in the copy.")] = (
+        False
+    )
+    setup: Annotated[
+        str, typer.Option("--setup", metavar="COMMAND", help="Prepares the copy, such as 'npm ci'.")
+    ] = ""
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--link", metavar="FOLDER", help="Folder of yours in the copy, as a link; repeatable."
+        ),
+    ] = None
     print_yaml: Annotated[
         bool, typer.Option("--print-yaml", help="Print the equivalent document and do nothing.")
     ] = False
@@ -114,7 +155,27 @@ class UntilCommandOptions(RunCommandOptions):
             check_timeout=_seconds("--check-timeout", self.check_timeout),
             pass_env=tuple(self.pass_env or ()),
             keep=self.keep.value,
+            workspace=self.workspace.value,
+            merge=self._merge(),
+            branch=self.branch,
+            setup=self.setup,
+            link=self._links(check),
         )
+
+    def _merge(self) -> str:
+        chosen = {"patch": self.patch, "apply": self.apply, "none": self.no_merge}
+        words = [word for word, wanted in chosen.items() if wanted]
+        if len(words) + bool(self.branch) > 1:
+            raise ConfigurationError("until: choose one of --branch, --patch, --apply and --no-merge")
+        return words[0] if words else ""
+
+    def _links(self, check: str) -> tuple[str, ...]:
+        """Return the folders that the copy has as links: installed packages are not in the repository."""
+        if self.link is not None or self.setup or self.workspace is Kind.HERE:
+            return tuple(self.link or ())
+        # uv would install the copy into the linked environment.
+        names = ("node_modules",) if re.search(r"\buv (run|sync)\b", check) else INSTALLED
+        return tuple(name for name in names if Path(name).is_dir() and _ignored(name))
 
 
 @expanded
@@ -134,7 +195,7 @@ def until(
     """Let an agent work until a check passes.
 
     The check runs first. While it fails, the agent runs with the output of the check, and the check runs
-    again. The agent works in the current folder.
+    again. The agent works in a copy of the current folder; the result is a branch of your repository.
 
     Exit codes: 0 satisfied, 3 exhausted, 1 failed, 4 suspended, 130 cancelled or interrupted, 2 wrong
     command line.
@@ -159,6 +220,15 @@ def until(
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         job = Job(source, None, run_id or new_run_id(), options, telemetry_options)
         return drive(job, output)
+
+
+def _ignored(folder: str) -> bool:
+    """Return whether git ignores a folder, so that a copy lacks it."""
+    words = ["git", "check-ignore", "--quiet", "--", folder]
+    try:
+        return subprocess.run(words, capture_output=True, check=False, timeout=10).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 class _Dumper(yaml.SafeDumper):
