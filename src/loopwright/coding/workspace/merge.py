@@ -125,5 +125,7 @@ def applied(user: Tree, work: HandOver) -> dict[str, Json]:
     tree, *names = [part for part in done.stdout.decode(errors="replace").split("\0") if part]
     if done.returncode == 1:
         return {"conflicts": sorted(set(names))}
+    # Every file has its time in the index since the scan, except those that a scan never touched.
+    user.git("update-index", "-q", "--refresh")
     user.git("read-tree", "-m", "-u", present, tree)
     return {"applied": len(store.changes(present, tree))}

@@ -17,12 +17,12 @@ __all__ = ["HOME", "Store", "slug_of"]
 HOME = ".loopwright"  # the folder of journals, stores and trees
 # Whatever the attributes in a tree say: no filter runs, and bytes stay as they are.
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
-_SAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def slug_of(name: str) -> str:
     """Return a name as one part of a path and of a ref, unique for different names."""
-    slug = _SAFE.sub("-", name).strip("-")[:60]
+    slug = _SAFE.sub("-", name).strip("-.")[:60].replace("..", "-").removesuffix(".lock")
     return slug if slug == name else f"{slug or 'x'}-{sha256(name.encode()).hexdigest()[:8]}"
 
 

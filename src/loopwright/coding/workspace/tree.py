@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -160,10 +160,10 @@ class Tree:
         listed = self._listed()
         nested: set[bytes] = set()
         # Git names a repository inside the folder, and lists its files only if it has one of them already.
-        while found := {path for path in listed if path.endswith(b"/")} - nested:
+        while found := set(self._folders(listed)) - nested:
             empty = self.git.text("hash-object", "-w", "-t", "blob", "--stdin").encode()
             rows = (b"100644 " + empty + b"\t" + path + _PROBE + b"\0" for path in found)
-            self.git("update-index", "-z", "--index-info", stdin=b"".join(rows))
+            self.git("update-index", "--replace", "-z", "--index-info", stdin=b"".join(rows))
             nested |= found
             listed = self._listed()
         if nested:
@@ -174,6 +174,15 @@ class Tree:
             if not path.endswith(b"/") and not _reserved(path):
                 self._classify(path, listing, links)
         return listing
+
+    def _folders(self, listed: list[bytes]) -> Iterator[bytes]:
+        """Iterate over the folders that git lists as one path: a repository, also in place of a file."""
+        for path in listed:
+            full = Path(os.fsdecode(self._root + path))
+            if path.endswith(b"/"):
+                yield path
+            elif not full.is_symlink() and full.is_dir():
+                yield path + b"/"
 
     def _listed(self) -> list[bytes]:
         """Return the changed, missing and new paths, in no particular order."""
@@ -189,7 +198,7 @@ class Tree:
     def _classify(self, path: bytes, listing: _Listing, links: dict[bytes, bool]) -> None:
         try:
             status = os.lstat(self._root + path)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # also a circle of links on the way to it
             listing.remove.append(path)
             return
         regular, link = stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode)

@@ -166,7 +166,9 @@ class UntilCommandOptions(RunCommandOptions):
         chosen = {"patch": self.patch, "apply": self.apply, "none": self.no_merge}
         words = [word for word, wanted in chosen.items() if wanted]
         if len(words) + bool(self.branch) > 1:
-            raise ConfigurationError("until: choose one of --branch, --patch, --apply and --no-merge")
+            raise ConfigurationError(
+                "until: choose one of --branch, --patch, --apply and --no-merge"
+            )
         return words[0] if words else ""
 
     def _links(self, check: str) -> tuple[str, ...]:
