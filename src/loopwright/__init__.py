@@ -48,6 +48,7 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .coding.agents import agent
     from .coding.sealed.evaluator import tests
     from .coding.until import until
     from .coding.workspace import Workspace
@@ -105,6 +106,7 @@ __all__ = [
     "Usage",
     "Workflow",
     "Workspace",
+    "agent",
     "check",
     "checklist",
     "fallback",
@@ -137,6 +139,7 @@ _LAZY = {
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
     "Workspace": "coding.workspace",
+    "agent": "coding.agents",
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",
