@@ -56,6 +56,7 @@ MODULES = {
     "loopwright.testing.fixtures": "Fixtures for pytest",
     "loopwright.errors": "Errors",
     "loopwright.types": "Types of signatures",
+    "loopwright.insight": "Insight",
 }
 
 # Methods that only Loopwright calls, by class. The reference does not show them.
