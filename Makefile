@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium postgres demo test test-interop test-model check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -49,9 +49,23 @@ postgres: install
 	  test -z "$$CI"; \
 	fi
 
+# The broker of the deliverer Celery. Where it cannot be installed its tests are skipped, in CI they fail.
+rabbitmq:
+	@if ls /usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq --no-install-recommends rabbitmq-server >/dev/null; then :; \
+	else \
+	  echo "*** RabbitMQ is missing: the deliverer celery cannot be tested; install rabbitmq-server"; \
+	  test -z "$$CI"; \
+	fi
+
 # With the person's own path: the commands that it prints are typed where .venv/bin may not be on it.
 demo: install
 	@PATH="$(PERSONS_PATH)" $(RUN)/python examples/demo.py
+
+# 2,000 runs of a real loop on two workers and a PostgreSQL server of its own, one worker killed halfway.
+demo-cluster: install postgres
+	@PATH="$(PERSONS_PATH)" $(RUN)/python examples/cluster/demo.py
 
 check: install
 	$(RUN)/ruff check src tests examples benchmarks docs/scripts
@@ -59,7 +73,7 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
-test: check npm chromium postgres docs-tools
+test: check npm chromium postgres rabbitmq docs-tools
 	$(RUN)/pytest -n 2
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.
@@ -92,10 +106,11 @@ bench-insight: install
 house: install
 	$(RUN)/python -m benchmarks.house
 
-torture: install
+torture: install postgres
 	$(RUN)/python tests/crash/torture.py
 	$(RUN)/python tests/crash/torture_agents.py
 	$(RUN)/python tests/crash/test_agent.py
+	$(RUN)/python tests/cluster/storm.py
 
 # Its own dependency group. Both builders read mkdocs.yml, until Zensical is at 1.0; no page names another host.
 .venv/.docs: pyproject.toml uv.lock | .venv/.synced

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from . import decomposition, documents, durable, engine, memory, models, startup, tools, typed
+from . import (
+    cluster,
+    decomposition,
+    documents,
+    durable,
+    engine,
+    memory,
+    models,
+    startup,
+    tools,
+    typed,
+)
 
 
 def main() -> int:
@@ -20,6 +31,7 @@ def main() -> int:
         memory,
         models,
         tools,
+        cluster,
     ):
         print(f"# {(module.__doc__ or '').splitlines()[0]}")
         for row in module.rows():

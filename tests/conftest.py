@@ -56,3 +56,31 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     name = postgres_server.create_database()
     yield postgres_server.url_of(name)
     postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url() -> Iterator[str]:
+    """The address of a RabbitMQ server. Without one a test is skipped, and fails in CI."""
+    from rabbitmq_server import BrokerMissing, start_broker
+
+    try:
+        server = start_broker()
+    except BrokerMissing as missing:
+        what = f"NOT TESTED: {missing}"
+        pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+    yield server.url
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def temporal_address() -> Iterator[str]:
+    """The address of Temporal's development server. Without one a test is skipped, and fails in CI."""
+    from temporal_server import TemporalMissing, TemporalServer
+
+    try:
+        server = TemporalServer()
+    except TemporalMissing as missing:
+        what = f"NOT TESTED: {missing}"
+        pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+    yield server.address
+    server.close()

@@ -174,6 +174,15 @@ class PostgresServer:
             db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return name
 
+    def environment(self, database: str) -> dict[str, str]:
+        """Create a database of this name, and return the variables with which libpq reaches its server."""
+        with self.connect() as db:
+            db.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(database)))
+            db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+            info = db.info
+            given = {"PGHOST": info.host, "PGPORT": str(info.port), "PGUSER": info.user}
+            return {**given, "PGPASSWORD": info.password or ""}
+
     def drop_database(self, name: str) -> None:
         """Delete a database and end the sessions on it."""
         with self.connect() as db:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .errors import ConfigurationError
 
-__all__ = ["EXTRAS", "Extra", "missing", "needs", "sentence"]
+__all__ = ["EXTRAS", "Extra", "missing", "needs", "require", "sentence"]
 
 
 class Extra(NamedTuple):
@@ -42,6 +42,10 @@ EXTRAS: dict[str, Extra] = {
     ),
     "ui": Extra(("starlette", "uvicorn"), "a web server", "'loopwright[ui]'"),
     "mcp": Extra(("mcp",), "the MCP client", "'loopwright[mcp]'"),
+    "pgqueuer": Extra(("pgqueuer", "psycopg"), "the engine PgQueuer", "'loopwright[pgqueuer]'"),
+    "celery": Extra(("celery", "kombu"), "the engine Celery", "'loopwright[celery]'"),
+    "temporal": Extra(("temporalio",), "the client of Temporal", "'loopwright[temporal]'"),
+    "dbos": Extra(("dbos",), "the engine DBOS", "'loopwright[dbos]'"),
     "postgres": Extra(("psycopg",), "the PostgreSQL client", "'loopwright[postgres]'"),
     "otel": Extra(
         ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
@@ -81,6 +85,19 @@ def _installed(package: str) -> bool:
         return find_spec(package) is not None
     except (ImportError, ValueError):  # its parent package is not installed
         return False
+
+
+def require(subject: str, extra: str) -> None:
+    """Report a missing extra before anything of it is imported.
+
+    Raises:
+        ConfigurationError: with `sentence(subject, extra)`, if a package of the extra is missing.
+
+    Example:
+        >>> require("the page", "ui")
+    """
+    if missing(extra):
+        raise ConfigurationError(sentence(subject, extra))
 
 
 @contextlib.contextmanager

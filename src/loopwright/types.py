@@ -21,6 +21,7 @@ from .engine.step import (
 )
 from .engine.streaming import StreamEvent
 from .engine.text_listeners import ModelCall, OnText
+from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json
 from .records.json_schema import Schema
 from .records.redaction import Redactor
@@ -47,6 +48,8 @@ __all__ = [
     "ResumeOptions",
     "RunObserver",
     "RunOptions",
+    "RunPage",
+    "RunView",
     "Schema",
     "Step",
     "StepDecorator",
@@ -54,4 +57,6 @@ __all__ = [
     "StepOutcome",
     "StreamEvent",
     "ValueType",
+    "Wanted",
+    "Watch",
 ]

@@ -65,8 +65,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
+def test_every_block_of_a_page_runs(
+    page: Path, folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python in one namespace for each page, YAML through `check`, console commands in a shell."""
+    if "postgres:///runs" in page.read_text("utf-8"):  # the server is that of the environment
+        server = request.getfixturevalue("postgres_server")
+        for name, value in server.environment("runs").items():
+            monkeypatch.setenv(name, value)
     for example in page_of(page, folder).examples():
         example.evaluate()
 

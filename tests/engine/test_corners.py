@@ -232,13 +232,13 @@ def test_a_thread_whose_clock_is_gone_counts_as_not_working() -> None:
     no_clock = 1 << 20
     with pytest.raises(OSError, match="Invalid"):
         time.clock_gettime(no_clock)
-    assert patterns._worked([no_clock]) == 0.0
-    assert patterns._worked([]) == 0.0
-    assert patterns._worked([-1]) == math.inf
+    assert patterns._processor_seconds([no_clock]) == 0.0
+    assert patterns._processor_seconds([]) == 0.0
+    assert patterns._processor_seconds([-1]) == math.inf
     ended = threading.Thread(target=list)
     ended.start()
     ended.join()
-    patterns._hold_back(ended)
+    patterns._lower_priority(ended)
 
 
 def test_a_name_that_the_package_does_not_have_is_none_of_its_attributes() -> None:

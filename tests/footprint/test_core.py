@@ -13,14 +13,19 @@ MEGABYTES, DISTRIBUTIONS = 27, 22
 OF_EXTRAS = {
     "loopwright.models.providers": "models",
     "loopwright.tools.mcp.client": "mcp",
+    "loopwright.journal.postgres": "postgres",
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
+    "loopwright.cluster.postgres": "postgres",
+    "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
 FOREIGN = {
     "models": {"httpx2", "pydantic_ai", "openai"},
     "mcp": {"mcp", "mcp_types", "anyio", "httpx2"},
+    "postgres": {"psycopg"},
     "ui": {"starlette", "uvicorn"},
     "pytest": {"pytest"},
+    "temporal": {"temporalio"},
 }
 WALK = """
 import importlib, pkgutil, loopwright

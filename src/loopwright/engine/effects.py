@@ -63,7 +63,25 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
         if request is not None:
             request = run.clean(request)
     _check_allowed(ctx)
-    started = Entry("started", path, run.now(), request, fingerprint)
+    if run.permits is None or is_note(step.fingerprint):
+        return await _begin(
+            ctx, Entry("started", path, run.now(), request, fingerprint), step, value
+        )
+    # Before the intent is recorded: a call that waits for a permit has not begun.
+    take = functools.partial(run.permits.take, step)
+    taken = await (take() if ctx.gate is None else ctx.gate.limit(run, take))
+    try:
+        _check_allowed(ctx)  # again: waiting took time
+        return await _begin(
+            ctx, Entry("started", path, run.now(), request, fingerprint), step, value
+        )
+    finally:
+        await asyncio.shield(run.permits.give_back(taken))
+
+
+async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) -> Json:
+    """Reserve the cost, record the intent and act."""
+    run, replay, path = ctx.run, ctx.run.replay, started.path
     if replay is not None and path in replay.unsettled:
         # Its first attempt was counted when the account was restored.
         if (answer := _answer_in_doubt(run, path, step)) is not None:

@@ -14,7 +14,7 @@ from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
 from .inbox import cancel_waiting
 from .protocol import Posted, Rewind, RunInfo, missing_run
-from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, entries_page
+from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
 T = TypeVar("T")
 
@@ -151,6 +151,12 @@ class MemoryJournal:
                 created.append(info.run_id)
         return created
 
+    def change(self, info: RunInfo) -> None:
+        """Replace the row of a run that no process has open; otherwise do nothing."""
+        run = self._find(info.run_id)
+        if run.owner is None:
+            run.info = info
+
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
         return self._find(run_id).shown().view()
@@ -234,7 +240,7 @@ class MemoryJournal:
         """Return the result of `work` on a page of the run list; see Journal.listing."""
         return work(await entries_page(self, wanted))
 
-    def watch(self) -> EntriesWatch:
+    def watch(self) -> Watch:
         """Return a detector of changes; each look reads all entries."""
         return EntriesWatch(self)
 

@@ -27,11 +27,21 @@ Mark = tuple[int, Iteration]  # the number of an entry and the iteration that it
 class Wanted:
     """The runs that a page of the list shows.
 
-    `before` and `after` are the keys that they are older and newer than; 0 is no bound. An empty
-    `name`, `status`, `reason` or `text` selects all runs.
+    Args:
+        name: only runs with this name; empty selects all.
+        status: only runs with this status; empty selects all.
+        reason: only runs that ended for this Reason; empty selects all.
+        text: only runs whose id, name, detail or input contains this text; empty selects all.
+        before: the key that they are older than; 0 is no bound.
+        after: the key that they are newer than; 0 is no bound.
+        limit: the number of runs (default: 50).
 
     Raises:
         ConfigurationError: for an unknown reason.
+
+    Example:
+        >>> Wanted(status="failed", limit=10).limit
+        10
     """
 
     name: str = ""
@@ -74,7 +84,9 @@ class RunView(Protocol):
     def inputs(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
         """Return a page of the iterations of a loop: their numbers and inputs."""
 
-    def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
+    def outline(
+        self, loop: str, *, offset: int = 0, limit: int = -1
+    ) -> list[tuple[int, Iteration]]:
         """Return iterations of a loop without their inputs and outputs.
 
         A negative `offset` counts from the end.

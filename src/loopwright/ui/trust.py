@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -89,6 +89,29 @@ def is_approved(actions: LocalActions | None) -> bool:
         return True
     store = _trust_store()
     return store is not None and store.has(actions)
+
+
+def trust_contents(digest: str, note: Callable[[str], None]) -> None:
+    """Trust the files that submitted runs carry, by their digest, for workers of this user."""
+    store, why = _trust_store(), "there is no home folder"
+    if store is not None:
+        try:
+            store.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (store.folder / digest).touch(mode=0o600)
+            return
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+    note(f"note: the approval cannot be stored: {why}")
+
+
+def trusted_contents() -> list[str]:
+    """Return the digests that this user trusts; `all` if LOOPWRIGHT_TRUST is set to it."""
+    if os.environ.get(TRUST) == "all":
+        return ["all"]
+    store = _trust_store()
+    if store is None or not store.folder.is_dir():
+        return []
+    return [entry.name for entry in store.folder.iterdir()]
 
 
 def actions_text(actions: LocalActions) -> str:

@@ -76,7 +76,7 @@ async def test_a_journal_that_comes_and_goes_loses_no_iteration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each entry is heard once and in order, however the looks fall."""
-    monkeypatch.setattr("loopwright.ui.cli.watch.BEAT", 0.0)
+    monkeypatch.setattr("loopwright.ui.cli.watch.POLL_SECONDS", 0.0)
     heard: list[Any] = []
     view = LiveView(Output())
     monkeypatch.setattr(view, "show_entry", lambda entry: heard.append(entry.value.number))

@@ -21,6 +21,7 @@ from ...errors import ConfigurationError, LoopwrightError, RunNotFound
 from ...journal import Journal
 from . import routes_events as live
 from . import routes_read as reading
+from . import routes_workers as cluster
 from . import routes_write as actions
 from .access import AccessGuard
 from .page import Page
@@ -57,6 +58,8 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/": reading.runs,
         "/events": live.runs_events,
         "/start": reading.start,
+        "/workers": cluster.workers,
+        "/workers/tables": cluster.tables,
         "/runs/{run_id}": reading.run,
         "/runs/{run_id}/events": live.run_events,
         "/runs/{run_id}/rows": reading.rows,

@@ -71,7 +71,7 @@ def _environment() -> Environment:
 
 def render(template: str, **values: object) -> str:
     """Return a template with its values, escaped."""
-    here = {"runs.html": "runs", "start.html": "start"}.get(template, "")
+    here = {"runs.html": "runs", "start.html": "start", "workers.html": "workers"}.get(template, "")
     template_of = _environment().get_template(template)
     return template_of.render(here=here, static=static_path(), **values)
 

@@ -255,3 +255,17 @@ if (runPage) {
 }
 const list = $("#runs");
 if (list) follow(list.dataset.events, updateRuns);
+
+// Tables that are fetched again while the page is visible.
+const refreshed = document.querySelector('[data-refresh]');
+if (refreshed) {
+  setInterval(async () => {
+    if (document.hidden) return;
+    try {
+      const response = await fetch(refreshed.dataset.refresh);
+      if (response.ok) refreshed.innerHTML = await response.text();
+    } catch {
+      // The server is away; the next attempt follows.
+    }
+  }, 2000);
+}

@@ -1,0 +1,180 @@
+"""Documents that travel with a submitted run: their contents, and the worker's consent to what they do.
+
+Rules:
+
+1. A submitted run carries the text of its document and of every file that the document uses, with one digest. A
+   worker writes them to a folder of its own, named after the digest, and never reads a path of the submitter.
+2. A document that runs commands or Python, or sends variables of the environment, runs only on a worker that trusts
+   this digest. The digest covers relative names, contents and settings, so it is the same on all machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..documents import Loaded, Settings, load
+from ..documents.project import LoadedDocument, Recorded
+from ..errors import ConfigurationError
+from ..models.endpoints import PROVIDER_NAMES
+from ..records.codec import Json
+
+__all__ = ["Carried", "carry", "unpacked"]
+
+MAX_BYTES = 4_000_000  # of all files of a run
+KEY = "carried"  # of the source of a run
+
+Trust = Callable[[str], bool]
+"""Whether a worker trusts the documents with a digest."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The files of a submitted document.
+
+    Args:
+        main: the relative name of the document.
+        files: the texts by relative name.
+        acts: whether the document runs commands or Python, or sends variables of the environment.
+        digest: the digest of names, contents and settings.
+    """
+
+    main: str
+    files: Mapping[str, str]
+    acts: bool
+    digest: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the files as JSON."""
+        return {
+            "main": self.main,
+            "files": dict(self.files),
+            "acts": self.acts,
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Carried:
+        """Return the files that `to_json` wrote."""
+        return cls(data["main"], data["files"], bool(data["acts"]), data["digest"])
+
+
+# Settings that change what a document does.
+_SETTINGS = (
+    "sets", "model", "model_url", "agents", "lenient", "strict", "max_usd", "max_calls", "max_total_tokens",
+    "max_effects",
+)  # fmt: skip
+
+
+def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool) -> dict[str, Json]:
+    """Return the source of a submitted run, with the contents of its files instead of their paths.
+
+    Args:
+        loaded: the document.
+        contents: the files that it uses beside the documents, by their real paths.
+        acts: whether it runs commands or Python, or sends variables of the environment.
+
+    Raises:
+        ConfigurationError: if the files are too large, not text, or not in one folder.
+    """
+    source = dict(loaded.source)
+    main = Path(str(source["file"]))
+    files = {**loaded.contents, **contents}
+    if replies := source.pop("replies", None):
+        file = Path(str(replies))
+        files[file] = file.read_bytes()
+    total = sum(map(len, files.values()))
+    if total > MAX_BYTES:
+        raise ConfigurationError(
+            f"{main.name}: its files have {total:,} bytes, and a run carries at most {MAX_BYTES:,}. Install large "
+            "files on the workers instead."
+        )
+    folder = Path(os.path.commonpath([file.parent for file in files]))
+    texts = {str(file.relative_to(folder)): _text(file, raw) for file, raw in files.items()}
+    kept = {key: source[key] for key in _SETTINGS if key in source}
+    if replies:
+        kept["replies"] = str(Path(str(replies)).relative_to(folder))
+    digest = _digest(texts, kept)
+    carried = Carried(str(main.relative_to(folder)), texts, acts, digest)
+    return {**kept, KEY: carried.to_json()}
+
+
+def _text(file: Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            f"{file.name} is not UTF-8 text, and a run carries text only. Install it on the workers."
+        ) from None
+
+
+def _digest(files: Mapping[str, str], settings: Mapping[str, Json]) -> str:
+    text = json.dumps([files, settings], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, str]) -> Loaded:
+    """Load the document that a run carries, from a folder of this machine.
+
+    Raises:
+        ConfigurationError: if its contents do not match the digest, or if this worker does not trust it.
+        DocumentError: if it cannot be loaded here.
+    """
+    carried = Carried.from_json(source[KEY])
+    kept = {key: source[key] for key in (*_SETTINGS, "replies") if key in source}
+    if _digest(carried.files, kept) != carried.digest:
+        raise ConfigurationError(
+            "the files of this run do not match their digest. Submit it again."
+        )
+    folder = _written(carried)
+    replies = kept.pop("replies", None)
+    settings = Settings(
+        **kept,
+        replies=str(folder / replies) if replies else None,
+        environ=environ,
+        providers=() if replies else PROVIDER_NAMES,
+        root=folder,
+        project=folder,
+        recorded=Recorded(),
+        execute=False,
+    )
+    loaded = load(folder / carried.main, settings)
+    # The submitter's word is not enough: what the document does is read from its contents.
+    actions = loaded.local_actions()
+    if actions and not trust(carried.digest):
+        raise ConfigurationError(
+            f"this worker does not trust the commands and Python code of {loaded.name}. Start it with "
+            f"--trust {carried.digest[:16]}"
+        )
+    if not loaded.needs_python:
+        return loaded
+    return load(folder / carried.main, replace(settings, execute=True, agreed=actions.contents))
+
+
+def _written(carried: Carried) -> Path:
+    """Return a private folder with the files; it is created once for each digest."""
+    base = Path(tempfile.gettempdir()) / f"loopwright-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.is_symlink() or (hasattr(os, "getuid") and base.stat().st_uid != os.getuid()):
+        raise ConfigurationError(
+            f"{base} belongs to another user. Set TMPDIR to a folder of yours."
+        )
+    folder = base / carried.digest[:32]
+    complete = folder.with_suffix(".complete")
+    if not complete.exists():
+        for name, text in carried.files.items():
+            file = Path(os.path.normpath(folder / name))
+            if not file.is_relative_to(folder):
+                raise ConfigurationError(f"{name!r} is outside the folder of the run's files")
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Written whole and renamed, because several workers of this machine may do the same.
+            partial = file.with_name(f"{file.name}.{os.getpid()}")
+            partial.write_text(text, "utf-8", newline="")
+            partial.replace(file)
+        complete.touch()
+    return folder

@@ -1,0 +1,1 @@
+"""Deliverers: one module per engine."""

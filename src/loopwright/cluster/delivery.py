@@ -1,0 +1,118 @@
+"""The protocol of deliverers: an existing engine hands run IDs to workers.
+
+Rules:
+
+1. A delivery is a hint and the journal is the truth. A lost, late or repeated delivery is not an error: the
+   sweeper of the workers enqueues runs again that no engine holds, and a run that has ended is acknowledged.
+2. A deliverer knows run IDs only. Delays, attempts and results are in the journal.
+3. An engine repeats a delivery whose worker died before it acknowledged it. If an engine cannot, the sweeper does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from ..errors import ConfigurationError, nearest
+
+__all__ = [
+    "DEFAULT",
+    "DEFAULT_QUEUE",
+    "GROUP",
+    "Deliverer",
+    "Delivery",
+    "Handle",
+    "open_deliverer",
+]
+
+GROUP = "loopwright.deliverers"  # the group of entry points
+DEFAULT = "pgqueuer"
+DEFAULT_QUEUE = "default"
+
+Handle = Callable[[str], Awaitable[bool]]
+"""Runs the run with an ID until it ends or pauses; True if it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A run to hand to a worker.
+
+    Args:
+        run_id: the run. An engine that holds a run already need not take it twice.
+        queue: the queue of the run.
+        priority: runs with a higher number are delivered first.
+
+    Example:
+        >>> Delivery("r1").queue
+        'default'
+    """
+
+    run_id: str
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+
+
+class Deliverer(Protocol):
+    """Hands run IDs to workers; a distribution adds one as an entry point of `loopwright.deliverers`.
+
+    The entry point is a callable with two texts: the address of the engine (empty: its default) and the URL of
+    the journal. All deliverers pass `loopwright.testing.deliverers`.
+
+    Example:
+        >>> from loopwright.cluster import InMemoryDeliverer
+        >>> deliverer: Deliverer = InMemoryDeliverer()
+    """
+
+    async def prepare(self) -> None:
+        """Create the tables and queues of the engine; do nothing if they exist."""
+
+    async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand deliveries to the engine; a run that it holds already may be skipped."""
+
+    async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
+        """Return the runs among these deliveries that the engine still holds, waiting or delivered.
+
+        A run that the engine may have lost is left out; the sweeper enqueues it again.
+        """
+
+    async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
+        """Deliver runs to `handle` until cancelled; a delivery is acknowledged when `handle` returns.
+
+        Args:
+            handle: Runs a run; never raises. A cancelled one is delivered again.
+            queues: The number of runs at a time, by the name of the queue.
+        """
+
+    async def remove(self, run_ids: Collection[str]) -> None:
+        """Drop the waiting deliveries of these runs, if the engine can."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+def open_deliverer(name: str, journal: str) -> Deliverer:
+    """Return the deliverer with a name.
+
+    Args:
+        name: `NAME` or `NAME:ADDRESS`, such as `celery:amqp://localhost//`. Empty: `pgqueuer`.
+        journal: the URL of the journal, where PostgreSQL deliverers keep their tables.
+
+    Returns:
+        The deliverer; call `prepare` before its other methods, and close it.
+
+    Raises:
+        ConfigurationError: for an unknown name or address, or if its package is not installed.
+
+    Example:
+        >>> type(open_deliverer("memory", "memory:")).__name__
+        'InMemoryDeliverer'
+    """
+    kind, _, address = (name or DEFAULT).partition(":")
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if kind not in points:
+        hint = nearest(kind, points) or f"; use one of {', '.join(sorted(points))}"
+        raise ConfigurationError(f"deliverer: {kind!r} is not a deliverer{hint}")
+    made: Deliverer = points[kind].load()(address, journal)
+    return made

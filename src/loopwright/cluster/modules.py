@@ -1,0 +1,38 @@
+"""Python steps by `module:attribute`, from a folder of the worker."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from ..engine.step import Step, as_step
+from ..errors import ConfigurationError, nearest
+
+__all__ = ["step_of"]
+
+
+def step_of(reference: str, root: str) -> Step:
+    """Return the step at `module:attribute`, imported with `root` first on the import path.
+
+    Raises:
+        ConfigurationError: if it cannot be imported.
+    """
+    module, _, attribute = reference.partition(":")
+    if root and root not in sys.path:
+        sys.path.insert(0, root)
+    target: Any = None
+    try:
+        target = importlib.import_module(module)
+        for part in attribute.split("."):
+            if not hasattr(target, part):
+                hint = nearest(part, [name for name in dir(target) if not name.startswith("_")])
+                raise ConfigurationError(f"{reference}: there is no {part!r}{hint}")
+            target = getattr(target, part)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's module can raise anything
+        raise ConfigurationError(
+            f"{reference} cannot be imported here: {type(error).__name__}: {error}"
+        ) from error
+    return as_step(target)

@@ -1,0 +1,306 @@
+"""The shared state of workers in PostgreSQL: what a journal's rows say about queues, and tables of our own.
+
+The schema `loopwright_queue` has the workers, the reasons why runs went back, permits and rates. Its tables of permits are
+unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls in progress. All times are
+those of the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from ..journal import RunInfo
+from .permits import Limits, Permits
+from .shared_runs import QueueInfo, WorkerInfo
+
+__all__ = ["WAKE", "PostgresRuns"]
+
+WAKE = "loopwright_wake"
+"""The channel on which a run that may continue is announced."""
+_ANSWERED = "loopwright_waiting"  # on which the journal announces answers
+_SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
+_TABLES = 7_306_082_149  # advisory lock around the creation of tables
+_DEAD = 6.0  # seconds without a beat after which a worker has no permits
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+
+_CREATE = f"""
+CREATE SCHEMA IF NOT EXISTS loopwright_queue;
+CREATE TABLE IF NOT EXISTS loopwright_queue.workers(
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host text NOT NULL, pid integer NOT NULL,
+  since timestamptz NOT NULL, beat timestamptz NOT NULL, queues text NOT NULL, finished integer NOT NULL,
+  closed boolean NOT NULL);
+CREATE TABLE IF NOT EXISTS loopwright_queue.returned(
+  run_id text COLLATE "C" PRIMARY KEY, reason text NOT NULL, at float8 NOT NULL, times integer NOT NULL);
+CREATE UNLOGGED TABLE IF NOT EXISTS loopwright_queue.permits(
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" NOT NULL, worker bigint NOT NULL);
+CREATE INDEX IF NOT EXISTS permits_by_name ON loopwright_queue.permits(name, worker);
+CREATE UNLOGGED TABLE IF NOT EXISTS loopwright_queue.rates(
+  name text COLLATE "C" PRIMARY KEY, tokens float8, at float8 NOT NULL, until float8 NOT NULL);
+CREATE OR REPLACE FUNCTION loopwright_queue.take(
+  wanted text, taker bigint, cap integer, calls integer, per float8) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE
+  rate loopwright_queue.rates; now float8; held integer; remaining float8;
+BEGIN
+  INSERT INTO loopwright_queue.rates VALUES (wanted, NULL, 0, 0) ON CONFLICT DO NOTHING;
+  SELECT * INTO rate FROM loopwright_queue.rates WHERE name = wanted FOR UPDATE;
+  now := {_NOW};
+  IF rate.until > now THEN RETURN rate.until - now; END IF;
+  IF cap > 0 THEN
+    SELECT count(*) INTO held FROM loopwright_queue.permits p JOIN loopwright_queue.workers w ON w.id = p.worker
+      WHERE p.name = wanted AND NOT w.closed AND w.beat > clock_timestamp() - interval '{_DEAD} seconds';
+    IF held >= cap THEN RETURN 0.05; END IF;
+  END IF;
+  IF calls > 0 THEN
+    remaining := least(calls, coalesce(rate.tokens, calls) + (now - rate.at) * calls / per);
+    IF remaining < 1 THEN RETURN (1 - remaining) * per / calls; END IF;
+    UPDATE loopwright_queue.rates SET tokens = remaining - 1, at = now WHERE name = wanted;
+  END IF;
+  IF cap > 0 THEN INSERT INTO loopwright_queue.permits(name, worker) VALUES (wanted, taker); END IF;
+  RETURN 0;
+END $$;
+"""
+# A run that an engine should hold: it waits, or its owner is dead, or its time has come.
+_DUE = f"""
+SELECT r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE r.status END, r.created, r.updated,
+  r.epoch, r.queue, r.priority, r.wake_at, r.deliveries
+FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
+WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> '' AND r.wake_at <= {_NOW}
+  AND (r.status IN ('queued', 'interrupted') OR (r.status = 'suspended' AND r.wake_at > 0)
+    OR (r.status = 'running' AND NOT coalesce(o.alive, false)))
+ORDER BY r.status = 'queued', r.priority DESC, r.id LIMIT %s
+"""
+_QUEUES = f"""
+SELECT r.queue,
+  count(*) FILTER (WHERE waits AND r.wake_at <= {_NOW}), count(*) FILTER (WHERE waits AND r.wake_at > {_NOW}),
+  count(*) FILTER (WHERE r.status = 'running' AND NOT waits), count(*) FILTER (WHERE r.status = 'suspended'),
+  coalesce(min(r.created) FILTER (WHERE waits AND r.wake_at <= {_NOW}), 0)
+FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner, LATERAL (
+  SELECT r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT coalesce(o.alive, false)) AS waits) s
+WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> ''
+GROUP BY r.queue ORDER BY r.queue
+"""
+_WORKERS = """
+SELECT w.host || ':' || w.pid, extract(epoch FROM w.since)::float8, extract(epoch FROM w.beat)::float8,
+  EXISTS(SELECT FROM loopwright.owners_now o WHERE o.host = w.host AND o.pid = w.pid AND o.alive), w.queues, w.finished,
+  ARRAY(SELECT r.run_id FROM loopwright.runs r JOIN loopwright.owners o ON o.id = r.owner
+    WHERE r.status = 'running' AND o.host = w.host AND o.pid = w.pid ORDER BY r.id)
+FROM loopwright_queue.workers w
+WHERE NOT w.closed AND w.beat > clock_timestamp() - interval '10 minutes' ORDER BY w.id
+"""
+
+
+class PostgresRuns:
+    """The shared state of workers in the database of a journal.
+
+    Args:
+        url: the URL of the journal.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.permits: Permits = self
+        self._url = url
+        self._worker = 0
+        self._queues = ""
+        self._finished = 0
+        self._calls: psycopg.AsyncConnection[TupleRow] | None = None
+        self._session: psycopg.AsyncConnection[TupleRow] | None = None
+        self._leads = False
+        self._lock = asyncio.Lock()
+
+    async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
+        return await psycopg.AsyncConnection.connect(
+            self._url, autocommit=True, connect_timeout=10, keepalives_idle=5, keepalives_interval=2,
+            keepalives_count=3, application_name="loopwright worker",
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def _db(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+        """Yield the connection for single statements, one user at a time."""
+        async with self._lock:
+            if self._calls is None or self._calls.closed:
+                self._calls = await self._connected()
+                await self._calls.execute("SET synchronous_commit = off")
+            yield self._calls
+
+    async def _execute(self, statement: str, *values: Any) -> int:
+        async with self._db() as db:
+            return (await db.execute(statement.encode(), values)).rowcount
+
+    async def _fetch(self, statement: str, *values: Any) -> list[TupleRow]:
+        async with self._db() as db:
+            return await (await db.execute(statement.encode(), values)).fetchall()
+
+    async def prepare(self) -> None:
+        """Create the tables; do nothing if they exist."""
+        async with self._db() as db, db.transaction():
+            await db.execute(f"SELECT pg_advisory_xact_lock({_TABLES})".encode())
+            exists = await (
+                await db.execute(
+                    "SELECT to_regprocedure('loopwright_queue.take(text,bigint,integer,integer,float8)')"
+                )
+            ).fetchone()
+            if exists is None or exists[0] is None:
+                await db.execute(_CREATE.encode())
+
+    async def enter(self, queues: Mapping[str, int]) -> None:
+        """Register this process as a worker of some queues."""
+        await self.prepare()
+        self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
+        [(self._worker,)] = await self._fetch(
+            "INSERT INTO loopwright_queue.workers(host, pid, since, beat, queues, finished, closed) "
+            "VALUES (%s, %s, clock_timestamp(), clock_timestamp(), %s, 0, false) RETURNING id",
+            socket.gethostname(), os.getpid(), self._queues,
+        )  # fmt: skip
+
+    async def beat(self, finished: int) -> None:
+        """Say that this worker is alive."""
+        if self._worker:
+            await self._execute(
+                "UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %s, closed = false WHERE id = %s",
+                finished, self._worker,
+            )  # fmt: skip
+
+    async def counted(self, run_id: str) -> int:
+        [(count,)] = await self._fetch(
+            "UPDATE loopwright.runs SET deliveries = deliveries + 1 WHERE run_id = %s RETURNING deliveries",
+            run_id,
+        )
+        return int(count)
+
+    async def progressed(self, run_id: str) -> None:
+        await self._execute(
+            "UPDATE loopwright.runs SET deliveries = 0 WHERE run_id = %s AND deliveries > 0", run_id
+        )
+
+    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
+        async with self._db() as db, db.transaction():
+            await db.execute(
+                f"UPDATE loopwright.runs SET wake_at = {_NOW} + %s WHERE run_id = %s".encode(),
+                (delay, run_id),
+            )
+            await db.execute(
+                f"INSERT INTO loopwright_queue.returned VALUES (%s, %s, {_NOW}, 1) ON CONFLICT (run_id) DO UPDATE "
+                "SET reason = excluded.reason, at = excluded.at, times = returned.times + 1".encode(),
+                (run_id, reason),
+            )
+
+    async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return why runs went back to their queues, and how often."""
+        rows = await self._fetch(
+            "SELECT run_id, reason, times FROM loopwright_queue.returned WHERE run_id = ANY(%s)",
+            list(run_ids),
+        )
+        return {run_id: (reason, times) for run_id, reason, times in rows}
+
+    async def wake(self, run_id: str) -> bool:
+        changed = await self._execute(
+            f"UPDATE loopwright.runs SET wake_at = {_NOW}, deliveries = 0 WHERE run_id = %s "
+            "AND status IN ('queued', 'suspended', 'interrupted')", run_id
+        )  # fmt: skip
+        await self._execute(f"SELECT pg_notify('{WAKE}', '')")
+        return changed > 0
+
+    async def answered(self) -> dict[str, str]:
+        rows = await self._fetch(
+            "SELECT r.run_id, count(*) || ' ' || r.updated FROM loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id "
+            "WHERE r.status = 'suspended' AND r.queue <> '' GROUP BY r.id"
+        )
+        return dict(rows)
+
+    async def due(self, limit: int = 1000) -> list[RunInfo]:
+        return [
+            RunInfo(
+                run_id, name, status=status, created=created, updated=updated, epoch=epoch, queue=queue,
+                priority=priority, wake_at=wake_at, deliveries=deliveries,
+            )
+            for run_id, name, status, created, updated, epoch, queue, priority, wake_at, deliveries in await self._fetch(
+                _DUE, limit
+            )
+        ]  # fmt: skip
+
+    async def handed_over(self, run_ids: Sequence[str]) -> None:
+        if run_ids:
+            await self._execute(
+                "UPDATE loopwright.runs SET wake_at = 0 WHERE run_id = ANY(%s) AND wake_at > 0",
+                list(run_ids),
+            )
+
+    async def _own_session(self) -> psycopg.AsyncConnection[TupleRow]:
+        """Return the connection that listens, and whose session holds the lock of the sweeper."""
+        if self._session is None or self._session.closed:
+            self._leads = False
+            self._session = await self._connected()
+            for channel in (WAKE, _ANSWERED):
+                await self._session.execute(f"LISTEN {channel}".encode())
+        return self._session
+
+    async def lead(self) -> bool:
+        session = await self._own_session()
+        if not self._leads:
+            cursor = await session.execute(f"SELECT pg_try_advisory_lock({_SWEEPER})".encode())
+            row = await cursor.fetchone()
+            self._leads = row is not None and bool(row[0])
+        else:
+            await session.execute("SELECT 1")  # a lost session has lost the lock
+        return self._leads
+
+    async def changed(self, timeout: float) -> None:
+        session = await self._own_session()
+        async for _ in session.notifies(timeout=timeout, stop_after=1):
+            return
+
+    async def workers(self) -> list[WorkerInfo]:
+        return [
+            WorkerInfo(owner, since, beat, alive, tuple(held), queues, finished)
+            for owner, since, beat, alive, queues, finished, held in await self._fetch(_WORKERS)
+        ]
+
+    async def queues(self) -> list[QueueInfo]:
+        return [QueueInfo(*row) for row in await self._fetch(_QUEUES)]
+
+    async def take(self, name: str, limits: Limits) -> float:
+        """Take a permit; see Permits.take."""
+        [(wait,)] = await self._fetch(
+            "SELECT loopwright_queue.take(%s, %s, %s, %s, %s)",
+            name, self._worker, limits.cap, limits.calls, limits.per,
+        )  # fmt: skip
+        return float(wait)
+
+    async def release(self, name: str) -> None:
+        """Return a permit; see Permits.release."""
+        await self._execute(
+            "DELETE FROM loopwright_queue.permits WHERE id = (SELECT id FROM loopwright_queue.permits "
+            "WHERE name = %s AND worker = %s ORDER BY id LIMIT 1)", name, self._worker
+        )  # fmt: skip
+
+    async def pause(self, name: str, seconds: float) -> None:
+        """Pause a name; see Permits.pause."""
+        await self._execute(
+            f"INSERT INTO loopwright_queue.rates VALUES (%s, NULL, 0, {_NOW} + %s) ON CONFLICT (name) DO UPDATE "
+            "SET until = greatest(rates.until, excluded.until)", name, seconds
+        )  # fmt: skip
+
+    async def paused(self, name: str) -> float:
+        """Return the remaining pause of a name; see Permits.paused."""
+        rows = await self._fetch(
+            f"SELECT greatest(0, until - {_NOW}) FROM loopwright_queue.rates WHERE name = %s", name
+        )
+        return float(rows[0][0]) if rows else 0.0
+
+    async def close(self) -> None:
+        with suppress(psycopg.Error):
+            if self._worker:
+                await self._execute(
+                    "UPDATE loopwright_queue.workers SET closed = true WHERE id = %s", self._worker
+                )
+        for connection in (self._calls, self._session):
+            if connection is not None:
+                await connection.close()

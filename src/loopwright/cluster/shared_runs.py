@@ -1,0 +1,282 @@
+"""The state that workers share beside the journal: deliveries, pauses, workers, queues and the right to sweep."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ..errors import ConfigurationError
+from ..journal import Journal, MemoryJournal, RunInfo
+from ..records.codec import Json
+from .permits import MemoryPermits, Permits
+
+__all__ = ["MemoryRuns", "QueueInfo", "SharedRuns", "WorkerInfo", "is_over", "open_runs"]
+
+_ALL = 1_000_000_000
+_OPEN = ("queued", "running", "suspended", "interrupted")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker, as `loopwright workers` lists it.
+
+    Args:
+        owner: its name, `HOST:PID`.
+        since: when it started, in seconds since the epoch.
+        beat: when it was last active, in seconds since the epoch.
+        alive: whether it is active.
+        held: the runs that it holds, oldest first.
+        queues: its queues with their slots, such as `default=50`.
+        finished: the number of runs that ended there.
+    """
+
+    owner: str
+    since: float = 0.0
+    beat: float = 0.0
+    alive: bool = True
+    held: tuple[str, ...] = ()
+    queues: str = ""
+    finished: int = 0
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the worker as a JSON object."""
+        return {
+            "owner": self.owner,
+            "since": self.since,
+            "beat": self.beat,
+            "alive": self.alive,
+            "held": list(self.held),
+            "queues": self.queues,
+            "finished": self.finished,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue, as `loopwright workers` lists it.
+
+    Args:
+        name: the name of the queue.
+        waiting: the number of runs that wait for a worker now.
+        scheduled: the number of runs that wait for a later time.
+        running: the number of runs that a worker holds.
+        suspended: the number of runs that wait for a person or a limit.
+        oldest: when the oldest waiting run was created, in seconds since the epoch; 0 without one.
+    """
+
+    name: str
+    waiting: int = 0
+    scheduled: int = 0
+    running: int = 0
+    suspended: int = 0
+    oldest: float = 0.0
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the queue as a JSON object."""
+        return {
+            "name": self.name,
+            "waiting": self.waiting,
+            "scheduled": self.scheduled,
+            "running": self.running,
+            "suspended": self.suspended,
+            "oldest": self.oldest,
+        }
+
+
+class SharedRuns(Protocol):
+    """The rows of submitted runs, as workers change them; times are those of the store."""
+
+    permits: Permits
+
+    async def prepare(self) -> None:
+        """Create the tables; do nothing if they exist."""
+
+    async def enter(self, queues: Mapping[str, int]) -> None:
+        """Register this process as a worker of some queues."""
+
+    async def beat(self, finished: int) -> None:
+        """Say that this worker is alive, and how many runs ended here."""
+
+    async def counted(self, run_id: str) -> int:
+        """Count a delivery of a run, and return how many there were without a new result."""
+
+    async def progressed(self, run_id: str) -> None:
+        """Set the count of deliveries of a run to zero."""
+
+    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
+        """Let a run that nobody holds wait for `delay` seconds; its row shows the reason."""
+
+    async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return why runs went back to their queues, and how often."""
+
+    async def wake(self, run_id: str) -> bool:
+        """Let a waiting or suspended run start now; return whether there is one."""
+
+    async def answered(self) -> dict[str, str]:
+        """Return the suspended runs with answers, each with a text that a further answer changes."""
+
+    async def due(self, limit: int = 1000) -> list[RunInfo]:
+        """Return the rows of runs that an engine should hold, interrupted ones first."""
+
+    async def handed_over(self, run_ids: Sequence[str]) -> None:
+        """Clear the time at which these runs were to start: an engine has them."""
+
+    async def lead(self) -> bool:
+        """Return whether this process is the one that sweeps."""
+
+    async def changed(self, timeout: float) -> None:
+        """Return when a run may have become due, at the latest after `timeout` seconds."""
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers, those that died within the last minutes too."""
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return the queues with open runs, by name."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+def is_over(status: str) -> bool:
+    """Return whether a run of this status has ended."""
+    return status not in _OPEN
+
+
+def open_runs(journal: Journal) -> SharedRuns:
+    """Return the shared state of a journal.
+
+    Raises:
+        ConfigurationError: if the journal belongs to one machine.
+    """
+    if isinstance(journal, MemoryJournal):
+        return MemoryRuns(journal)
+    url = getattr(journal, "url", "")
+    if str(url).startswith(("postgres:", "postgresql:")):
+        from .postgres import PostgresRuns  # psycopg comes with an extra
+
+        return PostgresRuns(str(url))
+    raise ConfigurationError(
+        "journal: workers need a journal that several machines can open. Use postgres://HOST/DATABASE."
+    )
+
+
+class MemoryRuns:
+    """The shared state of a journal in memory, for the workers of one process."""
+
+    def __init__(self, journal: MemoryJournal) -> None:
+        self._journal = journal
+        self._since = time.time()
+        self._woken = asyncio.Event()
+        self._queues = ""
+        self._finished = 0
+        self._returned: dict[str, tuple[str, int]] = {}
+        self.permits: Permits = MemoryPermits()
+
+    async def prepare(self) -> None:
+        """Do nothing: there are no tables."""
+
+    async def enter(self, queues: Mapping[str, int]) -> None:
+        self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
+
+    async def beat(self, finished: int) -> None:
+        self._finished = finished
+
+    async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        return {run_id: self._returned[run_id] for run_id in run_ids if run_id in self._returned}
+
+    async def counted(self, run_id: str) -> int:
+        row = await self._journal.find(run_id)
+        self._journal.change(replace(row, deliveries=row.deliveries + 1))
+        return row.deliveries + 1
+
+    async def progressed(self, run_id: str) -> None:
+        self._journal.change(replace(await self._journal.find(run_id), deliveries=0))
+
+    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
+        row = await self._journal.find(run_id)
+        self._journal.change(replace(row, wake_at=time.time() + delay))
+        times = self._returned.get(run_id, ("", 0))[1] + 1
+        self._returned[run_id] = (reason, times)
+
+    async def wake(self, run_id: str) -> bool:
+        row = await self._journal.find(run_id)
+        if row.status not in ("queued", "suspended", "interrupted"):
+            return False
+        self._journal.change(replace(row, wake_at=time.time(), deliveries=0))
+        self._woken.set()
+        return True
+
+    async def answered(self) -> dict[str, str]:
+        result = {}
+        for row in await self._journal.runs(limit=_ALL, status="suspended"):
+            if row.queue and (answers := await self._journal.inbox(row.run_id)):
+                result[row.run_id] = f"{len(answers)} {row.updated}"
+        return result
+
+    async def due(self, limit: int = 1000) -> list[RunInfo]:
+        now = time.time()
+        rows = [row for row in await self._journal.runs(limit=_ALL) if row.queue]
+        rows = [
+            row
+            for row in rows
+            if (row.status in ("queued", "interrupted") and row.wake_at <= now)
+            or (row.status == "suspended" and 0 < row.wake_at <= now)
+        ]
+        rows.sort(key=lambda row: (row.status == "queued", -row.priority, row.created))
+        return rows[:limit]
+
+    async def handed_over(self, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            row = await self._journal.find(run_id)
+            if row.wake_at:
+                self._journal.change(replace(row, wake_at=0.0))
+
+    async def lead(self) -> bool:
+        return True
+
+    async def changed(self, timeout: float) -> None:
+        self._woken.clear()
+        try:
+            await asyncio.wait_for(self._woken.wait(), timeout)
+        except TimeoutError:
+            return
+
+    async def workers(self) -> list[WorkerInfo]:
+        held = tuple(row.run_id for row in await self._journal.runs(limit=_ALL, status="running"))
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        return [
+            WorkerInfo(owner, self._since, time.time(), True, held, self._queues, self._finished)
+        ]
+
+    async def queues(self) -> list[QueueInfo]:
+        return summed(
+            [row for row in await self._journal.runs(limit=_ALL) if row.queue], time.time()
+        )
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+def summed(rows: Sequence[RunInfo], now: float) -> list[QueueInfo]:
+    """Return the queues of some rows."""
+    queues: dict[str, QueueInfo] = {}
+    for row in rows:
+        queue = queues.get(row.queue, QueueInfo(row.queue))
+        if row.status == "running":
+            queue = replace(queue, running=queue.running + 1)
+        elif row.status == "suspended":
+            queue = replace(queue, suspended=queue.suspended + 1)
+        elif row.status in ("queued", "interrupted") and row.wake_at > now:
+            queue = replace(queue, scheduled=queue.scheduled + 1)
+        elif row.status in ("queued", "interrupted"):
+            oldest = min(queue.oldest or row.created, row.created)
+            queue = replace(queue, waiting=queue.waiting + 1, oldest=oldest)
+        else:
+            continue
+        queues[row.queue] = queue
+    return [queues[name] for name in sorted(queues)]

@@ -1,0 +1,228 @@
+"""Submitting runs: their rows in the journal first, then a delivery for each that may start now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..engine.run_record import described, fresh_row
+from ..engine.step import Step, StepLike, as_step
+from ..errors import ConfigurationError, RunNotFound
+from ..journal import Journal, RunInfo, open_journal
+from ..records.codec import Json
+from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer
+from .schedule import at_tick, id_of_key
+from .shared_runs import is_over, open_runs
+
+__all__ = ["Submission", "requeue", "submit", "submit_all", "wait_until_over"]
+
+_BATCH = 500  # rows per transaction
+_POLL = 0.1  # seconds between two looks at a run
+
+
+class Submission:
+    """A step to submit, with the way in which workers load it.
+
+    Args:
+        step: a Loop, a Workflow, another step or a function.
+        source: how a worker loads it; empty for a step that workers have by name.
+        queue: the name of the queue. Default: `default`.
+        priority: runs with a higher number start first. Default: 0.
+        at: when it may start, in seconds since the epoch. Default: now.
+        pinned: whether workers must have the same fingerprint. Default: True.
+        cron: times at which it is repeated, as five fields of cron in UTC. Default: once.
+
+    Example:
+        >>> Submission(lambda text: text.upper(), queue="slow").queue
+        'slow'
+    """
+
+    def __init__(
+        self,
+        step: StepLike,
+        *,
+        source: Mapping[str, Json] | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        at: float | None = None,
+        cron: str = "",
+        pinned: bool = True,
+    ) -> None:
+        self.step: Step = as_step(step)
+        self.source = dict(source or {})
+        self.queue = queue
+        self.priority = priority
+        self.at = at
+        self.cron = cron
+        self.pinned = pinned
+        if not queue:
+            raise ConfigurationError("queue: the name is empty; use one such as 'default'")
+
+    def row(self, value: Any, key: str) -> RunInfo:
+        """Return the row of the run with an input and a key."""
+        fresh = fresh_row(self.step, value, "" if not key or self.cron else id_of_key(key))
+        row = described(fresh, self.step, self.source, None)
+        row = replace(
+            row, status="queued", queue=self.queue, priority=self.priority, wake_at=self.at or 0.0
+        )
+        if not self.pinned:
+            row = replace(row, fingerprint="")
+        if self.cron:
+            return at_tick(row, self.cron, key or row.name, time.time())
+        return row
+
+
+async def submit(
+    step: StepLike | Submission,
+    value: Any = None,
+    *,
+    journal: Journal | str,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    at: float | None = None,
+    key: str = "",
+    deliverer: Deliverer | str = "",
+) -> str:
+    """Submit a run for the workers of a journal, and return its ID once it is durable.
+
+    Args:
+        step: a step that workers have under the same name and fingerprint, or a Submission.
+        value: its input, any JSON value.
+        journal: the URL of the journal, such as `postgres://HOST/DATABASE`, or a Journal.
+        queue: the name of the queue. Default: `default`.
+        priority: runs with a higher number start first. Default: 0.
+        at: when it may start, in seconds since the epoch. Default: now.
+        key: submitting is idempotent: a key has one run. Default: a new run.
+        deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
+
+    Returns:
+        The ID of the run.
+
+    Raises:
+        ConfigurationError: for an invalid argument or input.
+        JournalError: if the journal is unavailable.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright.cluster import InMemoryDeliverer, submit
+        >>> from loopwright.journal import MemoryJournal
+        >>> async def example() -> None:
+        ...     journal, deliverer = MemoryJournal(), InMemoryDeliverer()
+        ...     first = await submit(str.upper, "a", journal=journal, key="a", deliverer=deliverer)
+        ...     again = await submit(str.upper, "a", journal=journal, key="a", deliverer=deliverer)
+        ...     print(first == again, (await journal.find(first)).status)
+        >>> asyncio.run(example())
+        True queued
+    """
+    if not isinstance(step, Submission):
+        step = Submission(step, queue=queue, priority=priority, at=at)
+    ids = await submit_all(step, [(value, key)], journal=journal, deliverer=deliverer)
+    return ids[0]
+
+
+async def submit_all(
+    submission: Submission,
+    inputs: Sequence[tuple[Any, str]],
+    *,
+    journal: Journal | str,
+    deliverer: Deliverer | str = "",
+) -> list[str]:
+    """Submit a run for each pair of an input and a key, and return the IDs once all are durable.
+
+    Args:
+        submission: the step and its queue.
+        inputs: the inputs with their keys; an empty key is a new run.
+        journal: the URL of the journal, or a Journal.
+        deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
+
+    Returns:
+        The IDs of the runs, in the order of the inputs.
+
+    Raises:
+        ConfigurationError: for an invalid argument or input.
+        JournalError: if the journal is unavailable.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright.cluster import InMemoryDeliverer, Submission, submit_all
+        >>> from loopwright.journal import MemoryJournal
+        >>> async def example() -> None:
+        ...     ids = await submit_all(
+        ...         Submission(str.upper), [("a", ""), ("b", "")], journal=MemoryJournal(),
+        ...         deliverer=InMemoryDeliverer())
+        ...     print(len(ids))
+        >>> asyncio.run(example())
+        2
+    """
+    rows = [submission.row(value, key) for value, key in inputs]
+    store = open_journal(journal) if isinstance(journal, str) else journal
+    engine = (
+        open_deliverer(
+            deliverer, journal if isinstance(journal, str) else getattr(journal, "url", "")
+        )
+        if isinstance(deliverer, str)
+        else deliverer
+    )
+    try:
+        open_runs(store)
+        await engine.prepare()
+        for first in range(0, len(rows), _BATCH):
+            batch = rows[first : first + _BATCH]
+            created = set(await store.create(batch))
+            # A crash here loses nothing: the sweeper of a worker enqueues what no engine holds.
+            await engine.enqueue(
+                [
+                    Delivery(row.run_id, row.queue, row.priority)
+                    for row in batch
+                    if row.run_id in created and not row.wake_at
+                ]
+            )
+        return [row.run_id for row in rows]
+    finally:
+        if isinstance(deliverer, str):
+            await engine.close()
+        if isinstance(journal, str):
+            await store.close()
+
+
+async def requeue(run_id: str, *, journal: Journal) -> None:
+    """Let a suspended, queued or interrupted run start again now, and forget its deliveries.
+
+    Args:
+        run_id: the run, or a unique beginning of its ID.
+        journal: its journal.
+
+    Raises:
+        RunNotFound: if there is no such run, or it cannot be started.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright.cluster import InMemoryDeliverer, requeue, submit
+        >>> from loopwright.journal import MemoryJournal
+        >>> async def example() -> None:
+        ...     journal = MemoryJournal()
+        ...     run_id = await submit(str.upper, "a", journal=journal, deliverer=InMemoryDeliverer())
+        ...     await requeue(run_id, journal=journal)
+        >>> asyncio.run(example())
+    """
+    runs = open_runs(journal)
+    try:
+        info = await journal.find(run_id)
+        if not await runs.wake(info.run_id):
+            raise RunNotFound(
+                f"{info.run_id} is {info.status}; only a waiting run can be started again"
+            )
+    finally:
+        await runs.close()
+
+
+async def wait_until_over(run_id: str, *, journal: Journal) -> RunInfo:
+    """Wait until a run ends or waits for a person, and return its row."""
+    while True:
+        row = await journal.find(run_id)
+        if is_over(row.status) or (row.status == "suspended" and not row.wake_at):
+            return row
+        await asyncio.sleep(_POLL)

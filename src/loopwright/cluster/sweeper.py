@@ -1,0 +1,139 @@
+"""The sweeper: brings runs to the engine that the engine does not hold.
+
+Each worker has one, and one of them works at a time. It enqueues runs that are queued, interrupted or owned by a dead
+worker and that no engine holds, and runs whose time has come. A run that stays missing is enqueued again after pauses
+that double.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from ..journal import Journal, RunInfo, surviving
+from ..journal.inbox import unread_answers
+from .delivery import Deliverer, Delivery
+from .schedule import next_tick, scheduled
+from .shared_runs import SharedRuns
+
+__all__ = ["Sweeper", "may_continue"]
+
+_LOG = logging.getLogger("loopwright.cluster")
+_INTERVAL = 1.0  # seconds between two sweeps
+_GRACE = 2.0  # seconds in which a submitted run may reach the engine by itself
+_LONGEST = 60.0  # seconds between two attempts for one run
+_LOST = 600.0  # seconds after which an engine's word that it holds a run is not taken any more
+_KEPT = 10_000  # runs whose pauses are remembered
+
+
+class Sweeper:
+    """Enqueues what no engine holds.
+
+    Args:
+        journal: the journal of the runs.
+        runs: its shared state.
+        deliverer: the engine.
+    """
+
+    def __init__(self, journal: Journal, runs: SharedRuns, deliverer: Deliverer) -> None:
+        self._journal = journal
+        self._runs = runs
+        self._deliverer = deliverer
+        self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
+        self._pauses: dict[
+            str, tuple[float, float]
+        ] = {}  # the next attempt, and the pause before it
+        self._first: dict[str, float] = {}  # when a run was first missing here
+
+    async def serve(self, finished: Callable[[], int] = int) -> None:
+        """Beat and sweep until cancelled; an unavailable store or engine is tried again.
+
+        Args:
+            finished: returns the number of runs that ended in this worker.
+        """
+        while True:
+            try:
+                await self._runs.beat(finished())
+                if await self._runs.lead():
+                    await self.sweep()
+            except Exception as error:  # of a database or an engine, which may come back
+                _LOG.warning("sweeping failed: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(_INTERVAL)
+            else:
+                await self._runs.changed(_INTERVAL)
+
+    async def sweep(self) -> int:
+        """Enqueue what is missing now, and return the number of runs."""
+        await self._wake_answered()
+        rows = await self._runs.due()
+        now = time.monotonic()
+        due = [row for row in rows if row.wake_at]
+        others = [row for row in rows if not row.wake_at and self._may_try(row, now)]
+        held = (
+            await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
+        )
+        missing = [
+            row for row in others if row.run_id not in held or self._is_lost(row, now)
+        ]  # fmt: skip
+        for row in others:
+            if row.run_id in held:
+                self._wait(row.run_id, now)
+        await self._tick(due)
+        if enqueued := [*due, *missing]:
+            await self._deliverer.enqueue([_delivery(row) for row in enqueued])
+            await self._runs.handed_over([row.run_id for row in due])
+        for row in enqueued:
+            self._wait(row.run_id, now)
+        return len(enqueued)
+
+    async def _wake_answered(self) -> None:
+        """Let suspended runs continue whose questions have an answer now."""
+        answered = await self._runs.answered()
+        for run_id, state in answered.items():
+            if self._answered.get(run_id) == state:
+                continue
+            self._answered[run_id] = state
+            if await may_continue(self._journal, run_id):
+                await self._runs.wake(run_id)
+        self._answered = {run_id: self._answered[run_id] for run_id in answered}
+
+    def _may_try(self, row: RunInfo, now: float) -> bool:
+        if row.status == "queued" and time.time() - row.updated < _GRACE:
+            return False
+        return self._pauses.get(row.run_id, (0.0, 0.0))[0] <= now
+
+    def _is_lost(self, row: RunInfo, now: float) -> bool:
+        return now - self._first.setdefault(row.run_id, now) > _LOST
+
+    def _wait(self, run_id: str, now: float) -> None:
+        """Let a run have a longer pause after each attempt."""
+        if len(self._pauses) > _KEPT:  # of runs that ended long ago
+            self._pauses.clear()
+            self._first.clear()
+        pause = min(_LONGEST, 2 * self._pauses.get(run_id, (0.0, 1.0))[1])
+        self._pauses[run_id] = (now + pause, pause)
+
+    async def _tick(self, due: Sequence[RunInfo]) -> None:
+        """Create the next runs of the schedules whose runs are due."""
+        rows = [await self._journal.find(row.run_id) for row in due if row.status == "queued"]
+        following = [next_tick(row, time.time()) for row in rows if scheduled(row)]
+        if following:
+            await self._journal.create(following)
+
+
+async def may_continue(journal: Journal, run_id: str) -> bool:
+    """Return whether a suspended run has an answer that it has not read yet."""
+    entries = surviving(await journal.entries(run_id))
+    if unread_answers(entries, await journal.inbox(run_id)):
+        return True
+    # The process that answers may move the answer to the entries.
+    kinds = [entry.kind for entry in entries if entry.kind in ("suspended", "answered", "accepted")]
+    return bool(kinds) and kinds[-1] != "suspended"
+
+
+def _delivery(row: RunInfo) -> Delivery:
+    """Return the delivery of a row; runs that have begun go first, as somebody waits for them already."""
+    begun = row.status != "queued"
+    return Delivery(row.run_id, row.queue, row.priority + (1 if begun else 0))

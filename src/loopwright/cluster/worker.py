@@ -1,0 +1,457 @@
+"""A worker: runs what an engine delivers, and brings back what an engine lost.
+
+Rules:
+
+1. A run is a task of the worker, not of the engine: if the engine's connection fails, the runs in progress continue,
+   and a repeated delivery joins them.
+2. A run that this worker cannot run goes back to its queue with a delay and a reason, for a worker that can.
+3. A run that is delivered five times without a new result is suspended; a person decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, cast
+
+from ..conditions import Budget
+from ..engine.run import run
+from ..engine.run_record import ended_entry, row_of
+from ..engine.step import Step, StepLike, as_step
+from ..errors import (
+    ConfigurationError,
+    DocumentError,
+    JournalError,
+    JournalUnavailable,
+    OwnershipLost,
+    ReplayMismatch,
+    RunLocked,
+    RunNotFound,
+)
+from ..journal import Entry, Journal, RunInfo, open_journal
+from ..records import Reason, Result, Status
+from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
+from .permits import Limit, SharedLimits
+from .shared_runs import SharedRuns, is_over, open_runs
+from .sweeper import Sweeper, may_continue
+
+__all__ = ["Worker"]
+
+MAX_DELIVERIES = 5  # without a new result
+DEFAULT_SLOTS = 50
+_LOG = logging.getLogger("loopwright.cluster")
+_PATIENCE = 15.0  # seconds to wait for a run that another worker owns
+_LONGEST_PAUSE = 16.0  # seconds before a suspect starts
+_LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
+_RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
+"""The kinds of entries that prove that a delivery made progress; the start of an effect is not one."""
+
+
+class _Unable(Exception):
+    """This worker cannot run a run; the text is the reason."""
+
+
+class Worker:
+    """Runs submitted runs, on any number of machines.
+
+    Use it as an async context manager, and call `serve`.
+
+    Args:
+        journal: the URL of the journal, such as `postgres://HOST/DATABASE`, or a Journal.
+        queues: how many runs at a time, by the name of the queue. Default: 50 of the queue `default`.
+        steps: the Python steps that this worker can run, by their names and fingerprints.
+        root: the folder of Python modules for steps that were submitted as `module:attribute`.
+        deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
+        limits: limits on calls over all workers, by provider, model, tool or step, such as
+            `{"openai": Cap(40) & Rate(500, per=60)}`.
+        trust: the digests of documents whose commands and Python code may run here, `all`, or a function that
+            returns whether a digest is trusted.
+        drain: how many seconds runs may continue after `stop`. Default: 30.
+        in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
+        resources: models and other objects that steps need, by name.
+
+    Raises:
+        ConfigurationError: for an invalid argument.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations
+        >>> from loopwright.cluster import InMemoryDeliverer, Worker, submit
+        >>> from loopwright.journal import MemoryJournal
+        >>> count = Loop(lambda n: n + 1, until=MaxIterations(3), name="count")
+        >>> async def example() -> None:
+        ...     journal, deliverer = MemoryJournal(), InMemoryDeliverer()
+        ...     run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+        ...     async with Worker(journal=journal, steps=[count], deliverer=deliverer) as worker:
+        ...         serving = asyncio.create_task(worker.serve())
+        ...         while (row := await journal.find(run_id)).status in ("queued", "running"):
+        ...             await asyncio.sleep(0.01)
+        ...         worker.stop()
+        ...         await serving
+        ...     print(row.status, row.iterations)
+        >>> asyncio.run(example())
+        exhausted 3
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal | str,
+        queues: Mapping[str, int] | None = None,
+        steps: Sequence[StepLike] = (),
+        root: str | Path = "",
+        deliverer: Deliverer | str = "",
+        limits: Mapping[str, Limit] | None = None,
+        trust: Collection[str] | str | Callable[[str], bool] = (),
+        drain: float = 30.0,
+        in_doubt: str = "suspend",
+        resources: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._queues = _checked(queues if queues is not None else {DEFAULT_QUEUE: DEFAULT_SLOTS})
+        self._steps = {(step.name, step.fingerprint): step for step in map(as_step, steps)}
+        self._root = str(root)
+        self._owns_journal = isinstance(journal, str)
+        self._journal = open_journal(journal) if isinstance(journal, str) else journal
+        self._owns_deliverer = isinstance(deliverer, str)
+        url = journal if isinstance(journal, str) else getattr(journal, "url", "")
+        self._deliverer = (
+            open_deliverer(deliverer, url) if isinstance(deliverer, str) else deliverer
+        )
+        self._limits = limits or {}
+        self._trusts = (
+            trust if callable(trust) else _trusting({trust} if isinstance(trust, str) else trust)
+        )
+        self._drain = drain
+        self._in_doubt = in_doubt
+        self._resources = dict(resources or {})
+        self.runs: SharedRuns | None = None
+        self._running: dict[str, asyncio.Task[bool]] = {}
+        self._stopping = asyncio.Event()
+        self._stopping_now = asyncio.Event()
+        self._finished = 0
+
+    @property
+    def held(self) -> list[str]:
+        """The runs in progress, oldest first."""
+        return list(self._running)
+
+    @property
+    def finished(self) -> int:
+        """The number of runs that ended here."""
+        return self._finished
+
+    async def __aenter__(self) -> Self:
+        self.runs = open_runs(self._journal)
+        await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
+        await self._deliverer.prepare()
+        await self.runs.enter(self._queues)
+        if self._limits:
+            self._resources["permits"] = SharedLimits(self.runs.permits, self._limits)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.runs is not None:
+            await self.runs.close()
+        if self._owns_deliverer:
+            await self._deliverer.close()
+        if self._owns_journal:
+            await self._journal.close()
+
+    @property
+    def served(self) -> str:
+        """Its queues with their slots, such as `default=50`."""
+        return " ".join(f"{name}={slots}" for name, slots in self._queues.items())
+
+    def stop(self, *, now: bool = False) -> None:
+        """Take no new runs; `serve` returns once the runs in progress ended or were given back.
+
+        Args:
+            now: give them back at once. Default: after the seconds of `drain`.
+        """
+        self._stopping.set()
+        if now:
+            self._stopping_now.set()
+
+    async def serve(self) -> None:
+        """Run what is delivered until `stop` is called; runs that are left are given back then.
+
+        Raises:
+            ConfigurationError: if the worker was not opened.
+        """
+        if self.runs is None:
+            raise ConfigurationError("worker: open it first: async with Worker(…) as worker")
+        engine = asyncio.create_task(self._serve_engine())
+        sweeper = asyncio.create_task(
+            Sweeper(self._journal, self.runs, self._deliverer).serve(lambda: self._finished)
+        )
+        try:
+            await self._stopping.wait()
+            await self._leave(engine)
+        finally:
+            for task in (sweeper, engine, *self._running.values()):
+                task.cancel()
+            await asyncio.gather(sweeper, engine, *self._running.values(), return_exceptions=True)
+
+    async def _serve_engine(self) -> None:
+        """Serve deliveries; an engine's worker that ends is started again."""
+        pause = 0.5
+        while not self._stopping.is_set():
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._deliverer.serve(self._handle, queues=self._queues)
+                reason = "it ended"
+            except Exception as error:  # of an engine or its server, which may come back
+                reason = _sentence(error)
+            _LOG.warning("the deliverer stopped (%s) and is started again", reason)
+            if asyncio.get_running_loop().time() - began > 60:
+                pause = 0.5
+            await asyncio.sleep(pause)
+            pause = min(10.0, 2 * pause)
+
+    async def _leave(self, engine: asyncio.Task[None]) -> None:
+        """Wait for the runs in progress, then give the others back."""
+        if self._running:
+            now = asyncio.create_task(self._stopping_now.wait())
+            ended = asyncio.create_task(asyncio.wait(self._running.values()))
+            await asyncio.wait(
+                {now, ended}, timeout=self._drain, return_when=asyncio.FIRST_COMPLETED
+            )
+            now.cancel()
+            ended.cancel()
+        left = dict(self._running)
+        for task in left.values():
+            task.cancel()
+        if left:
+            await asyncio.wait(left.values())
+        engine.cancel()
+        await asyncio.gather(engine, return_exceptions=True)
+
+    async def _handle(self, run_id: str) -> bool:
+        """Run a delivered run, or join the run in progress; see Handle."""
+        task = self._running.get(run_id)
+        if task is None:
+            if self._stopping.is_set():
+                return False  # the sweeper of another worker brings it back
+            task = self._running[run_id] = asyncio.create_task(self._run(run_id))
+            task.add_done_callback(lambda _: self._running.pop(run_id, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():  # the worker gave it back; the engine only waited
+                return False
+            raise
+
+    async def _run(self, run_id: str) -> bool:
+        """Run a run until it ends or pauses, and return whether it ended; only a cancel is raised."""
+        try:
+            return await self._attempted(run_id)
+        except RunNotFound:
+            return True  # it was deleted
+        except OwnershipLost as error:
+            _LOG.warning("%s", error)
+        except (RunLocked, JournalUnavailable) as error:
+            _LOG.warning("%s: %s", run_id, error)  # the sweeper brings it back
+        except JournalError as error:
+            await self._put_back(run_id, str(error), _LONGEST_DELAY)
+        return False
+
+    async def _attempted(self, run_id: str) -> bool:
+        row = await self._journal.find(run_id)
+        if is_over(row.status) or (row.status == "suspended" and not await self._is_due(row)):
+            return is_over(row.status)
+        if row.epoch and await self._is_poison(row):
+            return False
+        try:
+            step, budget, resources = self._loaded(row)
+        except _Unable as error:
+            delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
+            await self._put_back(run_id, str(error), delay)
+            return False
+        return await self._driven(row, step, budget, resources)
+
+    async def _is_due(self, row: RunInfo) -> bool:
+        """Return whether a suspended run may continue: its time has come, or it has an answer."""
+        return row.reason in (
+            Reason.THROTTLED.value,
+            Reason.NEEDS_ATTENTION.value,
+        ) or await may_continue(self._journal, row.run_id)
+
+    async def _is_poison(self, row: RunInfo) -> bool:
+        """Count a repeated delivery; suspend a run that was delivered too often without a result.
+
+        A suspect starts after a random pause, so that a run that kills its workers does not share each of its
+        deliveries with the same others, which would be suspects as well.
+        """
+        assert self.runs is not None
+        if row.deliveries > 1:
+            await asyncio.sleep(random.random() * min(_LONGEST_PAUSE, 2.0**row.deliveries))
+        count = await self.runs.counted(row.run_id)
+        if count <= MAX_DELIVERIES:
+            return False
+        detail = (
+            f"it was delivered {MAX_DELIVERIES} times without a new result; its workers may have died of it"
+            f"{f' (last: {row.owner})' if row.owner else ''}. Run it here with resume, or submit it again."
+        )
+        await suspend(self._journal, row, detail)
+        _LOG.error("%s: %s", row.run_id, detail)
+        return True
+
+    async def _put_back(self, run_id: str, reason: str, delay: float) -> None:
+        assert self.runs is not None
+        _LOG.info("%s goes back for %.0f s: %s", run_id, delay, reason)
+        # A random part keeps workers from trying at the same moment.
+        await self.runs.put_back(run_id, delay=delay * (0.75 + random.random() / 2), reason=reason)
+
+    async def _driven(
+        self, row: RunInfo, step: Step, budget: Budget | None, resources: Mapping[str, Any]
+    ) -> bool:
+        assert self.runs is not None
+        progress = _Progress(self.runs, row.run_id)
+        until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
+        while True:
+            try:
+                result = await run(
+                    step,
+                    journal=self._journal,
+                    run_id=row.run_id,
+                    budget=budget,
+                    resources={**resources, **self._resources},
+                    listeners=[progress.note] if row.epoch else (),
+                    source=row.source,
+                    in_doubt=self._in_doubt,
+                )
+            except RunLocked:
+                # Not acknowledged yet: if its owner dies, this delivery is the quickest way back.
+                if asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(2.0, 2 * pause)
+                continue
+            except ReplayMismatch as error:
+                await self._put_back(row.run_id, str(error), _LONGEST_DELAY)
+                return False
+            except ConfigurationError as error:
+                await self._put_back(row.run_id, str(error), _LONGEST_DELAY)
+                return False
+            finally:
+                await progress.close()
+            return await self._over(row, result)
+
+    async def _over(self, row: RunInfo, result: Result) -> bool:
+        """Note the end or the pause of a run, and return whether it ended."""
+        assert self.runs is not None
+        if result.status is not Status.SUSPENDED:
+            self._finished += 1
+            return True
+        until = (result.request or {}).get("until") if isinstance(result.request, dict) else None
+        if result.reason is Reason.THROTTLED and isinstance(until, int | float):
+            await self.runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
+        return False
+
+    def _loaded(self, row: RunInfo) -> tuple[Step, Budget | None, Mapping[str, Any]]:
+        """Return the step of a run with its budget and resources.
+
+        Raises:
+            _Unable: if this worker does not have it.
+        """
+        source = row.source
+        try:
+            if "carried" in source:
+                from .carried import unpacked
+
+                loaded = unpacked(source, trust=self._trusts, environ=os.environ)
+                return _same(row, loaded.step), loaded.budget, loaded.resources
+            if "python" in source and self._root:
+                from .modules import step_of
+
+                return _same(row, step_of(str(source["python"]), self._root)), None, {}
+        except (ConfigurationError, DocumentError) as error:
+            raise _Unable(str(error)) from None
+        step = self._steps.get((row.name, row.fingerprint))
+        if step is None:
+            others = [name for name, _ in self._steps if name == row.name]
+            has = "another version of it" if others else "no such step"
+            raise _Unable(f"this worker has {has}: {row.name} ({row.fingerprint})")
+        return step, None, {}
+
+
+def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
+    """Return the function that trusts these digests, or their beginnings of 12 characters or more."""
+    wanted = tuple(digest for digest in digests if len(digest) >= 12)
+    return lambda digest: "all" in digests or digest.startswith(wanted)
+
+
+def _sentence(error: BaseException) -> str:
+    """Return an error as a sentence; of a group the first error."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
+
+
+class _Progress:
+    """Clears the count of deliveries at the first result of a run."""
+
+    def __init__(self, runs: SharedRuns, run_id: str) -> None:
+        self.runs = runs
+        self._run_id = run_id
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, entry: Entry) -> None:
+        """Receive an entry of the run."""
+        if self._task is None and entry.kind in _RESULTS:
+            self._task = asyncio.ensure_future(self._clear())
+
+    async def _clear(self) -> None:
+        try:
+            await self.runs.progressed(self._run_id)
+        except Exception as error:  # the count is only a guard
+            _LOG.info("%s: its deliveries could not be cleared: %s", self._run_id, error)
+
+    async def close(self) -> None:
+        """Wait for the statement in progress."""
+        if self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(self._task)
+
+
+async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
+    """Suspend a run that nobody runs, so that a person decides."""
+    log = await journal.open(row, resume=True)
+    result: Result = Result(
+        Status.SUSPENDED, Reason.NEEDS_ATTENTION, detail, None, run_id=row.run_id, name=row.name
+    )
+    closing = replace(log.info, status=row.status)
+    try:
+        log.append(Entry("suspended", "", log.info.active, ended_entry(result)))
+        if (written := log.sync()) is not None:
+            await written
+        closing = replace(row_of(log.info, result, log.info.active), usage=log.info.usage)
+    finally:
+        await log.close(closing)
+
+
+def _same(row: RunInfo, step: Step) -> Step:
+    """Return the step, if it is the version that was submitted."""
+    if row.fingerprint and step.fingerprint != row.fingerprint:
+        raise _Unable(
+            f"this worker loads another version of {row.name} ({row.fingerprint} was submitted, "
+            f"{step.fingerprint} is here)"
+        )
+    return step
+
+
+def _checked(queues: Mapping[str, int]) -> dict[str, int]:
+    for name, slots in queues.items():
+        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+            raise ConfigurationError(
+                f"queues: {name}: {slots!r} is not a number of runs; use 1 or more"
+            )
+    if not queues:
+        raise ConfigurationError("queues: name one queue or more, such as {'default': 50}")
+    return cast("dict[str, int]", dict(queues))

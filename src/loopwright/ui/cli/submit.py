@@ -1,0 +1,290 @@
+"""`submit`: queue runs for workers, one or many, now, later or on a schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...cluster import Submission, requeue, submit_all
+from ...cluster.carried import KEY, carry
+from ...cluster.submit import wait_until_over
+from ...documents.schema.fields import duration
+from ...errors import ConfigurationError
+from ...journal import Journal, RunInfo
+from ...journal.questions import pending
+from ...journal.urls import shown_url
+from ...records import Result, Status
+from ...records.codec import Json
+from .. import formatting as texts
+from ..inputs import input_value, read_input
+from ..journals import DEFAULT, command_line, find_run, opened
+from ..run_summary import recorded, result_json
+from ..sources import RunSource, SourceSettings, load_source
+from ..trust import actions_text, is_approved, trust_contents
+from .options import (
+    AsJson,
+    InputFile,
+    InputText,
+    JournalUrl,
+    Lenient,
+    ModelOptions,
+    expanded,
+)
+from .output import Output
+from .result import report_result
+
+_WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")
+
+DelivererName = Annotated[
+    str,
+    typer.Option(
+        "--deliverer",
+        envvar="LOOPWRIGHT_DELIVERER",
+        metavar="NAME[:ADDRESS]",
+        help="Engine that delivers runs: pgqueuer, celery, temporal or dbos.  [default: pgqueuer]",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SubmitOptions(ModelOptions):
+    """Options of `submit`."""
+
+    journal: JournalUrl = DEFAULT
+    queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="Queue.")] = "default"
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="N", help="Higher numbers start first.")
+    ] = 0
+    at: Annotated[
+        str, typer.Option("--at", metavar="TIME", help="Start time, such as 2027-01-31T06:00.")
+    ] = ""
+    after: Annotated[
+        str, typer.Option("--in", metavar="DURATION", help="Start after a time, such as 5m.")
+    ] = ""
+    cron: Annotated[
+        str,
+        typer.Option(
+            "--cron", metavar="TIMES", help="Repeat at times in UTC, such as '0 6 * * *'."
+        ),
+    ] = ""
+    key: Annotated[
+        str, typer.Option("--key", metavar="KEY", help="A key has one run: submit it once.")
+    ] = ""
+    inputs: Annotated[
+        str,
+        typer.Option(
+            "--inputs", metavar="FILE", help="Submit a run for each line of JSON; - is stdin."
+        ),
+    ] = ""
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the results, with the exit codes of run.")
+    ] = False
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", metavar="USD", help="Limit on the cost of a run.")
+    ] = None
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", metavar="N", help="Limit on model calls of a run.")
+    ] = None
+    deliverer: DelivererName = ""
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Trust the commands and Python code on this machine."),
+    ] = False
+    as_json: AsJson = False
+
+
+@expanded
+def submit(
+    options: SubmitOptions,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Document, or package.module:attribute.")
+    ] = "",
+    text: InputText = None,
+    input_file: InputFile = None,
+    lenient: Lenient = False,
+    again_run: Annotated[
+        str, typer.Option("--again", metavar="RUN", help="Start a suspended or waiting run now.")
+    ] = "",
+) -> int:
+    """Queue runs for the workers of a journal.
+
+    The runs carry the document and its files, so that workers need no copy of them. A step of a Python
+    module must be installed on the workers. Commands and Python code run on workers that trust the digest.
+
+    Exit codes: 0 submitted; with --wait those of run, of several runs the worst.
+    """
+    with Output(as_json=options.as_json) as output:
+        if bool(file) == bool(again_run):
+            raise ConfigurationError("give FILE, or --again RUN for a run that is queued already")
+        if again_run:
+            return asyncio.run(_again(options, again_run, output))
+        source = load_source(
+            file, replace(SourceSettings.of(options), lenient=lenient), execute=False
+        )
+        submission = Submission(
+            source.step,
+            source=_carried(source, output, yes=options.yes),
+            queue=options.queue,
+            priority=options.priority,
+            at=_start(options),
+            cron=options.cron,
+            # Functions of a document are not imported here, so its fingerprint is not known yet.
+            pinned="python" in source.source or not source.needs_python,
+        )
+        inputs = _inputs(options, text, input_file, source, output)
+        return asyncio.run(_submitted(options, submission, inputs, output))
+
+
+def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]:
+    """Return how workers load a source, and trust its contents here if they are approved."""
+    if "python" in source.source:
+        return {key: value for key, value in source.source.items() if key != "root"}
+    actions = source.local_actions()
+    contents = dict(actions.contents) if actions is not None else {}
+    data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
+    digest = str(data[KEY]["digest"])
+    if actions:
+        if yes or is_approved(actions):
+            trust_contents(digest, output.note)
+        output.note(
+            f"{source.name} {actions_text(actions)}: other machines run it with "
+            f"loopwright worker --trust {digest[:16]}"
+        )
+    return data
+
+
+def _start(options: SubmitOptions) -> float | None:
+    """Return when the runs may start."""
+    if sum(map(bool, (options.at, options.after, options.cron))) > 1:
+        raise ConfigurationError("give only one of --at, --in and --cron")
+    if options.after:
+        try:
+            return time.time() + float(duration(options.after))
+        except ValueError:
+            raise ConfigurationError(
+                f"--in: {options.after!r} is not a duration; use 30s, 5m or 1h30m"
+            ) from None
+    if options.at:
+        try:
+            return dt.datetime.fromisoformat(options.at).timestamp()
+        except ValueError:
+            raise ConfigurationError(
+                f"--at: {options.at!r} is not a time; use one such as 2027-01-31T06:00"
+            ) from None
+    return None
+
+
+def _inputs(
+    options: SubmitOptions,
+    text: str | None,
+    input_file: str | None,
+    source: RunSource,
+    output: Output,
+) -> list[tuple[Json, str]]:
+    """Return the inputs with their keys."""
+    if not options.inputs:
+        value = (
+            None
+            if text is None and input_file is None
+            else read_input(text, input_file, output.note)
+        )
+        return [(source.default_input if value is None else value, options.key)]
+    if text is not None or input_file is not None:
+        raise ConfigurationError("give only one of --inputs, --input and --input-file")
+    lines = _lines(options.inputs)
+    return [
+        (input_value(line) if line[0] in "{[" else _scalar(line, number), _key(options.key, number))
+        for number, line in enumerate(lines, start=1)
+        if line
+    ]
+
+
+def _key(key: str, number: int) -> str:
+    return f"{key}/{number}" if key else ""
+
+
+def _scalar(line: str, number: int) -> Json:
+    try:
+        return json.loads(line)
+    except ValueError:
+        raise ConfigurationError(f"--inputs: line {number} is not JSON: {line[:60]!r}") from None
+
+
+def _lines(name: str) -> list[str]:
+    try:
+        if name == "-":
+            raw = typer.get_binary_stream("stdin").read()
+        else:
+            raw = Path(name).read_bytes()
+        return [line.strip() for line in raw.decode("utf-8-sig").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigurationError(f"--inputs: {name!r} cannot be read: {why}") from error
+
+
+async def _submitted(
+    options: SubmitOptions,
+    submission: Submission,
+    inputs: Sequence[tuple[Json, str]],
+    output: Output,
+) -> int:
+    async with opened(options.journal, create=True) as store:
+        run_ids = await submit_all(submission, inputs, journal=store, deliverer=options.deliverer)
+        if options.wait:
+            return await _waited(run_ids, store, options, output)
+    if options.as_json:
+        output.write_json({"runs": run_ids})
+    elif len(run_ids) == 1:
+        output.write(f"submitted {run_ids[0]} to the queue {options.queue}")
+        output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
+    else:
+        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}")
+        output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
+    return 0
+
+
+async def _waited(
+    run_ids: Sequence[str], store: Journal, options: SubmitOptions, output: Output
+) -> int:
+    """Wait for runs, report them, and return the exit code of the worst."""
+    output.note(f"waiting for {texts.plural(len(run_ids), 'run')} in {shown_url(options.journal)}")
+    results: list[Result] = []
+    for run_id in run_ids:
+        info = await wait_until_over(run_id, journal=store)
+        results.append(recorded(info, await store.entries(run_id)))
+    if len(results) > 1:
+        _report_all(results, output, as_json=options.as_json)
+    else:
+        questions = (
+            await pending(store, run_ids[0]) if results[0].status is Status.SUSPENDED else []
+        )
+        if options.as_json:
+            output.write_json(result_json(results[0], questions))
+        else:
+            report_result(results[0], output, options.journal, questions)
+    worst = min(results, key=lambda result: _WORST.index(result.status.value))
+    return worst.status.exit_code
+
+
+def _report_all(results: Sequence[Result], output: Output, *, as_json: bool) -> None:
+    if as_json:
+        output.write_json({"runs": [result_json(result) for result in results]})
+        return
+    for result in results:
+        output.write(f"{result.run_id}: {result.status.value}: {texts.one_line(result.detail)}")
+
+
+async def _again(options: SubmitOptions, name: str, output: Output) -> int:
+    async with opened(options.journal) as store:
+        info: RunInfo = await find_run(store, name)
+        await requeue(info.run_id, journal=store)
+    output.write(f"{info.run_id} starts again in the queue {info.queue or options.queue}")
+    return 0

@@ -1,0 +1,149 @@
+"""`worker`: run what is submitted to a journal, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...cluster import Worker
+from ...errors import ConfigurationError
+from ...journal import open_journal
+from ...journal.urls import shown_url
+from ..journals import DEFAULT
+from ..trust import trusted_contents
+from .options import InDoubt, JournalUrl
+from .output import Output
+from .submit import DelivererName
+
+
+def worker(
+    journal: JournalUrl = DEFAULT,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            metavar="NAME=SLOTS",
+            help="Queue, and how many of its runs at a time; repeatable.  [default: default=50]",
+        ),
+    ] = None,
+    root: Annotated[
+        str,
+        typer.Option(
+            "--root", metavar="DIR", help="Folder of Python modules for steps module:attribute."
+        ),
+    ] = "",
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust",
+            metavar="DIGEST",
+            help="Run the commands and Python code of documents with this digest; repeatable.",
+        ),
+    ] = None,
+    drain: Annotated[
+        float,
+        typer.Option(
+            "--drain",
+            metavar="SECONDS",
+            min=0,
+            help="After SIGTERM, let runs continue for so long.",
+        ),
+    ] = 30.0,
+    in_doubt: Annotated[
+        InDoubt,
+        typer.Option(
+            "--in-doubt",
+            help="After a crash, for a step that may have acted: suspend and ask, or run it again.",
+        ),
+    ] = InDoubt.SUSPEND,
+    deliverer: DelivererName = "",
+) -> int:
+    """Run what is submitted to a journal.
+
+    SIGTERM or Ctrl-C: no new runs; those in progress continue for --drain seconds and then go back to their
+    queues. A second signal returns them at once.
+
+    Exit code: 0 after a signal.
+    """
+    with Output() as output:
+        queues = _queues(queue or [])
+        given = trust or []
+        logging.basicConfig(
+            stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s"
+        )
+        return asyncio.run(
+            _serve(
+                journal, queues, given, output, root=root, drain=drain, in_doubt=in_doubt, deliverer=deliverer
+            )
+        )  # fmt: skip
+
+
+def _queues(options: Sequence[str]) -> dict[str, int] | None:
+    queues = {}
+    for option in options:
+        name, equals, slots = option.partition("=")
+        if not name or (equals and not slots.isdigit()):
+            raise ConfigurationError(
+                f"--queue: {option!r} is not NAME=SLOTS; use one such as default=50"
+            )
+        queues[name] = int(slots) if equals else 50
+    return queues or None
+
+
+def _trusts(digest: str, trusted: Sequence[str]) -> bool:
+    return "all" in trusted or any(len(one) >= 12 and digest.startswith(one) for one in trusted)
+
+
+async def _serve(
+    journal: str,
+    queues: dict[str, int] | None,
+    trusted: Sequence[str],
+    output: Output,
+    *,
+    root: str,
+    drain: float,
+    in_doubt: InDoubt,
+    deliverer: str,
+) -> int:
+    store = open_journal(journal)
+    try:
+        worker = Worker(
+            journal=store,
+            queues=queues,
+            root=str(Path(root).resolve()) if root else "",
+            deliverer=deliverer,
+            # Read each time, because a person can approve a document while the worker serves.
+            trust=lambda digest: _trusts(digest, [*trusted, *trusted_contents()]),
+            drain=drain,
+            in_doubt=in_doubt.value,
+        )
+        async with worker:
+            output.note(f"working on {shown_url(journal)}: {worker.served}")
+            _on_signals(worker, output)
+            await worker.serve()
+            output.note(f"stopped after {worker.finished} runs")
+    finally:
+        await store.close()
+    return 0
+
+
+def _on_signals(worker: Worker, output: Output) -> None:
+    """Stop the worker at the first signal, and return its runs at the second."""
+    loop = asyncio.get_running_loop()
+    received = []
+
+    def stop(name: str) -> None:
+        received.append(name)
+        if len(received) == 1:
+            output.note(f"{name}: no new runs; {len(worker.held)} in progress")
+        worker.stop(now=len(received) > 1)
+
+    for name in ("SIGTERM", "SIGINT"):
+        loop.add_signal_handler(getattr(signal, name), stop, name)

@@ -1,0 +1,73 @@
+"""`workers`: the workers of a journal with the runs that they hold, and the queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ...cluster import QueueInfo, WorkerInfo
+from ...cluster.shared_runs import open_runs
+from ...journal import Journal
+from ...journal.urls import shown_url
+from ...records.figures import duration
+from .. import formatting as texts
+from ..journals import DEFAULT, reading
+from .options import AsJson, JournalUrl
+from .output import Output
+
+_MOST_HELD = 5  # runs that a line names
+
+
+def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
+    """List the workers of a journal with the runs that they hold, and the queues."""
+    with Output(as_json=as_json) as output:
+        active, queues = reading(journal, read_cluster)
+        if as_json:
+            output.write_json(
+                {
+                    "workers": [worker.to_json() for worker in active],
+                    "queues": [queue.to_json() for queue in queues],
+                }
+            )
+            return 0
+        _write(active, queues, output, shown_url(journal))
+    return 0
+
+
+async def read_cluster(store: Journal) -> tuple[list[WorkerInfo], list[QueueInfo]]:
+    """Return the workers and the queues of a journal."""
+    runs = open_runs(store)
+    try:
+        await store.runs(limit=1)  # the first use creates the tables of a journal
+        await runs.prepare()
+        return await runs.workers(), await runs.queues()
+    finally:
+        await runs.close()
+
+
+def _write(
+    active: Sequence[WorkerInfo], queues: Sequence[QueueInfo], output: Output, url: str
+) -> None:
+    now = time.time()
+    if not active:
+        output.note(f"no worker serves {url}")
+    for worker in active:
+        state = "active" if worker.alive else f"silent for {duration(max(0.0, now - worker.beat))}"
+        output.write(
+            (worker.owner, "bold"),
+            f"  {state}, since {texts.when(worker.since)}, {worker.queues}, "
+            f"{texts.plural(len(worker.held), 'run')} in progress, {worker.finished} ended",
+        )
+        if worker.held:
+            more = len(worker.held) - _MOST_HELD
+            tail = f" and {more} more" if more > 0 else ""
+            output.write((f"  {', '.join(worker.held[:_MOST_HELD])}{tail}", "dim"))
+    for queue in queues:
+        oldest = (
+            f", the oldest for {duration(max(0.0, now - queue.oldest))}" if queue.oldest else ""
+        )
+        output.write(
+            (queue.name, "bold"),
+            f"  {queue.waiting} waiting{oldest}, {queue.running} running, {queue.scheduled} scheduled, "
+            f"{queue.suspended} suspended",
+        )

@@ -1,0 +1,78 @@
+"""The page of workers and queues of a shared journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ...cluster.shared_runs import QueueInfo, WorkerInfo, open_runs
+from ...errors import ConfigurationError
+from ...records.figures import duration
+from .page import Page
+from .render import render
+
+MOST_HELD = 5  # runs that a row names
+MOST_RETURNED = 20  # runs that went back to their queues
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A run that no worker could run, with the latest reason."""
+
+    run_id: str
+    name: str
+    reason: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The state of workers and queues at one moment."""
+
+    workers: Sequence[WorkerInfo]
+    queues: Sequence[QueueInfo]
+    returned: Sequence[Returned]
+    now: float
+
+    def age(self, moment: float) -> str:
+        """Return the time since a moment."""
+        return duration(max(0.0, self.now - moment))
+
+
+async def workers(page: Page, request: Request) -> Response:
+    """The page of workers and queues."""
+    del request
+    try:
+        view = await _view(page)
+    except ConfigurationError:
+        return HTMLResponse(render("workers.html", view=None, most=MOST_HELD))
+    return HTMLResponse(render("workers.html", view=view, most=MOST_HELD))
+
+
+async def tables(page: Page, request: Request) -> Response:
+    """The tables alone, which the page fetches again."""
+    del request
+    return HTMLResponse(render("cluster.html", view=await _view(page), most=MOST_HELD))
+
+
+async def _view(page: Page) -> ClusterView:
+    journal = page.records.journal
+    runs = open_runs(journal)
+    try:
+        await runs.prepare()
+        waiting = await journal.runs(limit=200, status="queued")
+        reasons = await runs.returns([row.run_id for row in waiting])
+        returned = [
+            Returned(row.run_id, row.name, *reasons[row.run_id])
+            for row in waiting
+            if row.run_id in reasons
+        ]
+        return ClusterView(
+            await runs.workers(), await runs.queues(), returned[:MOST_RETURNED], time.time()
+        )
+    finally:
+        await runs.close()

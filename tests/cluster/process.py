@@ -1,0 +1,103 @@
+"""A worker in a process of its own, which tests kill: `python process.py URL DELIVERER LEDGER [NAME]`.
+
+Each effect appends a line to the ledger, the only record of what was done; a run of `poison` kills its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from loopwright import Loop, MaxIterations, step
+from loopwright.cluster import Cap, Worker
+
+EFFECTS = 5
+WAIT = 0.02  # seconds of an effect
+
+
+@step(fingerprint="test.add/1", idempotent=True)
+async def add(value: dict, ctx: object) -> dict:
+    """Append a line to the ledger and wait."""
+    ledger, number = os.environ.get("LEDGER", os.devnull), value["number"]
+    with Path(ledger).open("a") as file:
+        file.write(f"{ctx.run_id} {ctx.path}\n")  # type: ignore[attr-defined]
+    await asyncio.sleep(value.get("wait", WAIT))
+    return {**value, "sum": value.get("sum", 0) + number}
+
+
+@step(fingerprint="test.poison/1", idempotent=True)
+def poison(value: int) -> int:
+    """Kill the process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
+def following(last: object) -> dict:
+    """The next input is the last output."""
+    return last.output  # type: ignore[attr-defined]
+
+
+sums = Loop(add, adapt=following, until=MaxIterations(EFFECTS), name="sums")
+
+
+class Process:
+    """A worker in a process of its own."""
+
+    def __init__(self, url: str, deliverer: str, ledger: Path, slots: int = 20) -> None:
+        environment = {**os.environ, "LEDGER": str(ledger), "SLOTS": str(slots)}
+        self._log = ledger.with_suffix(".log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cluster.process", url, deliverer],
+            cwd=Path(__file__).parents[1],
+            env=environment,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        self.pid = self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill the process as a crash does."""
+        self._process.kill()
+        self._process.wait(timeout=60)
+        self._log.close()
+
+
+def repeated(ledger: Path) -> dict[str, int]:
+    """Return how many effects of each run were done more than once."""
+    lines = Counter(ledger.read_text().splitlines())
+    repeats: Counter[str] = Counter()
+    for line, times in lines.items():
+        if times > 1:
+            repeats[line.split()[0]] += times - 1
+    return dict(repeats)
+
+
+async def _serve(url: str, deliverer: str) -> None:
+    worker = Worker(
+        journal=url,
+        steps=[sums, poison, add],
+        queues={"default": int(os.environ.get("SLOTS", "20"))},
+        deliverer=deliverer,
+        limits={"add": Cap(int(cap))} if (cap := os.environ.get("CAP")) else None,
+    )
+    async with worker:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await worker.serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(*sys.argv[1:3]))

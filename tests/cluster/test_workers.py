@@ -1,0 +1,375 @@
+"""Workers of one process, with a journal and deliveries in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from loopwright import Loop, MaxIterations, step
+from loopwright.cluster import (
+    Cap,
+    Delivery,
+    InMemoryDeliverer,
+    Rate,
+    Submission,
+    Worker,
+    requeue,
+    submit,
+    submit_all,
+)
+from loopwright.cluster.delivery import Handle
+from loopwright.cluster.schedule import id_of_key, next_tick
+from loopwright.cluster.shared_runs import open_runs
+from loopwright.cluster.sweeper import Sweeper
+from loopwright.errors import ConfigurationError, RunNotFound
+from loopwright.journal import Entry, MemoryJournal
+from loopwright.journal.questions import answer, pending
+
+from .waiting import serving, until, until_status
+
+
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+count = Loop(plus_one, until=MaxIterations(3), name="count")
+
+
+class Gate:
+    """A step that waits until it is opened, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+        self.opened = asyncio.Event()
+        self.step = step(self.pass_through, name="gate", idempotent=True, fingerprint="gate/1")
+
+    async def pass_through(self, value: object) -> object:
+        self.calls.append(value)
+        await self.opened.wait()
+        return value
+
+
+@pytest.fixture
+def journal() -> MemoryJournal:
+    return MemoryJournal()
+
+
+@pytest.fixture
+def deliverer() -> InMemoryDeliverer:
+    return InMemoryDeliverer()
+
+
+async def test_a_submitted_run_is_queued_until_a_worker_runs_it(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """The row is durable at once; the worker runs it with its recorded input."""
+    run_id = await submit(count, 5, journal=journal, deliverer=deliverer)
+    row = await journal.find(run_id)
+    assert (row.status, row.input, row.queue) == ("queued", 5, "default")
+    async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)) as worker:
+        await until_status(journal, run_id, "exhausted")
+        assert worker.finished == 1
+
+
+async def test_a_key_has_one_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
+    """Submitting a key again changes nothing, also when its run has ended."""
+    first = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
+    again = await submit(count, 2, journal=journal, key="order 17", deliverer=deliverer)
+    assert first == again == id_of_key("order 17")
+    assert (await journal.find(first)).input == 1
+
+
+async def test_a_repeated_delivery_joins_the_run_in_progress(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """Two deliveries of one run in one process are one run."""
+    gate = Gate()
+    handles: list[Handle] = []
+
+    class Twice(InMemoryDeliverer):
+        async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
+            handles.append(handle)
+            await super().serve(handle, queues=queues)
+
+    twice = Twice()
+    run_id = await submit(gate.step, 1, journal=journal, deliverer=twice)
+    async with serving(Worker(journal=journal, steps=[gate.step], deliverer=twice)):
+        await until(lambda: _true(len(gate.calls) == 1))
+        second = asyncio.create_task(handles[0](run_id))
+        await asyncio.sleep(0)
+        gate.opened.set()
+        assert await second is True
+        await until_status(journal, run_id, "satisfied")
+    assert gate.calls == [1]
+
+
+async def test_a_delivery_of_an_ended_run_is_acknowledged(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """A late delivery does nothing, and the engine does not hold it any more."""
+    run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)):
+        await until_status(journal, run_id, "exhausted")
+        entries = len(await journal.entries(run_id))
+        await deliverer.enqueue([Delivery(run_id), Delivery("missing")])
+        await until(lambda: _empty(deliverer, run_id, "missing"))
+        assert len(await journal.entries(run_id)) == entries
+
+
+async def test_a_run_that_a_worker_lacks_goes_back_with_a_reason(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """Versions route themselves: the worker with the submitted version runs it."""
+    run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    other = Loop(lambda n: n + 2, until=MaxIterations(3), name="count")
+    runs = open_runs(journal)
+    async with Worker(journal=journal, steps=[other], deliverer=deliverer) as worker:
+        task = asyncio.create_task(worker.serve())
+        await until(lambda: _has_returned(worker, run_id))
+        assert worker.runs is not None
+        reason, times = (await worker.runs.returns([run_id]))[run_id]
+        assert "another version" in reason
+        assert times == 1
+        row = await journal.find(run_id)
+        assert row.status == "queued"
+        assert row.wake_at > time.time()
+        worker.stop()
+        await task
+    assert await runs.wake(run_id)
+    async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)):
+        await until_status(journal, run_id, "exhausted")
+
+
+async def test_the_sweeper_brings_back_what_the_engine_lost(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """A job that vanished is enqueued again; a run that the engine holds is not."""
+    lost, held = await submit_all(
+        Submission(count), [(1, ""), (2, "")], journal=journal, deliverer=deliverer
+    )
+    await deliverer.remove([lost])
+    for run_id in (lost, held):
+        journal.change(replace(await journal.find(run_id), updated=0.0))
+    sweeper = Sweeper(journal, open_runs(journal), deliverer)
+    assert await sweeper.sweep() == 1
+    assert await deliverer.waiting([Delivery(lost)]) == {lost}
+    assert await sweeper.sweep() == 0
+
+
+async def test_a_run_that_is_due_later_waits(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """A run with a start time reaches the engine when its time has come."""
+    run_id = await submit(count, 1, journal=journal, at=time.time() + 3600, deliverer=deliverer)
+    sweeper = Sweeper(journal, open_runs(journal), deliverer)
+    assert await sweeper.sweep() == 0
+    journal.change(replace(await journal.find(run_id), wake_at=1.0))
+    assert await sweeper.sweep() == 1
+    assert (await journal.find(run_id)).wake_at == 0.0
+
+
+async def test_two_schedulers_make_one_run(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """The id of a scheduled run follows from its name and time, so each time has one run."""
+    nightly = Submission(count, cron="0 6 * * *")
+    for _ in range(2):
+        await submit_all(nightly, [(1, "nightly")], journal=journal, deliverer=deliverer)
+    [row] = await journal.runs()
+    assert row.wake_at > time.time()
+    journal.change(replace(row, wake_at=1.0))
+    for _ in range(2):
+        await Sweeper(journal, open_runs(journal), deliverer).sweep()
+        await journal.create([next_tick(row, time.time())])
+    rows = await journal.runs()
+    assert len(rows) == 2
+    assert len({run.run_id for run in rows}) == 2
+
+
+async def test_a_poison_run_is_suspended(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """After five deliveries without a result the run waits for a person, who can start it again."""
+    gate = Gate()
+    run_id = await submit(gate.step, 1, journal=journal, deliverer=deliverer)
+    for _ in range(6):  # each process dies while the step is in progress
+        log = await journal.open(await journal.find(run_id), resume=True)
+        log.append(Entry("started", "gate", 0.0, fingerprint="gate/1"))
+        journal.crash()
+        row = await journal.find(run_id)
+        journal.change(replace(row, status="interrupted", deliveries=row.deliveries + 1))
+    other = await submit(count, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[gate.step, count], deliverer=deliverer)):
+        await until_status(journal, run_id, "suspended")
+        await until_status(journal, other, "exhausted")
+        row = await journal.find(run_id)
+        assert row.reason == "needs_attention"
+        assert gate.calls == []
+        gate.opened.set()
+        await requeue(run_id, journal=journal)
+        await until_status(journal, run_id, "satisfied")
+
+
+async def test_an_answer_wakes_a_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
+    """A suspended run holds no slot; its answer brings it back to a worker."""
+
+    async def ask(value: str, ctx: object) -> object:
+        return ctx.ask("publish", {}, "Publish it?")  # type: ignore[attr-defined]
+
+    asking = step(ask, name="asking", fingerprint="ask/1")
+    run_id = await submit(asking, "draft", journal=journal, deliverer=deliverer)
+    worker = Worker(journal=journal, steps=[asking], queues={"default": 1}, deliverer=deliverer)
+    async with serving(worker):
+        await until_status(journal, run_id, "suspended")
+        await until(lambda: _empty(deliverer, run_id))
+        [question] = await pending(journal, run_id)
+        await answer(journal, run_id, question.path, "yes")
+        await until_status(journal, run_id, "satisfied")
+    assert worker.held == []
+
+
+@pytest.mark.parametrize("later", [True, False])
+async def test_a_queued_run_is_cancelled_where_it_is(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer, later: bool
+) -> None:
+    """No worker runs a run that was cancelled before it began."""
+    at = time.time() + 3600 if later else None
+    run_id = await submit(count, 1, journal=journal, at=at, deliverer=deliverer)
+    assert await journal.cancel(run_id)
+    async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)):
+        await until_status(journal, run_id, "cancelled")
+        assert (await journal.find(run_id)).iterations == 0
+
+
+async def test_an_engine_that_ends_is_started_again(journal: MemoryJournal) -> None:
+    """Runs in progress continue while the engine's worker fails, and new ones are delivered after it."""
+    gate = Gate()
+
+    class Failing(InMemoryDeliverer):
+        failures = 0
+
+        async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
+            if self.failures == 0:
+                [delivery] = [one[2] for one in self._waiting]
+                asyncio.get_running_loop().create_task(_ignored(handle, delivery.run_id))
+                await until(lambda: _true(bool(gate.calls)))
+                Failing.failures += 1
+                raise ConnectionError("the server restarts")
+            await super().serve(handle, queues=queues)
+
+    deliverer = Failing()
+    run_id = await submit(gate.step, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[gate.step, count], deliverer=deliverer)):
+        await until(lambda: _true(deliverer.failures == 1))
+        other = await submit(count, 1, journal=journal, deliverer=deliverer)
+        await until_status(journal, other, "exhausted")
+        gate.opened.set()
+        await until_status(journal, run_id, "satisfied")
+    assert gate.calls == [1]
+
+
+async def test_a_worker_that_stops_returns_its_runs(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """After the seconds of `drain` a run goes back, and another worker continues it."""
+    gate = Gate()
+    run_id = await submit(gate.step, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[gate.step], deliverer=deliverer, drain=0.0)):
+        await until(lambda: _true(len(gate.calls) == 1))
+    assert (await journal.find(run_id)).status == "interrupted"
+    gate.opened.set()
+    async with serving(Worker(journal=journal, steps=[gate.step], deliverer=deliverer)):
+        await until_status(journal, run_id, "satisfied")
+    assert gate.calls == [1, 1]
+
+
+async def test_a_worker_that_stops_lets_runs_end(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """Runs in progress may end within the seconds of `drain`, and no new run is taken."""
+    gate = Gate()
+    ids = await submit_all(
+        Submission(gate.step), [(n, "") for n in range(2)], journal=journal, deliverer=deliverer
+    )
+    worker = Worker(
+        journal=journal, steps=[gate.step], queues={"default": 1}, deliverer=deliverer, drain=30.0
+    )
+    async with worker:
+        task = asyncio.create_task(worker.serve())
+        await until(lambda: _true(len(gate.calls) == 1))
+        worker.stop()
+        gate.opened.set()
+        await task
+    assert [(await journal.find(run_id)).status for run_id in ids] == ["satisfied", "queued"]
+
+
+async def test_a_cap_holds_calls_back(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
+    """At most so many calls of a step are in progress over all runs and workers."""
+    running: list[int] = []
+    most: list[int] = []
+
+    async def call(value: int) -> int:
+        running.append(value)
+        most.append(len(running))
+        await asyncio.sleep(0)
+        running.remove(value)
+        return value
+
+    limited = step(call, name="call", fingerprint="call/1")
+    ids = await submit_all(
+        Submission(limited), [(n, "") for n in range(12)], journal=journal, deliverer=deliverer
+    )
+    worker = Worker(
+        journal=journal, steps=[limited], deliverer=deliverer, limits={"call": Cap(2) & Rate(1000)}
+    )
+    async with serving(worker):
+        for run_id in ids:
+            await until_status(journal, run_id, "satisfied")
+    assert len(most) == 12
+    assert max(most) <= 2
+
+
+def test_two_rates_are_refused() -> None:
+    """A limit has one cap and one rate."""
+    assert (Cap(3) & Cap(2)).cap == 2
+    with pytest.raises(ConfigurationError):
+        _ = Rate(1) & Cap(2) & Rate(2)
+
+
+def test_a_journal_of_one_machine_is_refused(tmp_path: object) -> None:
+    """Workers need a journal that several machines can open."""
+    from loopwright.journal import open_journal
+
+    with pytest.raises(ConfigurationError, match="postgres://"):
+        open_runs(open_journal(f"sqlite:{tmp_path}/runs.db"))
+
+
+async def test_only_a_waiting_run_starts_again(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """A run that has ended is not started again."""
+    run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    await journal.cancel(run_id)
+    with pytest.raises(RunNotFound):
+        await requeue(run_id, journal=journal)
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+async def _ignored(handle: Handle, run_id: str) -> None:
+    await handle(run_id)
+
+
+async def _empty(deliverer: InMemoryDeliverer, *run_ids: str) -> bool:
+    return not await deliverer.waiting([Delivery(run_id) for run_id in run_ids])
+
+
+async def _has_returned(worker: Worker, run_id: str) -> bool:
+    assert worker.runs is not None
+    return run_id in await worker.runs.returns([run_id])

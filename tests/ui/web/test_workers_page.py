@@ -1,0 +1,66 @@
+"""The page of workers and queues, over a journal in PostgreSQL and over a file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loopwright import Loop, MaxIterations
+from loopwright.cluster import Worker, submit
+from loopwright.cluster.shared_runs import open_runs
+from loopwright.journal import open_journal
+
+count = Loop(lambda n: n + 1, until=MaxIterations(2), name="count")
+
+
+@contextmanager
+def page_of(url: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """The page of a journal: its address and its token."""
+    command = [sys.executable, "-m", "loopwright", "ui", "--no-open", "--journal", url]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            base, _, token = process.stdout.readline().strip().partition("/?token=")
+            yield base, token
+        finally:
+            process.kill()
+
+
+def read(base: str, token: str, path: str) -> str:
+    request = urllib.request.Request(f"{base}{path}", headers={"authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return str(reply.read().decode())
+
+
+async def test_the_page_shows_queues_workers_and_returned_runs(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Each queue with its counts, each worker with its queues, and the reason why a run went back."""
+    journal = open_journal(postgres_url)
+    run_id = await submit(count, 1, journal=journal, queue="slow")
+    runs = open_runs(journal)
+    await runs.prepare()
+    await runs.put_back(run_id, delay=60.0, reason="this worker has <no> such step")
+    async with Worker(journal=journal, queues={"fast": 7}):
+        with page_of(postgres_url, tmp_path) as (base, token):
+            shown = read(base, token, "/workers")
+            assert "fast=7" in shown
+            assert '<th scope="row">slow</th>' in shown
+            assert "this worker has &lt;no&gt; such step" in shown
+            assert '<th scope="row">slow</th>' in read(base, token, "/workers/tables")
+    await runs.close()
+    await journal.close()
+
+
+def test_a_journal_of_one_machine_says_so(tmp_path: Path) -> None:
+    """Over a file the page explains which journal workers share."""
+    with page_of(f"sqlite:{tmp_path / 'runs.db'}", tmp_path) as (base, token):
+        assert "postgres://HOST/DATABASE" in read(base, token, "/workers")
