@@ -47,6 +47,7 @@ from .records import (
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
     from .coding.agents import agent
+    from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
@@ -96,6 +97,7 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "Workspace",
     "agent",
     "check",
     "checklist",
@@ -126,6 +128,7 @@ _LAZY = {
     "Models": "models",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
+    "Workspace": "coding.workspace",
     "agent": "coding.agents",
     "check": "evaluators",
     "checklist": "evaluators",

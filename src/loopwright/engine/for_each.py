@@ -283,6 +283,9 @@ class ListRun(LoopRun):
         self.left: deque[int] = deque()
         self.begun: set[int] = set()
         super().__init__(each, value, ctx)
+        if each.at_once > 1:
+            # Items at the same time would edit the same files.
+            self.scope.files = None
 
     async def run(self) -> Result:
         """Read the items, then execute each; `at_once` of them at a time."""

@@ -54,6 +54,7 @@ from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
 from .outcomes import acceptable
+from .state import StateSource
 from .step import (
     CompositeStep,
     EvaluatorLike,
@@ -67,6 +68,7 @@ from .step import (
     digest_of,
     source_digest,
 )
+from .workspace_loop import WorkspaceLoopRun
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
 
@@ -120,6 +122,8 @@ class Loop(CompositeStep[In, Out]):
         max_total_tokens: the most input and output tokens together, as `Budget`.
         max_usd: the most US dollars, as `Budget`.
         timeout: the most active seconds, as `Timeout`.
+        workspace: a `Workspace`: the folder in which its commands run, captured after each iteration and
+            put back to the best one at the end. Default: that of the loop or workflow around it.
         on_iteration: called with each Iteration once it is durable. Its failure is a warning.
         on_terminate: called once with the Result, however the loop ends.
 
@@ -166,6 +170,7 @@ class Loop(CompositeStep[In, Out]):
     max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
     max_usd: InitVar[float | None] = field(default=None, kw_only=True)
     timeout: InitVar[float | None] = field(default=None, kw_only=True)
+    workspace: StateSource | None = field(default=None, kw_only=True)
     on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
 
@@ -245,6 +250,10 @@ class Loop(CompositeStep[In, Out]):
             hook = getattr(self, name)
             if hook is not None and not callable(hook):
                 raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
+        if self.workspace is not None and not hasattr(self.workspace, "state"):
+            raise ConfigurationError(
+                f'loop: workspace: {self.workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
+            )
         if not isinstance(self.name, str):
             raise ConfigurationError(f"loop: name: {self.name!r} is not text")
 
@@ -354,6 +363,7 @@ class Loop(CompositeStep[In, Out]):
             ),
             *([f"accept {' '.join(self.accept)}"] if self.accept else []),
             *([f"approve {' '.join(self.approve)}"] if self.approve else []),
+            *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
         )
 
     @functools.cached_property
@@ -402,7 +412,11 @@ class Loop(CompositeStep[In, Out]):
     def run(self, value: Json, ctx: Context) -> Coroutine[object, object, Result]:
         """Run it to its end, from where the journal stands."""
         # The stages are steps since `__post_init__`.
-        return LoopRun(cast("LoopDeclaration", self), value, ctx).run()
+        declaration = cast("LoopDeclaration", self)
+        around = None if ctx.scope is None else ctx.scope.files
+        if self.workspace is None and around is None:
+            return LoopRun(declaration, value, ctx).run()
+        return WorkspaceLoopRun(declaration, value, ctx, self.workspace, around).run()
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record, or None: a pure function.

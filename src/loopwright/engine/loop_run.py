@@ -44,6 +44,7 @@ from .loop_approval import approved
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
+from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
 
@@ -76,6 +77,7 @@ class LoopRun:
         "path",
         "run_state",
         "scope",
+        "snapshots",
         "start",
         "terminated",
     )
@@ -134,6 +136,7 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
+        self.snapshots: Snapshots | None = None
         declared, output_type = self.types
         self.scope.types = (_carried(declared), _carried(output_type))
         self.members = loop.members
@@ -206,7 +209,8 @@ class LoopRun:
             stop = Stop.from_json(ended["stop"])
             spent, reported = replay.spent(self.path), ended.get("reported_score")
             output = self._typed_output(ended["output"])
-            self.ended = self._result(stop, output, spent, reported)
+            result = self._result(stop, output, spent, reported)
+            self.ended = replace(result, workspace=ended.get("workspace"))
             self.terminated = True
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
@@ -377,10 +381,15 @@ class LoopRun:
             run.warn(remark, self.path, code=code)
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if self.snapshots is not None:
+            where = await self.snapshots.end(self.history, result, loop.keep)
+            result = replace(result, workspace=where)
         if not run.silent:
             ended = {"name": loop.name, "stop": stop.to_json(), "output": result.output}
             if reported is not None:
                 ended["reported_score"] = reported
+            if result.workspace is not None:
+                ended["workspace"] = result.workspace
             if cut is not None and cut.owner != self.path:
                 ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
             run.append(Entry("ended", self.path, run.now(), value=ended))

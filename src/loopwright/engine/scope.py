@@ -9,6 +9,7 @@ from typing import Any
 from ..records import History, Result
 from ..records.codec import Json
 from ..records.typed import ValueType
+from .snapshots import Snapshots
 
 __all__ = ["Scope"]
 
@@ -23,6 +24,7 @@ class Scope:
 
     __slots__ = (
         "current",
+        "files",
         "history",
         "initial",
         "loops",
@@ -48,6 +50,8 @@ class Scope:
         self.parent = parent
         self.initial = initial
         self.current = initial
+        # The snapshots of the workspace that its steps run in; None without one.
+        self.files: Snapshots | None = None if parent is None else parent.files
         self.number = 0
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.

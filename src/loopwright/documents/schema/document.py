@@ -39,6 +39,7 @@ from .models import (
     ReasoningSpec,
 )
 from .tools import CommandFields, ServerSpec, ToolSpec
+from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
     "ACTIONS",
@@ -323,6 +324,10 @@ class LoopSpec(Part):
     memory: LoopMemorySpec | None = Field(
         None, description="The same, with the memory space and the amounts."
     )
+    workspace: WorkspaceSpec | WorkspaceKind | None = Field(
+        None,
+        description="The folder in which the commands of the loop run. Default: that of the document, if it has one.",
+    )
 
     @property
     def ends(self) -> tuple[str, Json]:
@@ -420,6 +425,10 @@ class Document(ModelFields):
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
+    )
+    workspace: WorkspaceSpec | WorkspaceKind | None = Field(
+        None,
+        description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
 
 
