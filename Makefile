@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -105,6 +105,9 @@ fix: install
 
 bench: install
 	$(RUN)/python -m benchmarks
+
+bench-insight: install
+	$(RUN)/python -m benchmarks.insight
 
 house: install
 	$(RUN)/python -m benchmarks.house

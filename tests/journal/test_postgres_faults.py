@@ -362,15 +362,15 @@ async def test_owners_that_race_break_no_chain(postgres_url: str) -> None:
 
 
 async def test_two_answers_leave_one(postgres_url: str) -> None:
-    """Of answers that people post at once to one question, one wins and all are told which."""
+    """Of answers that people post at once to one question, one wins and all callers receive it."""
     async with PostgresJournal(postgres_url) as one, PostgresJournal(postgres_url) as two:
         await recorded(one, info(), rounds(1))
         answers = [Posted("refine/1", 3, number, f"p{number}", 1.0) for number in range(10)]
-        told = await asyncio.gather(
+        stored = await asyncio.gather(
             *((one, two)[number % 2].post("run-1", answer) for number, answer in enumerate(answers))
         )
-        assert len({answer.who for answer in told}) == 1
-        assert await one.inbox("run-1") == [told[0]]
+        assert len({answer.who for answer in stored}) == 1
+        assert await one.inbox("run-1") == [stored[0]]
 
 
 async def test_an_owner_whose_row_is_gone_comes_back(postgres_url: str) -> None:
@@ -407,10 +407,10 @@ async def test_behind_a_pooler_only_the_lease_counts(
                     with pytest.raises(RunLocked):
                         await other.open(info())
                     await asyncio.sleep(0.1)
-                heard = asyncio.Event()
-                log.on_cancel = heard.set
+                cancelled = asyncio.Event()
+                log.on_cancel = cancelled.set
                 assert await other.cancel("run-1")
-                await asyncio.wait_for(heard.wait(), 5)
+                await asyncio.wait_for(cancelled.wait(), 5)
             await log.close(log.info)
 
 

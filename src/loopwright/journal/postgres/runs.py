@@ -112,7 +112,7 @@ def answers_of(db: Connection, run: int) -> list[Posted]:
     return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
 
 
-class PostgresRuns:
+class PostgresRunTable:
     """The rows of runs in a PostgreSQL journal; see RunTable."""
 
     def __init__(self, database: Database) -> None:
@@ -173,13 +173,13 @@ class PostgresRuns:
         cursor = db.cursor()
         values = [[*sealed_values(row), *queue_values(row.info)] for row, _ in rows]
         cursor.executemany(_INSERT, values, returning=True)
-        created, kept = [], []
+        created, new_contents = [], []
         for row, contents in rows:
             for (key,) in cursor.fetchall():
                 created.append(replace(row, key=key))
-                kept += [(key, content) for content in contents]
+                new_contents += [(key, content) for content in contents]
             cursor.nextset()
-        self._database.keep_contents(db, kept)
+        self._database.keep_contents(db, new_contents)
         return created
 
     def _new_row(self, info: RunInfo, owner: int | None) -> NewRow:
@@ -194,9 +194,9 @@ class PostgresRuns:
             head=chain_start(info.run_id),
             owner=owner,
         )
-        kept = contents.take()
-        self._database.refuse_large(kept)
-        return row, kept
+        new_contents = contents.take()
+        self._database.refuse_large(new_contents)
+        return row, new_contents
 
     def _create(self, db: Connection, info: RunInfo, owner: int | None) -> RunRow | None:
         """Create a run and return its row; None if its id is taken."""
@@ -216,27 +216,27 @@ class PostgresRuns:
             return log
         if log.failure is not None:  # the entries may lack the end that `info` describes
             return self.leave(log, "interrupted", db)
-        closed, kept = self._closed(log, info)
+        closed, new_contents = self._closed(log, info)
         if _write_row(db, closed, log.row.info.epoch):
-            self._database.keep_contents(db, [(closed.key, content) for content in kept])
+            self._database.keep_contents(db, [(closed.key, content) for content in new_contents])
         return log
 
     def write_all(
         self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
     ) -> set[DurableLog]:
-        """Write the rows of runs that are given back; see BulkRows."""
-        logs, rows, kept = [], [], []
+        """Write the rows of runs that their owners release; see BulkRows."""
+        logs, rows, new_contents = [], [], []
         for log, info in runs:
             if log.failure is None:
                 with suppress(JournalUnavailable):  # `give_back` reports a value that is too large
                     row, contents = self._closed(log, info)
                     logs.append(log)
                     rows.append((*sealed_values(row)[2:], row.key, log.row.info.epoch))
-                    kept.append(contents)
+                    new_contents.append(contents)
         cursor = db.cursor()
         cursor.executemany(_WRITE_RETURNING, rows, returning=True)
         contents_of: list[tuple[int, Content]] = []
-        for contents in kept:
+        for contents in new_contents:
             for (key,) in cursor.fetchall():
                 contents_of += [(key, content) for content in contents]
             cursor.nextset()
@@ -244,17 +244,17 @@ class PostgresRuns:
         return set(logs)
 
     def _closed(self, log: DurableLog, info: RunInfo) -> NewRow:
-        """Return the row of a run that is given back, and the contents to store with it."""
+        """Return the row of a run that its owner releases, and the contents to store with it."""
         row, source = log.row, log.row.source
-        kept: list[Content] = []
+        new_contents: list[Content] = []
         if info.source != log.info.source:
             contents = Contents(self._database.new_content)
             source = _folded(info.source, contents)
-            kept = contents.take()
-            self._database.refuse_large(kept)
+            new_contents = contents.take()
+            self._database.refuse_large(new_contents)
         last, head = log.position
         closed = replace(row, info=_storable(info), source=source, last=last, head=head, owner=None)
-        return closed, kept
+        return closed, new_contents
 
     def leave(self, log: DurableLog, status: str, db: Connection) -> DurableLog:
         """Release a run with a status and no other change; return the log."""
