@@ -46,6 +46,7 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .coding.agents import agent
     from .engine.for_each import for_each
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
@@ -95,6 +96,7 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "agent",
     "check",
     "checklist",
     "fallback",
@@ -124,6 +126,7 @@ _LAZY = {
     "Models": "models",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
+    "agent": "coding.agents",
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",

@@ -32,7 +32,8 @@ Kinds, and what to do:
   the step), `template` (correct the template), `exit_status`, `cannot_start`, `output_too_large`,
   `bad_argument` (a command; correct it or its input), `tool_error`, `invalid_arguments`,
   `tool_rounds`, `server_died`, `server_gone`, `server_timeout`, `server_error` (a tool or MCP server;
-  retry or repair it), `no_memory`, `memory_unavailable` (check the journal), `all_failed`,
+  retry or repair it), `no_workspace`, `unknown_price` (a coding agent; set its workspace or its price),
+  `no_memory`, `memory_unavailable` (check the journal), `all_failed`,
   `no_consensus`, `items` (every alternative failed; see their own errors), `no_stub`, `bad_stub` (a
   dry run; add or correct the rule), or the reason of an inner loop. Handle it with `retry`,
   `fallback` or the loop's `on_error`; `retryable` says whether a retry can help.
@@ -223,6 +224,22 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
     "unknown_fields": (
         "An evaluator returned an object without a score and a verdict, whose field has almost the name of one.",
         "Correct the name of the field.",
+    ),
+    "agent_limit": (
+        "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",
+        "Raise the limit, or split the task.",
+    ),
+    "session_gone": (
+        "A coding agent did not find the session that it was to continue. It began a new one.",
+        "Nothing, unless it happens in every run: then check the folder in which the program keeps its state.",
+    ),
+    "lines_omitted": (
+        "A coding agent printed a line of more than 16 MiB, which was not read.",
+        "Nothing, if the result is correct.",
+    ),
+    "untested_version": (
+        "The installed version of a coding agent was not tested with this version of Loopwright.",
+        "Check the result, or install a tested version.",
     ),
     "blocking_event_loop": (
         "A step held the event loop past its deadline, or `run_sync` was called inside a running event loop.",

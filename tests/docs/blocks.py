@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sybil import Document, Example, Region, Sybil
 
+from loopwright.coding.agents import load_manifest
 from loopwright.documents.yaml.reader import read
 from loopwright.models import ScriptedModel
 from loopwright.ui.cli import main
@@ -133,6 +134,11 @@ def _yaml(block: Block, folder: Path) -> str | None:
         ScriptedModel(block.text)
         return None
     value = read(block.text.encode(), "shown.yaml").value
+    if isinstance(value, list):  # a script of the fake agent
+        return None
+    if {"program", "extends"} & set(value):
+        load_manifest(str(folder / block.title))
+        return None
     complete = {"schema", "$schema", "orchestrator"} & set(value)
     if "steps" in value and not complete:
         return "a document needs its schema line"

@@ -27,7 +27,7 @@ MODULES = list(reference.MODULES)
 PROMISED = {
     "loopwright": """
         Loop Workflow step sequence parallel fallback retry with_timeout for_each prompt judge check checklist score
-        rubric tool shell run run_sync stream resume resume_sync ScoreAtLeast Passed AllCriteriaMet OutputMatches
+        rubric tool shell agent run run_sync stream resume resume_sync ScoreAtLeast Passed AllCriteriaMet OutputMatches
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
         File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded""",
@@ -40,6 +40,7 @@ PROMISED = {
         Models ModelSettings ProviderModel ScriptedModel Model Request Reply Message Tool ToolCall File Policy Timers
         Price PROVIDERS read_value own_words""",
     "loopwright.agents": "PhasedAgent ReasoningAgent Capability tool_prompt Lifecycle LifecycleListener",
+    "loopwright.coding.agents": "agent AgentStep Manifest load_manifest manifest_names",
     "loopwright.tools": "tool command_tool mcp_server shell",
     "loopwright.journal": "open_journal Journal Entry MemoryJournal",
     "loopwright.memory": "open_memory Memory Lesson",

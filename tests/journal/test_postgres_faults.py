@@ -68,6 +68,19 @@ async def test_a_restart_of_the_database_is_waited_for(
             assert shown(await journal.entries(row.run_id)) == shown(rounds_seen(rounds(12)))
 
 
+async def test_reading_waits_for_a_restart_too(own_server: PostgresServer, own_url: str) -> None:
+    """A run that is resumed while the database starts again is read once it is back."""
+    async with PostgresJournal(own_url) as journal:
+        await recorded(journal, info(), rounds(3))
+        await journal.find("run-1")
+        own_server.stop(immediate=True)
+        reading = asyncio.ensure_future(journal.entries("run-1"))
+        await asyncio.to_thread(own_server.start)
+        assert len(await reading) == 9
+        log = await journal.open(info(), resume=True)
+        assert len(log.recorded) == 9
+
+
 async def test_a_database_that_stays_away_fails_the_runs(
     own_server: PostgresServer, own_url: str
 ) -> None:

@@ -36,7 +36,7 @@ from .conversation import Conversation, continued
 from .files import Files, PromptFiles
 from .settings import PromptSettings, settings_of
 
-__all__ = ["Prompt", "Reask", "Text", "filled_in", "prompt", "source_of"]
+__all__ = ["Prompt", "Reask", "Text", "filled_in", "prompt", "source_of", "unsupplied_names"]
 
 QUOTED = 4_000  # characters of an unusable reply that are repeated in the second request
 Text = str | TemplatedValue | Callable[[Json, Context], str]
@@ -364,12 +364,12 @@ def _undefined(step: Prompt, *templates: str) -> dict[str, str]:
     files = [str(item.source) for item in step.files.items if isinstance(item, TemplatedValue)]
     missing: dict[str, str] = {}
     for template in (*templates, *files):
-        missing |= _unsupplied(step.name, template)
+        missing |= unsupplied_names(step.name, template)
     # A model without a provider is an alias, which only the run's models define.
     return missing | step.model_settings.unsupplied(f"prompt {step.name!r}")
 
 
-def _unsupplied(name: str, text: str) -> dict[str, str]:
+def unsupplied_names(name: str, text: str) -> dict[str, str]:
     """Return the names that a template needs in addition to the predefined ones, each with a message."""
     missing = {}
     for needed in sorted(fill(text).names - FIXED - {"loop"}):

@@ -262,6 +262,7 @@ class ChildProcess:
         token: Names the run in the environment.
         grace: Seconds between SIGTERM and SIGKILL if our process is killed.
         linger: Seconds that the processes below the program may outlive it.
+        interrupt: The signal that asks the program to end.
 
     Raises:
         StepError: `cannot_start` or `bad_argument`.
@@ -281,6 +282,7 @@ class ChildProcess:
         token: str = "",
         grace: float = GRACE,
         linger: float = 1.0,
+        interrupt: int = signal.SIGTERM,
     ) -> None:
         # Checked here: the system would cut a text at a NUL without an error.
         for word in words:
@@ -293,8 +295,9 @@ class ChildProcess:
         try:
             if CAN_SUPERVISE:
                 self._program = Supervised(
-                    words, env=variables, cwd=cwd, stdin=stdin, grace=grace, linger=linger
-                )
+                    words, env=variables, cwd=cwd, stdin=stdin, grace=grace, linger=linger,
+                    interrupt=interrupt,
+                )  # fmt: skip
             else:
                 self._program = ProcessGroup(words, env=variables, cwd=cwd, stdin=stdin, limit=READ)
         except (OSError, ValueError) as error:

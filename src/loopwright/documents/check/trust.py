@@ -22,9 +22,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...coding.agents.manifest import load_manifest
+from ...errors import ConfigurationError
 from ..compiler import functions
 from ..project import LoadedDocument
-from ..schema.traverse import commands_in, files_in, functions_in
+from ..schema.agents import CodingAgentSpec
+from ..schema.document import Document
+from ..schema.traverse import commands_in, files_in, functions_in, parts
 
 __all__ = ["LocalActions", "TrustStore", "local_actions"]
 
@@ -88,6 +92,10 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
             commands.append(command if isinstance(command, str) else shlex.join(command))
             for file in _files_named(command, folder, cwd):
                 files.take(file)
+        for program in _programs(document, folder):
+            commands.append(shlex.join(program))
+            for file in _files_named(program, folder, "."):
+                files.take(file)
         commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
         sent += files_in(document)
         for reference in functions_in(document):
@@ -101,6 +109,15 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         tuple(dict.fromkeys(commands)), tuple(dict.fromkeys(references)), loaded.keys, digest,
         tuple(dict.fromkeys(sent)), files.taken,
     )  # fmt: skip
+
+
+def _programs(document: Document, folder: Path) -> Iterator[list[str]]:
+    """Iterate over the programs that the manifests of coding agents name."""
+    for part in parts(document):
+        if isinstance(part, CodingAgentSpec):
+            # An invalid manifest is reported by the compiler.
+            with suppress(ConfigurationError):
+                yield load_manifest(part.cli, folder).program
 
 
 class _Files:

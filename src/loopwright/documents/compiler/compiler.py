@@ -28,6 +28,7 @@ from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
 from ..steps.memory import RecallFacts, RememberFact
 from ..steps.steps import CallDocument, DocumentWorkflow, SetValue
 from ..yaml.source import Location
+from .agents import compile_agent
 from .compilation import Compilation, CompileKind
 from .evaluators import compile_evaluators
 from .loops import compile_loop
@@ -276,6 +277,7 @@ KINDS: Mapping[str, CompileKind] = MappingProxyType(
         "tool": compile_tool_step,
         "phased": compile_phased,
         "reasoning": compile_reasoning,
+        "agent": compile_agent,
         "memory": compile_memory,
         "set": compile_set,
     }

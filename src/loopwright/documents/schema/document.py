@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from .agents import CodingAgentSpec
 from .evaluators import AdaptSpec, CheckSpec, ConfidenceSpec, JudgeSpec
 from .fields import (
     CWD,
@@ -56,7 +57,7 @@ __all__ = [
 # The order of messages, of the JSON Schema and of printed documents.
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
-    "reasoning", "memory", "tool", "set",
+    "reasoning", "agent", "memory", "tool", "set",
 )  # fmt: skip
 
 
@@ -96,6 +97,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     reasoning: ReasoningSpec | None = Field(
         None, description="An agent that reasons in one conversation until it states its answer."
+    )
+    agent: CodingAgentSpec | None = Field(
+        None, description="A task for a coding agent, which edits files."
     )
     memory: MemorySpec | None = Field(
         None, description="An operation on texts or facts that are kept between runs."

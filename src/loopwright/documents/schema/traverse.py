@@ -12,6 +12,7 @@ from ...engine.loop import DEFAULT_LIMIT
 from ...records.codec import Json
 from ...tools.mcp.settings import VARIABLE
 from ..yaml.source import Location
+from .agents import CodingAgentSpec
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
@@ -78,6 +79,9 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
         if isinstance(part, ToolSpec):
             for words in part.commands or ():
                 yield words, part.cwd or "."
+        if isinstance(part, CodingAgentSpec):
+            permissions = f"--permissions={part.permissions}"
+            yield ["agent", part.cli, permissions, *part.args], "."
 
 
 def files_in(document: Document) -> Iterator[str]:

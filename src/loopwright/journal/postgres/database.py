@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -22,16 +21,15 @@ from typing import TypeVar
 import psycopg
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
-from ..recorded.encoding import Content, Value
+from ..recorded.encoding import Content, Value, utf8
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
-from .connection import Connection, Server, is_transient
+from .connection import Connection, Server, is_transient, patiently
 from .owners import Heart
 from .schema import migrate
 
 OnPoint = Callable[[str, int], None]
 LARGEST = 64 << 20  # bytes of a content
 PATIENCE = 60.0  # seconds for which a commit is repeated
-_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 _OK = (
     "WITH ok AS (SELECT r.id FROM loopwright.runs r JOIN unnest(%s::bigint[], %s::bigint[]) "
     "AS u(id, epoch) ON r.id=u.id AND r.epoch=u.epoch ORDER BY r.id FOR SHARE OF r), "
@@ -154,21 +152,16 @@ class Database:
         Raises:
             JournalUnavailable: if it is away for longer than `patience` seconds.
         """
-        until = time.monotonic() + self._patience
-        for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
-            try:
-                return work(self._connected())
-            except psycopg.Error as error:
-                self._leave()
-                if not is_transient(error) or not self._answered:
-                    raise
-                if time.monotonic() + pause > until:
-                    raise JournalUnavailable(
-                        f"{self.name}: the database did not answer for {self._patience:g} seconds; "
-                        "resume the runs once it does"
-                    ) from error
-                time.sleep(pause)
-        raise AssertionError
+        patience = self._patience if self._answered else 0.0
+        try:
+            return patiently(lambda: work(self._connected()), self._leave, patience)
+        except psycopg.Error as error:
+            if not is_transient(error) or not patience:
+                raise
+            raise JournalUnavailable(
+                f"{self.name}: the database did not answer for {patience:g} seconds; "
+                "resume the runs once it does"
+            ) from error
 
     def _connected(self) -> Connection:
         if self._db is None:
@@ -251,7 +244,14 @@ class Database:
         owned = _numbers([log.key for log in logs]), _numbers([log.info.epoch for log in logs])
         keys, numbers = _numbers(runs), _numbers(firsts)
         checksums = _bytes(sums)
-        rows = (keys, numbers, _texts(loops), _numbers(marks), _texts(bodies), checksums)
+        rows = (
+            keys,
+            numbers,
+            _texts(map(_storable, loops)),
+            _numbers(marks),
+            _texts(bodies),
+            checksums,
+        )
         if contents:
             kept = _content_columns(contents)
             cursor = db.execute(_APPEND_ALL, (*owned, *kept, *rows), prepare=not db.pooled)
@@ -346,6 +346,11 @@ def _texts(values: Iterable[Value]) -> str:
         for value in values
     ]  # fmt: skip
     return "{" + ",".join(quoted) + "}"
+
+
+def _storable(loop: Value) -> Value:
+    """Return the path of a loop as PostgreSQL can hold it: without NUL and halves of surrogate pairs."""
+    return utf8(loop)[0].replace("\0", "\ufffd") if isinstance(loop, str) else loop
 
 
 def _quoted(text: str) -> str:

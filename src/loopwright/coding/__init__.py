@@ -1,0 +1,1 @@
+"""Coding loops: coding agents as steps."""

@@ -1,0 +1,418 @@
+"""One call of a coding agent as an effect: the words, the environment, the events, and the record of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from ...engine.context import Context
+from ...engine.step import Leaf, digest_of
+from ...errors import StepError
+from ...models.prices import Price, cost
+from ...records import NOTHING, Usage, codec
+from ...records.codec import Json
+from ...records.redaction import Redactor
+from ...records.sanitize import cleaned
+from ...tools.process import inherited, run_command
+from .events import EventReader, reader_of
+from .failures import AgentFailure, classified, failure_of
+from .manifest import ARGUMENT_BYTES, Manifest
+from .program import AgentProcess, Ended, RawStream, StreamMode
+from .sessions import Session, sessions_of
+
+__all__ = ["AgentCall", "AgentRecord", "CallSettings", "environment", "home_of", "outcome"]
+
+VERSION_SECONDS = 10.0
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+
+
+class AgentRecord(TypedDict):
+    """The record of one call, as the journal holds it."""
+
+    text: str
+    session: str
+    turns: int
+    usage: Json
+    session_usage: Json
+    changed: list[str]
+    denials: list[dict[str, Json]]
+    stop: str
+    seconds: float
+    program: str
+    version: str
+    stream: str
+    failure: Json
+    missing_session: bool
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """The settings of an agent's calls, which `agent` explains."""
+
+    manifest: Manifest
+    model: str = ""
+    permissions: Literal["read", "edit", "full"] = "edit"
+    max_turns: int | None = None
+    max_usd: float | None = None
+    timeout: float | None = 1800.0
+    idle_timeout: float | None = 600.0
+    pass_env: tuple[str, ...] | None = None
+    env: Mapping[str, Json] = field(default_factory=dict)
+    home: Literal["user", "run"] = "user"
+    args: tuple[str, ...] = ()
+    billing: Literal["metered", "subscription"] = "metered"
+    count_notional: bool = False
+    price: Price | None = None
+    stream: StreamMode = "tail"
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what a call does; limits and the way it is watched may change between runs."""
+        m = self.manifest
+        return digest_of(
+            "agent", " ".join(m.program), m.events, self.model, self.permissions, " ".join(self.args),
+            codec.canonical(sorted(self.env)),
+        )  # fmt: skip
+
+
+class AgentCall(Leaf):
+    """The effect of one call.
+
+    Args:
+        settings: the settings of the step.
+        prompt: the text for the agent.
+        session: the session to continue, or a new one with the ID that the program is to use.
+        resumed: whether the session exists.
+        folder: the working folder.
+        env: the rendered variables of the step.
+        idempotent: whether it may run twice.
+        limit: the US dollars at which it is told to end.
+        schema: a JSON Schema for the program's own option.
+    """
+
+    name = "call"
+    in_folder = True
+    stub = "coding agent"
+    fingerprint: str
+    idempotent: bool
+    reserve: Callable[[Json], Usage | None] | None
+
+    def __init__(
+        self,
+        settings: CallSettings,
+        *,
+        prompt: str,
+        session: Session,
+        resumed: bool,
+        folder: Path,
+        env: Mapping[str, str],
+        idempotent: bool,
+        limit: float | None,
+        schema: Mapping[str, Json] | None = None,
+    ) -> None:
+        self.settings, self.prompt, self.session, self.resumed = settings, prompt, session, resumed
+        self.folder, self.env, self.idempotent, self.limit = folder, env, idempotent, limit
+        self.schema = schema
+        self.fingerprint = settings.fingerprint
+        amount = Usage(usd=limit) if limit else None
+        self.reserve = None if amount is None else lambda _: amount
+
+    def asks(self) -> Json:
+        """Return the request for the journal: the session is known there before the program starts."""
+        return {
+            "agent": self.settings.manifest.name,
+            "prompt": self.prompt,
+            "session": self.session.id,
+            "resumed": self.resumed,
+        }
+
+    def stubbed(self, output: Json) -> Json:
+        """Return the record of a call that printed the output of a stub."""
+        data = output if isinstance(output, dict) else {"text": codec.text_of(output)}
+        return {**_empty(self.settings.manifest.name), "session": self.session.id, **data}
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        """Run the program and return the record of its end; a failure is a part of the record."""
+        settings, manifest = self.settings, self.settings.manifest
+        redactor = _redactor(settings, self.env)
+        reader, raw = reader_of(manifest), RawStream(settings.stream)
+        listener = ctx.run.resources.get("on_text")
+
+        def on_line(line: str) -> bool:
+            for text in reader.feed(line):
+                if listener is not None:
+                    listener(ctx.path, ctx.run.redact(redactor.text(cleaned(text))) + "\n")
+            return self.limit is not None and self._usage(reader).usd >= self.limit
+
+        version = asyncio.create_task(_version(manifest, ctx))
+        with contextlib.closing(raw), self._arguments() as (words, stdin):
+            try:
+                ended = await self._run(words, stdin, ctx, on_line=on_line, raw=raw)
+                reader.finish()
+                shown = await version
+            finally:
+                version.cancel()
+                self._spend(reader, ctx)
+            digest = raw.store(
+                ctx.run.resources["file_store"], lambda t: ctx.run.redact(redactor.text(t))
+            )
+        if ended.skipped:
+            ctx.warn(
+                f"{manifest.name}: {ended.skipped} lines of its output were longer than 16 MiB and left out",
+                code="lines_omitted",
+            )
+        record = self._record(reader, ended)
+        record["version"], record["stream"] = shown, digest
+        result: Json = redactor.clean(record)
+        return result
+
+    async def _run(
+        self, words: Sequence[str], stdin: bytes | None, ctx: Context, **options: object
+    ) -> Ended:
+        settings, manifest = self.settings, self.settings.manifest
+        try:
+            process = AgentProcess(
+                [*manifest.program, *words], env=environment(settings, self.env, ctx), cwd=self.folder,
+                interrupt=manifest.interrupt, token=ctx.run.token, has_input=stdin is not None,
+                **options,  # type: ignore[arg-type]
+            )  # fmt: skip
+            return await process.run(stdin, timeout=settings.timeout, idle=settings.idle_timeout)
+        except StepError as error:
+            if (
+                error.kind != "cannot_start"
+                or not manifest.install
+                or shutil.which(manifest.program[0])
+            ):
+                raise
+            raise StepError(
+                f"{error}; {manifest.title or manifest.name} is installed by: {manifest.install}",
+                kind="cannot_start",
+                retryable=False,
+            ) from None
+
+    @contextlib.contextmanager
+    def _arguments(self) -> Iterator[tuple[list[str], bytes | None]]:
+        """Return the words of the call and its standard input; files exist inside the context."""
+        settings, manifest, stdin = self.settings, self.settings.manifest, None
+        values = {"session": self.session.id, "model": settings.model}
+        values |= {"max_turns": "" if settings.max_turns is None else str(settings.max_turns)}
+        values |= {"max_usd": "" if self.limit is None else f"{self.limit:g}"}
+        values = {name: value for name, value in values.items() if value}
+        with tempfile.TemporaryDirectory(
+            prefix="loopwright-agent-", ignore_cleanup_errors=True
+        ) as folder:
+            data = self.prompt.encode("utf-8", "replace")
+            if len(data) <= ARGUMENT_BYTES and b"\0" not in data:
+                values["prompt"] = data.decode()
+            elif manifest.prompt.stdin is not None:
+                stdin = data
+            elif manifest.prompt.file is not None:
+                values["prompt_file"] = str(Path(folder, "prompt.txt"))
+                Path(values["prompt_file"]).write_bytes(data)
+            else:
+                raise StepError(
+                    f"the prompt has {len(data):,} bytes, and {manifest.name} takes at most {ARGUMENT_BYTES:,}; "
+                    "shorten it, or name prompt.stdin or prompt.file in its manifest",
+                    kind="bad_argument",
+                    retryable=False,
+                )
+            if self.schema is not None and "schema_file" in manifest.optional:
+                values["schema_file"] = str(Path(folder, "schema.json"))
+                Path(values["schema_file"]).write_text(
+                    codec.encode(dict(self.schema)), encoding="utf-8"
+                )
+            session = manifest.resume if self.resumed else manifest.session
+            yield [*manifest.words(values, session, settings.permissions), *settings.args], stdin
+
+    def _usage(self, reader: EventReader) -> Usage:
+        """Return what this call spent: for a program that counts per session, the difference."""
+        settings = self.settings
+        usage = reader.usage
+        if settings.manifest.per == "thread" and self.resumed:
+            before = self.session.usage
+            # A smaller total means that the program began to count again.
+            if usage.tokens >= before.tokens:
+                usage = usage.less(before)
+        usage = replace(usage, calls=max(1, reader.turns))
+        if not usage.usd and settings.price is not None:
+            usage = cost(usage, settings.price)
+        return usage
+
+    def _spend(self, reader: EventReader, ctx: Context) -> None:
+        settings, usage = self.settings, self._usage(reader)
+        # Without a last event the report is incomplete, and the reservation is the better figure.
+        if reader.counts and not reader.ended and self.limit:
+            usage = usage.settled_at(Usage(calls=1, usd=self.limit))
+        if settings.billing == "subscription" and not settings.count_notional:
+            usage = replace(usage, usd=0.0, unpriced=0)
+        ctx.spend(usage)
+
+    def _record(self, reader: EventReader, ended: Ended) -> AgentRecord:
+        manifest = self.settings.manifest
+        stop, failure = outcome(reader, ended, self.settings)
+        told = f"{failure.message if failure else ''}\n{ended.stderr}\n" + "\n".join(reader.notes)
+        missing = self.resumed and any(re.search(text, told) for text in manifest.missing_session)
+        session_usage = reader.usage or self.session.usage
+        return {
+            **_empty(manifest.name),
+            "text": cleaned(reader.text),
+            "session": reader.session or self.session.id,
+            "turns": reader.turns,
+            "usage": self._usage(reader).to_json(),
+            "session_usage": session_usage.to_json() if manifest.per == "thread" else None,
+            "changed": [_relative(path, self.folder) for path in reader.changed],
+            "denials": reader.denials,
+            "stop": stop,
+            "seconds": round(ended.seconds, 3),
+            "failure": None if failure is None else failure.to_json(),
+            "missing_session": missing and failure is not None,
+        }
+
+
+def _empty(program: str) -> AgentRecord:
+    return {
+        "text": "", "session": "", "turns": 0, "usage": NOTHING.to_json(), "session_usage": None, "changed": [],
+        "denials": [], "stop": "completed", "seconds": 0.0, "program": program, "version": "", "stream": "",
+        "failure": None, "missing_session": False,
+    }  # fmt: skip
+
+
+def _relative(path: str, folder: Path) -> str:
+    """Return a path relative to the working folder, if it is inside."""
+    with contextlib.suppress(ValueError):
+        return str(Path(path).relative_to(folder))
+    return path
+
+
+def outcome(
+    reader: EventReader, ended: Ended, settings: CallSettings
+) -> tuple[str, AgentFailure | None]:
+    """Return why a call ended, and its failure. The events decide; an exit code alone is never a success."""
+    manifest = settings.manifest
+    name = manifest.title or manifest.name
+    if ended.stop == "max_usd":
+        return "max_usd", None
+    if ended.stop == "too_large":
+        return "error", AgentFailure(
+            "output_too_large", f"{name} printed more than 256 MiB and was ended"
+        )
+    if ended.stop:
+        limit = settings.timeout if ended.stop == "timeout" else settings.idle_timeout
+        reason = (
+            f"took longer than {limit:g} s"
+            if ended.stop == "timeout"
+            else f"printed nothing for {limit:g} s"
+        )
+        return ended.stop, AgentFailure("timeout", f"{name} {reason} and was ended")
+    failure = reader.failure
+    if failure is None and any(re.search(text, reader.text) for text in manifest.failure_text):
+        failure = failure_of(reader.text, default="unknown_outcome")
+    if failure is not None:
+        return ("refused" if failure.kind == "refused" else "error"), failure
+    if reader.stop != "completed":
+        return reader.stop, None
+    if not reader.ended:
+        return _without_end(reader, ended, manifest)
+    if reader.counts and not reader.text and not reader.usage.output_tokens:
+        return "error", AgentFailure(
+            "empty_output", f"{name} ended without a reply and without output tokens"
+        )
+    return "completed", None
+
+
+def _without_end(
+    reader: EventReader, ended: Ended, manifest: Manifest
+) -> tuple[str, AgentFailure | None]:
+    """Return the end of a call that printed no last event."""
+    meaning = manifest.exit.get(ended.exit_code, "")
+    if meaning in ("max_turns", "max_usd"):
+        return meaning, None
+    last = "\n".join([ended.stderr.strip()[-400:], *reader.notes[-5:]]).strip()
+    code = ended.exit_code
+    how = f"exited with {code}" if code >= 0 else f"was ended by signal {-code}"
+    message = f"{manifest.title or manifest.name} {how}{last and ': '}{last}"
+    if meaning:
+        return "error", AgentFailure(meaning, failure_of(message).message)
+    if manifest.end == "none" and code == 0 and not (reader.counts and not reader.text):
+        return "completed", None
+    # A signal says nothing about the request. An exit code does only together with words.
+    kind = classified(last) if code > 0 else ""
+    usual = "unknown_outcome" if manifest.end == "required" or code < 0 else "exit_status"
+    return "error", replace(failure_of(message, default=usual), kind=kind or usual)
+
+
+def environment(settings: CallSettings, env: Mapping[str, str], ctx: Context) -> dict[str, str]:
+    """Return the variables of a call besides PATH, HOME and the like."""
+    manifest = settings.manifest
+    names = manifest.keys if settings.pass_env is None else settings.pass_env
+    result = {**manifest.env, **inherited(names)}
+    if settings.home == "run":
+        result |= home_of(manifest, ctx.run.token)
+    result |= {"LOOPWRIGHT_RUN": ctx.run_id, "LOOPWRIGHT_ITERATION": str(ctx.iteration)}
+    return {**result, **env}
+
+
+def home_of(manifest: Manifest, token: str) -> dict[str, str]:
+    """Return the variables of the home folder of a run, which is empty before the first call.
+
+    It is not in the folder of temporary files, where some programs refuse to keep their state.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "loopwright" / "homes" / token
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in manifest.home.items():
+        path = home / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    result = {"HOME": str(home)}
+    for variable, name in manifest.home_env.items():
+        (home / name).mkdir(parents=True, exist_ok=True)
+        result[variable] = str(home / name)
+    return result
+
+
+def _redactor(settings: CallSettings, env: Mapping[str, str]) -> Redactor:
+    """Return a filter for the values that the call receives, which the run may not know as secrets."""
+    manifest = settings.manifest
+    names = manifest.keys if settings.pass_env is None else settings.pass_env
+    # An address among the passed variables is no secret, and is part of many messages.
+    passed = {
+        k: v
+        for k, v in inherited(names).items()
+        if settings.pass_env is not None or _SECRETS.search(k)
+    }
+    own = {k: v for k, v in env.items() if _SECRETS.search(k)}
+    return Redactor({**passed, **own})
+
+
+async def _version(manifest: Manifest, ctx: Context) -> str:
+    """Return the version of a program, asked once in a run; an untested version is a warning."""
+    versions = sessions_of(ctx.run).versions
+    key = " ".join(manifest.program)
+    if key in versions or not manifest.version or not manifest.tested:
+        return versions.get(key, "")
+    try:
+        result = await run_command(
+            [*manifest.program, *manifest.version], timeout=VERSION_SECONDS, token=ctx.run.token
+        )
+    except StepError:
+        return ""
+    match = _VERSION.search(result.stdout)
+    versions[key] = version = match[0] if match is not None else ""
+    if version and not any(f"{version}.".startswith(f"{tested}.") for tested in manifest.tested):
+        ctx.warn(
+            f"{manifest.title or manifest.name} {version} was not tested with this version of Loopwright; tested: "
+            f"{', '.join(manifest.tested)}",
+            code="untested_version",
+        )
+    return version

@@ -1,0 +1,485 @@
+"""The step that gives a task to a coding agent."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, cast
+
+from ...engine.context import Context
+from ...engine.step import CompositeStep, digest_of
+from ...errors import ConfigurationError, StepError, StepTimeout, nearest
+from ...models.prices import read_prices
+from ...models.replies.values import read_value
+from ...prompts.prompt import Text, filled_in, source_of, unsupplied_names
+from ...records import Reason, Result, Status, Usage, codec
+from ...records.codec import Json
+from ...templates.variables import fill
+from ...tools.process import variable_names
+from .calls import AgentCall, AgentRecord, CallSettings
+from .manifest import Manifest, load_manifest
+from .program import StreamMode
+from .sessions import Session, checked_mode, new_id, session_key, sessions_of
+
+__all__ = ["AgentOptions", "AgentStep", "agent"]
+
+ATTEMPTS = (
+    3  # calls for one answer, if temporary failures end them; programs retry requests themselves
+)
+LONGEST_WAIT = 120.0  # seconds to wait for a time that the program names
+DELAY = 1.0  # seconds before the second call; doubled for each further one
+TIMEOUT = 1800.0
+IDLE = 600.0
+Output = Literal["text", "result"] | Mapping[str, Json]
+Value = Json | Callable[[Json, Context], object]
+_LIMITS = {
+    "max_turns": "the agent reached its limit of turns",
+    "max_usd": "the agent reached its limit of US dollars",
+}
+
+
+class AgentOptions(TypedDict, total=False):
+    """The options of `agent`, which explains them."""
+
+    name: str
+    model: str
+    session: str
+    permissions: Literal["read", "edit", "full"]
+    max_turns: int | None
+    max_usd: float | None
+    timeout: float | None
+    idle_timeout: float | None
+    pass_env: Sequence[str] | None
+    env: Mapping[str, Value]
+    home: Literal["user", "run"]
+    args: Sequence[str]
+    output: Output
+    billing: Literal["metered", "subscription"]
+    count_notional: bool
+    price: Mapping[str, float] | None
+    stream: StreamMode
+    cwd: str | Path | None
+    workspace: Literal["here"] | None
+    idempotent: bool
+
+
+@dataclass
+class _Answer:
+    """The state of one answer: its calls are numbered, and share a session."""
+
+    ctx: Context
+    key: str
+    folder: Path
+    env: dict[str, str]
+    number: int = 0
+    fresh: bool = False  # whether the session of the key cannot be continued
+
+
+class AgentStep(CompositeStep):
+    """A coding agent as a step. See `agent`."""
+
+    reports = True
+
+    def __init__(
+        self,
+        settings: CallSettings,
+        prompt: Text,
+        *,
+        name: str,
+        session: str = "fresh",
+        env: Mapping[str, Value] | None = None,
+        output: Output = "text",
+        cwd: Path | None = None,
+        here: bool = False,
+        idempotent: bool = False,
+    ) -> None:
+        self.settings, self.prompt, self.name, self.session = settings, prompt, name, session
+        self.env, self.output, self.cwd, self.here = dict(env or {}), output, cwd, here
+        self.idempotent = idempotent
+        self.manifest: Manifest = settings.manifest
+
+    @functools.cached_property
+    def schema(self) -> Mapping[str, Json] | None:
+        """The JSON Schema of the output, if it has one."""
+        return None if isinstance(self.output, str) else self.output
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The identity of the step for replays."""
+        source = getattr(self.prompt, "source", getattr(self.prompt, "__qualname__", ""))
+        return digest_of(
+            "agent step", self.settings.fingerprint, codec.canonical(source), self.session,
+            codec.canonical(self.output), str(self.here),
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"agent({self.manifest.name!r}, name={self.name!r})"
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Give the rendered prompt to the agent and return its output.
+
+        Raises:
+            StepError: with the kind of the failure, see `agent`.
+        """
+        folder, env = self._folder(ctx), await self._variables(value, ctx)
+        key = session_key(self.session, ctx, f"{self.manifest.name} {folder}")
+        answer = _Answer(ctx, key, folder, env)
+        prompt = filled_in(self.prompt, value, ctx)
+        async with self._alone(answer):
+            if self.schema is None:
+                record = await self._answered(prompt, answer)
+                output = cast("Json", _shown(record)) if self.output == "result" else record["text"]
+            else:
+                output = await self._value(prompt, self.schema, answer)
+        detail = f"{ctx.path} answered"
+        return Result(Status.SATISFIED, Reason.COMPLETED, detail, output, name=self.name)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, answer: _Answer) -> AsyncIterator[None]:
+        if not answer.key:
+            yield
+            return
+        async with sessions_of(answer.ctx.run).lock(answer.key):
+            yield
+
+    def _folder(self, ctx: Context) -> Path:
+        """Return the working folder: that of the workspace, else the one that the user agreed to.
+
+        Raises:
+            StepError: of kind `no_workspace`.
+        """
+        files = getattr(ctx.scope, "files", None)
+        if files is not None:
+            return Path(files.inside(self.cwd))
+        if self.here:
+            return (self.cwd or Path.cwd()).resolve()
+        raise StepError(
+            f"{self.name}: a coding agent changes files, and there is no workspace. Add a workspace, or set "
+            "workspace='here' to let it work in the folder itself.",
+            path=ctx.path,
+            kind="no_workspace",
+            retryable=False,
+        )
+
+    async def _variables(self, value: Json, ctx: Context) -> dict[str, str]:
+        files = getattr(ctx.scope, "files", None)
+        result = {} if files is None else dict(files.variables)
+        for name, item in self.env.items():
+            text: object = item
+            if callable(item):
+                text = item(value, ctx)
+            result[name] = codec.text_of(cast("Json", text))
+        return result
+
+    async def _value(self, prompt: str, schema: Mapping[str, Json], answer: _Answer) -> Json:
+        """Return the JSON value of the reply; the agent is asked once more for an unusable one."""
+        if "schema_file" not in self.manifest.optional:
+            prompt = (
+                f"{prompt}\n\nEnd with a reply that is one JSON value for this schema and nothing else:\n"
+                f"{codec.encode(dict(schema))}"
+            )
+        record = await self._answered(prompt, answer)
+        reading = read_value(record["text"], schema)
+        if reading.problem:
+            # In the same session where there is one, so that the agent knows its own reply.
+            session = Session(record["session"], Usage.from_json(record["session_usage"]))
+            record = await self._answered(reading.complaint, answer, session=session)
+            reading = read_value(record["text"], schema)
+        if reading.problem:
+            raise StepError(
+                f"{self.name}: the reply has no JSON value for the schema: {reading.complaint}",
+                path=answer.ctx.path,
+                kind="malformed",
+            )
+        return reading.value
+
+    async def _answered(
+        self, prompt: str, answer: _Answer, *, session: Session | None = None
+    ) -> AgentRecord:
+        """Return the record of a call that did not fail, after repeated calls if that can help."""
+        for attempt in range(1, ATTEMPTS + 1):
+            record = await self._called(prompt, answer, session)
+            failure = record["failure"]
+            if record["missing_session"]:
+                answer.ctx.warn(
+                    f"{self.name}: the session {record['session']} no longer exists; a new one was begun",
+                    code="session_gone",
+                )
+                answer.fresh, session = True, None
+                continue
+            if failure is None:
+                break
+            known = self.manifest.resumable and bool(record["session"])
+            # Without a session the work so far may be repeated, so the loop or the user decides.
+            if (
+                failure["kind"] not in ("transient", "throttled")
+                or not known
+                or attempt == ATTEMPTS
+            ):
+                raise self._error(failure, answer.ctx)
+            wait = failure["retry_after"] or DELAY * 2 ** (attempt - 1)
+            if wait > LONGEST_WAIT:
+                raise self._error(failure, answer.ctx)
+            await answer.ctx.sleep(wait)
+            session = Session(record["session"], Usage.from_json(record["session_usage"]))
+        if (limit := _LIMITS.get(record["stop"])) is not None:
+            answer.ctx.warn(f"{self.name}: {limit}; its work so far is kept", code="agent_limit")
+        return record
+
+    async def _called(self, prompt: str, answer: _Answer, session: Session | None) -> AgentRecord:
+        ctx, sessions = answer.ctx, sessions_of(answer.ctx.run)
+        answer.number += 1
+        if session is None and not answer.fresh:
+            session = sessions.get(answer.key)
+        resumed = session is not None and bool(session.id) and self.manifest.resumable
+        if session is None or not resumed:
+            session = Session(new_id(ctx.run) if self.manifest.session else "")
+        call = AgentCall(
+            self.settings, prompt=prompt, session=session, resumed=resumed, folder=answer.folder,
+            env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
+        )  # fmt: skip
+        # The session is left out of the input: it is another one after a crash, and the effect is the same.
+        record: AgentRecord = await ctx.call(
+            f"call-{answer.number}", call, {"prompt": prompt, "resumed": resumed}
+        )
+        usage = Usage.from_json(record["session_usage"])
+        sessions.put(answer.key, Session(record["session"], usage))
+        return record
+
+    def _limit(self, ctx: Context) -> float | None:
+        """Return the US dollars that one call may cost: its own limit, or what the budgets have left.
+
+        Raises:
+            StepError: of kind `unknown_price`, for a budget in US dollars that could never bind.
+        """
+        capped, limit = False, self.settings.max_usd
+        account = ctx.account
+        while account is not None:
+            if account.cap is not None and account.cap.usd is not None:
+                capped = True
+                left = account.cap.usd - account.settled.usd - account.reserved.usd
+                limit = left if limit is None else min(limit, left)
+            account = account.parent  # type: ignore[assignment]
+        if (capped or limit is not None) and not self.prices_known:
+            raise StepError(
+                unpriced(self.name, self.manifest),
+                path=ctx.path,
+                kind="unknown_price",
+                retryable=False,
+            )
+        # With nothing left the reservation must be refused, and not be empty.
+        return limit if limit is None else max(limit, 1e-6)
+
+    @property
+    def prices_known(self) -> bool:
+        """Whether calls have a cost in US dollars."""
+        settings = self.settings
+        if settings.billing == "subscription" and not settings.count_notional:
+            return True
+        return settings.price is not None or self.manifest.usd
+
+    def _error(self, failure: Mapping[str, Json], ctx: Context) -> StepError:
+        message = f"{self.name}: {failure['message']}"
+        if failure["kind"] == "timeout":
+            return StepTimeout(message, path=ctx.path)
+        retryable = failure["kind"] in (
+            "throttled",
+            "transient",
+            "unknown_outcome",
+            "empty_output",
+            "exit_status",
+        )
+        return StepError(
+            message,
+            path=ctx.path,
+            kind=failure["kind"],
+            retryable=retryable,
+            retry_after=failure["retry_after"],
+        )
+
+
+def _shown(record: AgentRecord) -> dict[str, Json]:
+    """Return the output of `output: result`."""
+    names = (
+        "text", "session", "turns", "usage", "changed", "denials", "stop", "seconds", "program", "version", "stream",
+    )  # fmt: skip
+    return {name: record[name] for name in names}  # type: ignore[literal-required]
+
+
+def unpriced(name: str, manifest: Manifest) -> str:
+    """Return the sentence on a budget in US dollars for a program that reports none."""
+    return (
+        f"{name}: {manifest.title or manifest.name} does not report US dollars, so a limit in US dollars needs a "
+        "price: set price={'input': …, 'output': …} per million tokens, or billing='subscription'."
+    )
+
+
+def agent(cli: str | Manifest, prompt: Text, **options: Unpack[AgentOptions]) -> AgentStep:
+    """Make a step that gives a task to a coding agent, a command-line program that edits files.
+
+    The program runs under a supervisor, which ends it with every process below it. Its events decide
+    whether it succeeded; an exit code alone does not.
+
+    Args:
+        cli: `claude`, `codex`, `gemini`, `qwen`, `opencode`, `aider`, the path of a manifest, or a `Manifest`.
+        prompt: the template of the task, as for `loopwright.prompt`, or a function of input and context.
+        **options: as follows.
+
+            - `name`: the name of the step. Default: that of the manifest.
+            - `model`: a model of the program. Default: the program's own.
+            - `session`: `fresh` (default); `loop` continues one conversation in a loop, `run` in the run; any
+              other name is shared by several steps.
+            - `permissions`: `read`, `edit` (default) or `full`.
+            - `max_turns`, `max_usd`: limits of one call. A call that reaches one keeps its work.
+            - `timeout`, `idle_timeout`: seconds, and seconds without output, after which the program is
+              ended. Default: 1800 and 600.
+            - `pass_env`: names of our environment variables that it receives. Default: the keys that its
+              manifest names.
+            - `env`: further variables: texts, or functions of input and context.
+            - `home`: `user` (default) uses your login and settings, `run` an empty home folder of the run.
+            - `args`: constant words that follow the command.
+            - `output`: `text` (the last message, default), `result` (an object with the text, the session,
+              the usage and the changed files), or a JSON Schema.
+            - `billing`: `metered` (default), or `subscription`, whose US dollars are not counted unless
+              `count_notional` is set.
+            - `price`: US dollars per million tokens, `{"input": 3, "output": 15}`, for a program that reports none.
+            - `stream`: how much of the raw output is stored beside the journal: `tail` (1 MiB, default), `full`
+              or `off`.
+            - `cwd`: the working folder. Default: that of the workspace, else that of this process.
+            - `workspace`: `here` lets it work in the folder itself, without a workspace.
+            - `idempotent`: whether it may run twice after a crash. Default: False; in a workspace, files are put
+              back first, and it runs again.
+
+    Returns:
+        A step for a loop or a workflow.
+
+    Raises:
+        ConfigurationError: for an unknown program, an invalid manifest or an invalid option. At run time,
+            StepError: `no_workspace`, `cannot_start`, `unknown_price`, `permanent`, `throttled`, `quota`,
+            `transient`, `refused`, `unknown_outcome`, `empty_output`, `malformed`, or StepTimeout.
+
+    Example:
+        >>> fix = agent("claude", "Make the tests pass. {{ loop.last.feedback }}", session="loop", max_turns=40)
+        >>> fix.name, fix.manifest.per
+        ('claude', 'call')
+    """
+    manifest = cli if isinstance(cli, Manifest) else load_manifest(cli)
+    name = options.pop("name", "") or manifest.name or "agent"
+    settings = settings_of(name, manifest, options)
+    session = checked_mode(name, options.get("session", "fresh"))
+    if session != "fresh" and not manifest.resumable:
+        raise ConfigurationError(
+            f"{name}: session: {session}: {manifest.title or manifest.name} cannot continue a session; use fresh"
+        )
+    if isinstance(prompt, str) and not prompt.strip():
+        raise ConfigurationError(f"{name}: prompt is empty")
+    cwd = options.get("cwd")
+    step = AgentStep(
+        settings,
+        fill(prompt) if isinstance(prompt, str) else prompt,
+        name=name,
+        session=session,
+        env=options.get("env"),
+        output=_output(name, options.get("output", "text")),
+        cwd=None if cwd is None else Path(cwd),
+        here=_here(name, options.get("workspace")),
+        idempotent=options.get("idempotent", False),
+    )
+    if isinstance(prompt, str):
+        step.unsupplied = unsupplied_names(name, source_of(prompt))
+    return step
+
+
+def settings_of(name: str, manifest: Manifest, options: AgentOptions) -> CallSettings:
+    """Return the settings of the calls of a step, checked."""
+    unknown = [key for key in options if key not in AgentOptions.__annotations__]
+    if unknown:
+        hint = nearest(unknown[0], AgentOptions.__annotations__)
+        raise ConfigurationError(f"{name}: unknown option {unknown[0]!r}{hint}")
+    for key, words in _WORDS.items():
+        if key in options and options[key] not in words:  # type: ignore[literal-required]
+            value = options[key]  # type: ignore[literal-required]
+            raise ConfigurationError(
+                f"{name}: {key}: {value!r:.60} is not one of {', '.join(words)}{nearest(str(value), words)}"
+            )
+    permissions = options.get("permissions", "edit")
+    if manifest.permissions and permissions not in manifest.permissions:
+        raise ConfigurationError(
+            f"{name}: permissions: {manifest.title or manifest.name} has no {permissions!r}; use one of "
+            f"{', '.join(manifest.permissions)}"
+        )
+    numbers: dict[str, Any] = {
+        "timeout": options.get("timeout", TIMEOUT),
+        "idle_timeout": options.get("idle_timeout", IDLE),
+    }
+    numbers["max_usd"] = options.get("max_usd")
+    for key, number in numbers.items():
+        if number is not None:
+            numbers[key] = codec.number(f"{name}: {key}", number, minimum=0, above=True)
+    max_turns = options.get("max_turns")
+    if max_turns is not None:
+        codec.integer(f"{name}: max_turns", max_turns, minimum=1)
+        if "max_turns" not in manifest.optional:
+            raise ConfigurationError(
+                f"{name}: max_turns: {manifest.title or manifest.name} has no such limit; use timeout or max_usd"
+            )
+    price = options.get("price")
+    pass_env = options.get("pass_env")
+    settings = CallSettings(
+        manifest,
+        model=options.get("model", ""),
+        permissions=permissions,
+        max_turns=max_turns,
+        pass_env=None if pass_env is None else variable_names(f"{name}: pass_env", pass_env),
+        env=cast("Mapping[str, Json]", dict.fromkeys(options.get("env") or {})),
+        home=options.get("home", "user"),
+        args=_constant(name, options.get("args", ())),
+        billing=options.get("billing", "metered"),
+        count_notional=options.get("count_notional", False),
+        price=None if price is None else read_prices({"agent": dict(price)})["agent"],
+        stream=options.get("stream", "tail"),
+        **numbers,
+    )
+    if (
+        settings.max_usd is not None
+        and settings.billing == "metered"
+        and not (settings.price or manifest.usd)
+    ):
+        raise ConfigurationError(unpriced(name, manifest))
+    return settings
+
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "permissions": ("read", "edit", "full"),
+    "home": ("user", "run"),
+    "billing": ("metered", "subscription"),
+    "stream": ("tail", "full", "off"),
+}
+
+
+def _constant(name: str, args: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(args, str) or not all(isinstance(word, str) and word for word in args):
+        raise ConfigurationError(f"{name}: args: {args!r:.60} is not a list of words")
+    return tuple(args)
+
+
+def _output(name: str, output: Output) -> Output:
+    if isinstance(output, Mapping):
+        return dict(output)
+    if output not in ("text", "result"):
+        raise ConfigurationError(
+            f"{name}: output: {output!r:.60} is not text, result or a JSON Schema{nearest(str(output), ('text', 'result'))}"
+        )
+    return output
+
+
+def _here(name: str, workspace: str | None) -> bool:
+    if workspace not in (None, "here"):
+        raise ConfigurationError(
+            f"{name}: workspace: {workspace!r:.60} is not valid for a step; use 'here', or give the workspace to the "
+            "loop or the run"
+        )
+    return workspace == "here"

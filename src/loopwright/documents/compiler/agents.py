@@ -1,0 +1,67 @@
+"""Coding agents of documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...coding.agents.manifest import Manifest, load_manifest
+from ...coding.agents.step import AgentStep, agent
+from ..schema.agents import CodingAgentSpec
+from ..schema.document import Action
+from ..yaml.source import Location
+from .compilation import Compilation
+from .tools import command_value
+
+__all__ = ["compile_agent"]
+
+# The options that are passed on as they are, if the document sets them.
+_PLAIN = (
+    "model", "session", "permissions", "max_turns", "max_usd", "timeout", "idle_timeout", "pass_env", "home",
+    "args", "billing", "count_notional", "stream", "workspace", "idempotent",
+)  # fmt: skip
+
+
+def compile_agent(
+    compilation: Compilation, action: Action, name: str, at: Location
+) -> AgentStep | None:
+    """Compile a task for a coding agent; None if it has problems."""
+    assert action.agent is not None
+    spec, path = action.agent, (*at, "agent")
+    prompt = compilation.template((*path, "prompt"), spec.prompt)
+    env = {k: command_value(compilation, (*path, "env", k), v) for k, v in spec.env.items()}
+    for i, word in enumerate(spec.args):
+        if "{{" in word or "{%" in word:
+            message = "args cannot contain template values; pass values through env or the prompt"
+            compilation.problem((*path, "args", i), message)
+    manifest = _manifest(compilation, spec, path)
+    if manifest is None:
+        return None
+    # The user approves which variables the program receives.
+    names = manifest.keys if spec.pass_env is None else spec.pass_env
+    compilation.project.keys += [f"{variable} to the agent {name}" for variable in names]
+    options: dict[str, Any] = {
+        key: value
+        for key in _PLAIN
+        if key in spec.model_fields_set and (value := getattr(spec, key)) is not None
+    }
+    output = spec.output if isinstance(spec.output, str) else spec.output["schema"]
+    price = None if spec.price is None else {"input": spec.price.input, "output": spec.price.output}
+    if spec.cwd is not None or spec.workspace == "here":
+        # A document of somebody else must not work in other folders.
+        options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
+    return compilation.attempt(
+        path,
+        lambda: agent(manifest, prompt, name=name, env=env, output=output, price=price, **options),
+    )
+
+
+def _manifest(compilation: Compilation, spec: CodingAgentSpec, path: Location) -> Manifest | None:
+    if "/" in spec.cli or spec.cli.endswith((".yaml", ".yml")):
+        # Reported here, because a file outside the project is not read.
+        before = len(compilation.problems)
+        file = Path(compilation.inside(spec.cli, (*path, "cli")))
+        if len(compilation.problems) > before:
+            return None
+        return compilation.attempt((*path, "cli"), lambda: load_manifest(str(file)))
+    return compilation.attempt((*path, "cli"), lambda: load_manifest(spec.cli))
