@@ -114,9 +114,13 @@ class _ServerProcess(ChildProcess):
         """How the server ended, with the end of its standard error; "" while it runs."""
         if self.exit_code is None:
             return ""
+        return f"{CommandResult(self.exit_code).ending}{self.last_output}"
+
+    @property
+    def last_output(self) -> str:
+        """The end of its standard error, for a message; "" without one."""
         last = tail(self._errors.decode(errors="replace"), 500)
-        ending = CommandResult(self.exit_code).ending
-        return f"{ending}; its last output: {last}" if last else ending
+        return f"; its last output: {last}" if last else ""
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Iterate over the lines of the output until the server ends or closes it.
@@ -407,6 +411,8 @@ class Connection:
         if self._lost.done():
             raise await self._death(name)
         after = f"{self.server.name}: no answer to {name} within {timeout:g} s"
+        if name == "initialize" and self._child is not None:
+            after += f"; is the program an MCP server over standard input and output?{self._child.last_output}"
         raise StepError(after, kind="server_timeout")
 
     async def _death(self, name: str) -> StepError:
