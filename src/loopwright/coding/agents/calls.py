@@ -231,7 +231,7 @@ class AgentCall(Leaf):
                     codec.encode(dict(self.schema)), encoding="utf-8"
                 )
             session = manifest.resume if self.resumed else manifest.session
-            yield [*manifest.words(values, session, settings.permissions), *settings.args], stdin
+            yield manifest.words(values, session, settings.permissions, settings.args), stdin
 
     def _usage(self, reader: EventReader) -> Usage:
         """Return what this call spent: for a program that counts per session, the difference."""
