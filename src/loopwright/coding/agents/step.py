@@ -238,7 +238,7 @@ class AgentStep(CompositeStep):
         if session is None or not resumed:
             session = Session(new_id(ctx.run) if self.manifest.session else "")
         call = AgentCall(
-            self.settings, prompt=prompt, session=session, resumed=resumed, folder=answer.folder,
+            self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,
             env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
         )  # fmt: skip
         # The session is left out of the input: it is another one after a crash, and the effect is the same.

@@ -43,6 +43,7 @@ COMMANDS = (
     Command("run", "run", "Run a document, or a step of a Python module."),
     Command("check", "check", "Report the problems of documents, or their plan."),
     Command("doctor", "doctor", "Try the providers of models with the keys in the environment."),
+    Command("agents", "agents", "List coding agents, show one, or try one."),
     Command("convert", "check", "Convert a document to the native dialect."),
     Command("runs", "runs", "List the runs in the journal, newest first."),
     Command("show", "show", "Show a run and the reason for its end."),
