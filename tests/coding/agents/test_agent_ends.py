@@ -205,9 +205,11 @@ def test_a_resumed_run_counts_the_session_from_the_record(tmp_path: Path) -> Non
     loop = Loop(step, lambda output: output["text"] == "b", until=Passed() | MaxIterations(3))
     journal = MemoryJournal()
     whole = asyncio.run(run(loop, run_id="r", journal=journal))
-    crashed = asyncio.run(cut_before(journal, "r", "/2/"))
-    resumed = asyncio.run(run(loop, run_id="r", journal=crashed))
-    assert resumed.usage == whole.usage and whole.usage.input_tokens == 300
+    # Before the second iteration, and between the call of the first one and its evaluation.
+    for part in ("/2/", "/evaluate"):
+        crashed = asyncio.run(cut_before(journal, "r", part))
+        resumed = asyncio.run(run(loop, run_id="r", journal=crashed))
+        assert resumed.usage == whole.usage and whole.usage.input_tokens == 300
     assert resumed.output["session"] == whole.history[0].output["session"]
 
 
