@@ -91,12 +91,12 @@ def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Server]:
-    """Run `loopwright ui` in a folder."""
+def serving(folder: Path, **extra: str) -> Iterator[Server]:
+    """Run `loopwright ui` in a folder; `extra` are further variables of its environment."""
     with (folder / "ui.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "loopwright", "ui", "--no-open"], cwd=folder,
-            env=environ(folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            env=environ(folder) | extra, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             text=True,
         )  # fmt: skip
         assert process.stdout is not None

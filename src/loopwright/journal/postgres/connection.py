@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
+from collections.abc import Callable
 from typing import TypeVar
 
 import psycopg
@@ -19,6 +22,7 @@ Row = tuple[Json, ...]
 OLDEST = 140000  # the number of the oldest server version
 SILENCE = 20.0  # seconds without an answer after which a connection counts as lost
 _RV = TypeVar("_RV")
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts
 _DEFAULTS: dict[str, str] = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -164,6 +168,26 @@ _SHAPES = (
     errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction, errors.DataCorrupted,
     errors.IndexCorrupted, errors.UniqueViolation, errors.NotNullViolation,
 )  # fmt: skip
+
+
+def patiently(work: Callable[[], _RV], reset: Callable[[], None], patience: float) -> _RV:
+    """Return the result of `work`, which is repeated while the database is away.
+
+    `reset` drops the connection after each failure.
+
+    Raises:
+        psycopg.Error: the last one, if the database is away for longer than `patience` seconds.
+    """
+    until = time.monotonic() + patience
+    for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
+        try:
+            return work()
+        except psycopg.Error as error:
+            reset()
+            if not is_transient(error) or time.monotonic() + pause > until:
+                raise
+        time.sleep(pause)
+    raise AssertionError
 
 
 def is_transient(error: Exception) -> bool:

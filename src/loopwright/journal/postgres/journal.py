@@ -18,12 +18,12 @@ from ..recorded.encoding import as_damage
 from ..recorded.journal import RecordedJournal
 from ..recorded.memory import AppendQueue
 from ..recorded.writer import BEAT, Transaction, Writer
-from .connection import Connection, Row, Server
+from .connection import Connection, Row, Server, patiently
 from .database import PATIENCE, Database, OnPoint
 from .memory import PostgresMemory, append_rows
 from .owners import LEASE
 from .reader import PostgresWatch, Reader
-from .runs import PostgresRuns, prune
+from .runs import PostgresRunTable, prune
 from .schema import VERSION, notes_of
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class PostgresJournal(RecordedJournal[Connection]):
             on_point=self._on_point,
         )
         self._database = database
-        self._runs = PostgresRuns(database)
+        self._runs = PostgresRunTable(database)
         self._writer = Writer(database, self._beat)
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
@@ -159,13 +159,10 @@ class PostgresJournal(RecordedJournal[Connection]):
         with self._reading:
             try:
                 with as_damage(self.server.name):
-                    try:
-                        return work(self._reader())
-                    except psycopg.OperationalError:  # the connection was idle, and is gone
-                        self._drop_reader()
-                        return work(self._reader())
+                    return patiently(
+                        lambda: work(self._reader()), self._drop_reader, self._patience
+                    )
             except psycopg.Error as error:
-                self._drop_reader()
                 raise self.server.error(error) from error
 
     def _reader(self) -> Reader:

@@ -184,7 +184,7 @@ class Database:
             with self._transaction() as db:
                 self._point("before")
                 self._owner = owner or register(db, self.clocks.wall(), self.lease)
-                self._fence(db, [log for batch in batches for log in batch.logs])
+                self._fence(db, itertools.chain.from_iterable(batch.logs for batch in batches))
                 self._insert(db, batches)
                 for operation in operations:
                     operation.run(db)

@@ -51,9 +51,11 @@ class RunProcesses:
     async def _start(
         self, words: Sequence[str], stdin: str | None, messages: IO[bytes], signal: Path
     ) -> asyncio.subprocess.Process:
+        # The journal as a variable: a URL may contain a password, and arguments are visible to all users.
+        environment = {**os.environ, "LOOPWRIGHT_JOURNAL": self._url, "NO_COLOR": "1"}
+        environment[VARIABLE] = str(signal)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "loopwright", *words, "--journal", self._url,
-            cwd=self._folder, env={**os.environ, VARIABLE: str(signal), "NO_COLOR": "1"},
+            sys.executable, "-m", "loopwright", *words, cwd=self._folder, env=environment,
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL, stderr=messages,
             **new_group(),  # Ctrl-C ends the page, not the runs

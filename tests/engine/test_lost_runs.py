@@ -1,0 +1,84 @@
+"""A run that another owner takes over: its call in flight is cancelled, and the other owner repeats it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopwright import Context, Loop, MaxIterations, run
+from loopwright.errors import OwnershipLost
+from loopwright.journal import Journal, MemoryJournal
+from loopwright.journal.postgres.journal import PostgresJournal
+from loopwright.journal.sqlite import SqliteJournal
+
+STORES = ("memory", "sqlite", "postgres")
+
+
+def journals(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Journal, Journal]:
+    """Return two journals on one store, as two processes have them."""
+    if kind == "memory":
+        journal = MemoryJournal()
+        return journal, journal
+    if kind == "sqlite":
+        return SqliteJournal(tmp_path / "r.db", beat=0.05), SqliteJournal(tmp_path / "r.db")
+    url = request.getfixturevalue("postgres_url")
+    return PostgresJournal(url, beat=0.05), PostgresJournal(url)
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_lost_run_cancels_its_call(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The former owner's call ends without waiting for its result, and `run` raises OwnershipLost."""
+    one, two = journals(kind, tmp_path, request)
+    begun = asyncio.Event()
+    cancelled: list[int] = []
+
+    async def slow(value: Any, ctx: Context) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(ctx.iteration)
+            raise
+        return "never"
+
+    async def quick(value: Any) -> str:
+        return "done"
+
+    def loop(step: Any) -> Loop[Any, Any]:
+        return Loop(step, until=MaxIterations(1), name="work")
+
+    first = asyncio.ensure_future(run(loop(slow), "x", journal=one, run_id="r"))
+    await begun.wait()
+    result = await run(
+        loop(quick), journal=two, run_id="r", takeover=True, accept_changes=True, in_doubt="rerun"
+    )
+    assert result.output == "done"
+    with pytest.raises(OwnershipLost, match="another owner took this run over"):
+        await asyncio.wait_for(first, 10)
+    assert cancelled == [1]
+    await one.close()
+    await two.close()
+    assert (await two.find("r")).status == "exhausted"
+    await two.close()
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_queued_run_begins_with_its_own_input(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """`run` with the id of a queued run starts it with the input that was submitted."""
+    from loopwright.journal import RunInfo
+
+    one, two = journals(kind, tmp_path, request)
+    loop = Loop(lambda value: value * 2, until=MaxIterations(1), name="double")
+    await one.create([RunInfo("r", "double", 21, queue="q", created=1.0, updated=1.0)])
+    result = await run(loop, journal=two, run_id="r")
+    assert result.output == 42
+    assert (await one.find("r")).queue == "q"
+    await one.close()
+    await two.close()
