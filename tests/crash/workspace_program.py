@@ -55,6 +55,8 @@ def files_of(folder: Path) -> dict[str, str]:
     for base, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]
         for name in [*names, *folders]:
+            if name == ".git":  # of a work tree, with a path
+                continue
             place = Path(base) / name
             key = str(place.relative_to(folder))
             if place.is_symlink():
