@@ -16,7 +16,9 @@ def main() -> int:
     for kind in ("copy", "worktree", "snapshot"):
         for ending in ("satisfied", "exhausted", "failed"):
             with tempfile.TemporaryDirectory() as root:
-                done = subprocess.run([sys.executable, str(PROGRAM), root, kind, ending], check=False)
+                done = subprocess.run(
+                    [sys.executable, str(PROGRAM), root, kind, ending], check=False
+                )
             print(f"{kind} {ending}: {'failed' if done.returncode else 'passed'}", flush=True)
             code = code or done.returncode
     return code
