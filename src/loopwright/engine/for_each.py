@@ -184,6 +184,8 @@ class ForEach(CompositeStep):
     evaluate = adapt = budget = on_iteration = on_terminate = None
     approve = ()
     rejudge = limit = 0
+    baseline: ClassVar[bool] = False
+    on_stall: ClassVar[None] = None
     unbound = ""
     plain = False
     wall = math.inf

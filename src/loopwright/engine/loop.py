@@ -53,6 +53,7 @@ from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
+from .loop_stalls import OnStall
 from .outcomes import acceptable
 from .state import StateSource
 from .step import (
@@ -110,6 +111,9 @@ class Loop(CompositeStep[In, Out]):
         max_failures: under `continue`, the failures in a row that stop the loop.
         accept: those of the statuses `failed`, `exhausted` and `impossible` that do not count for the
             workflow around it.
+        baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
+            satisfied without an iteration; templates have its feedback as `loop.feedback`.
+        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
         rejudge: how often the final output is evaluated again. The mean is the result's
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
@@ -162,6 +166,8 @@ class Loop(CompositeStep[In, Out]):
     max_failures: int = field(default=FAILURES_IN_A_ROW, kw_only=True)
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
+    baseline: bool = field(default=False, kw_only=True)
+    on_stall: OnStall | None = field(default=None, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
     min_score: InitVar[float | None] = field(default=None, kw_only=True)
     max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
@@ -238,6 +244,10 @@ class Loop(CompositeStep[In, Out]):
                 f"use at most {CEILING}"
             )
         codec.integer("loop: rejudge", self.rejudge, minimum=0)
+        if self.on_stall is not None and not isinstance(self.on_stall, OnStall):
+            raise ConfigurationError(
+                f"loop: on_stall: {self.on_stall!r:.60} is not an OnStall; use OnStall('best', patience=2)"
+            )
         codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
             condition = getattr(self, name)
@@ -356,6 +366,8 @@ class Loop(CompositeStep[In, Out]):
             # Later options are added only if they are set, so that earlier journals stay valid.
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
+            *(["baseline"] if self.baseline else []),
+            *([repr(self.on_stall)] if self.on_stall is not None else []),
             *(
                 [f"max_failures {self.max_failures}"]
                 if self.max_failures != FAILURES_IN_A_ROW
@@ -440,6 +452,8 @@ class Loop(CompositeStep[In, Out]):
             # `min_iterations` delays conditions, but not limits and not the failure of a condition.
             if not condition.early or len(history) >= self.min_iterations or stop.failure:
                 stops = [stop] if stops is None else [*stops, stop]
+        if self.on_stall is not None and (stalled := self.on_stall.check(history)) is not None:
+            stops = [*(stops or []), stalled]
         if stops is None:
             return None
         preferred = prefer(stops)

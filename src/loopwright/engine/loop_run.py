@@ -86,7 +86,8 @@ class LoopRun:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
         hook = self.loop.on_iteration
         try:
-            stop = self.recorded_stop() or self.begin()
+            baseline = await self.baseline() if self.ended is None else None
+            stop = self.recorded_stop() or baseline or self.begin()
             while stop is None:
                 iteration = await self.iterate()
                 # Recorded before the decision: after a crash, the decision is made again from the
@@ -268,6 +269,30 @@ class LoopRun:
             return Stop(result.reason, result.detail, result.also)
         return self.decide() if len(self.history) else None
 
+    async def baseline(self) -> Stop | None:
+        """Evaluate the input before the first iteration; return the stop if it passes or has no verdict.
+
+        Its effects are recorded at iteration 0, which has no execution and no record.
+        """
+        loop = self.loop
+        if not loop.baseline or loop.evaluate is None:
+            return None
+        self.ctx.path = f"{self.path}/0"
+        try:
+            value = await self.ctx.call("evaluate", loop.evaluate, self.current)
+        except StepError as error:
+            # Before any cost: an evaluator that cannot judge the input will not judge an output.
+            detail = f"before the first iteration: {error}"
+            self.cause = error.__cause__
+            return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+        except (Stopped, asyncio.CancelledError) as error:
+            self.cut = self.run_state.stopped_by(error)
+            return self.cut.stop
+        self.scope.baseline = evaluation = as_evaluation(value)
+        if evaluation.passed is not True or len(self.history):
+            return None
+        return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
+
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
 
@@ -278,7 +303,11 @@ class LoopRun:
         if self.cut is not None:
             return self.cut.stop
         stop = self.loop.decide(self.history, self.members)
-        return approved(self, stop) if self.loop.approve else stop
+        stall = self.loop.on_stall
+        stalled = stall is not None and stall.then == "ask" and stall.restarts_now(self.history)
+        if self.loop.approve or stalled:
+            return approved(self, stop, stalled=stalled)
+        return stop
 
     def begin(self) -> Stop | None:
         """Begin a new iteration, or return the deadline, guard or budget that prevents it."""
@@ -319,6 +348,8 @@ class LoopRun:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
         ctx, replay = self.ctx, self.run_state.replay
         self.scope.number, self.scope.parts = number, None
+        if (stall := self.loop.on_stall) is not None:
+            self.scope.restarts = stall.restarts_after(self.history)
         # Changed in place: steps get children of this context, never the context itself.
         ctx.path, ctx.spent = path, NOTHING
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.

@@ -98,10 +98,14 @@ class Snapshots:
         self._commit = self.base["commit"]
         self._opened = True
 
-    async def place(self, history: History, number: int) -> None:
+    async def put_back(self) -> None:
+        """Put the files of the beginning in place, without the changes of an evaluator."""
+        await self._complete(self.state.restore(self._commit, busy=not self.owns, edits="discard"))
+
+    async def place(self, history: History, number: int, *, best: bool = False) -> None:
         """Put the files of the parent in place; of a resumed iteration, those of its last finished step."""
         prefix = f"{self.path}/{number}"
-        self.current, self.parent = None, self._parent(history)
+        self.current, self.parent = None, self._parent(history, best=best)
         files = None if self.parent is None else self.parent.files
         self._commit = (files or self.base)["commit"]
         await self._restore(await self._last(prefix) or self._commit, f"{prefix}/outside_edit")
@@ -165,9 +169,9 @@ class Snapshots:
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 
-    def _parent(self, history: History) -> Iteration | None:
+    def _parent(self, history: History, *, best: bool) -> Iteration | None:
         """Return the record from which the next iteration continues."""
-        if self.source.refine_from != "last" and history.best is not None:
+        if (best or self.source.refine_from != "last") and history.best is not None:
             return history.best
         return history.last
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import Suspended
-from ..records import Iteration, Result
+from ..records import Iteration, Result, Stop
 from ..records.codec import Json
 from .context import Context
 from .loop_attempt import Call
@@ -58,10 +58,22 @@ class WorkspaceLoopRun(LoopRun):
             await self._files.suspend()
             raise
 
+    async def baseline(self) -> Stop | None:
+        """Evaluate the files of the beginning, and put back what the evaluator changed in them."""
+        stop = await super().baseline()
+        replay = self.run_state.replay
+        began = replay is not None and replay.began(f"{self.path}/1") is not None
+        # Later, a difference is an edit of a person, which the loop adopts.
+        if self.loop.baseline and not began and not len(self.history):
+            await self._files.put_back()
+        return stop
+
     async def iterate(self) -> Iteration:
         """Run one iteration on the files of its parent, and keep those that it made."""
         number = self.scope.number
-        await self._files.place(self.history, number)
+        stall = self.loop.on_stall
+        best = stall is not None and stall.then == "best" and stall.restarts_now(self.history)
+        await self._files.place(self.history, number, best=best)
         iteration = await super().iterate()
         return replace(iteration, files=await self._files.close(number))
 

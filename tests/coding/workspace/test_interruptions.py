@@ -12,8 +12,6 @@ from .conftest import Repo
 from .test_loops import by_count, counting
 
 
-
-
 def test_an_edit_while_the_run_waits_is_adopted(repo: Repo) -> None:
     """The next iteration continues from the edited files, and the edit is on record."""
     journal = "sqlite:.loopwright/runs.db"

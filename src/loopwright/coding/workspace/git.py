@@ -113,7 +113,7 @@ class Git:
             done = subprocess.run(
                 [*command, *words],
                 env=self._environment(),
-                cwd=self.cwd or self.work_tree or self.folder,
+                cwd=self._working_directory,
                 input=stdin or b"",
                 capture_output=True,
                 check=False,
@@ -126,6 +126,13 @@ class Git:
             text = done.stderr.decode(errors="replace").strip()[-500:]
             raise GitError(f"git {words[0]} failed with {done.returncode}: {text}")
         return done
+
+    @property
+    def _working_directory(self) -> Path | None:
+        # `ls-files` lists nothing outside a working directory that is below the files, as the store is.
+        if self.work_tree is not None and self.work_tree.is_dir():
+            return self.work_tree
+        return self.cwd or self.folder
 
     def _environment(self) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
