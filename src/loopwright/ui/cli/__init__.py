@@ -56,6 +56,7 @@ COMMANDS = (
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "cancel_rewind", "Cancel a run."),
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
+    Command("workspace", "workspace", "List, show or put back the files of loops."),
     Command("replay", "replay", "Show what other limits would have done on recorded runs."),
     Command("memory", "memory", "Show the memory of loops and agents."),
     Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
