@@ -250,7 +250,15 @@ class MemoryRuns:
         held = tuple(row.run_id for row in await self._journal.runs(limit=_ALL, status="running"))
         owner = f"{socket.gethostname()}:{os.getpid()}"
         return [
-            WorkerInfo(owner, self._since, time.time(), True, held, self._queues, self._finished)
+            WorkerInfo(
+                owner,
+                since=self._since,
+                beat=time.time(),
+                alive=True,
+                held=held,
+                queues=self._queues,
+                finished=self._finished,
+            )
         ]
 
     async def queues(self) -> list[QueueInfo]:

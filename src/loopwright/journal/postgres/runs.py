@@ -106,8 +106,8 @@ def answers_of(db: Connection, run: int) -> list[Posted]:
     return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
 
 
-class PostgresRuns:
-    """The rows of runs in a PostgreSQL journal; see RunTable."""
+class PostgresRunTable:
+    """The rows of runs in a PostgreSQL journal; see PostgresRunTable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -253,7 +253,7 @@ class PostgresRuns:
         _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
 
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
-        """Store an answer unless the question has one; see RunTable."""
+        """Store an answer unless the question has one; see PostgresRunTable."""
         row = find_row(db, run_id)
         db.execute(_PUT, answer_values(row.key, answer))
         db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
