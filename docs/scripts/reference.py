@@ -59,6 +59,7 @@ MODULES = {
     "loopwright.testing.deliverers": "Conformance of deliverers",
     "loopwright.errors": "Errors",
     "loopwright.types": "Types of signatures",
+    "loopwright.insight": "Insight",
 }
 
 # Methods that only Loopwright calls, by class. The reference does not show them.
@@ -99,9 +100,11 @@ PARTS = {
     "EvaluateSpec": ("Evaluators", "../guide/score.md"),
     "CheckSpec": ("Checks", "../guide/checklist.md"),
     "ScoreSpec": ("Scores", "../guide/score.md"),
+    "TestsSpec": ("Tests", "../guide/coding/until.md"),
     "JudgeSpec": ("Judges", "../guide/judge.md"),
     "ConversationSpec": ("Conversations of loops", "../guide/models.md"),
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
+    "OnStallSpec": ("Stalls", "../guide/coding/until.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
     "EachSpec": ("Lists", "../guide/lists.md"),
     "ConsensusSpec": ("Consensus", "../guide/models.md"),

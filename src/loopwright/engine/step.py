@@ -166,6 +166,10 @@ class Leaf(Step[In_contra, Out_co]):
             """How it reads and writes values of declared types; None for a step that has JSON."""
 
         @property
+        def in_folder(self) -> bool:
+            """Whether it acts on the files of its working directory, which a workspace puts back."""
+
+        @property
         def stub(self) -> str:
             """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
     else:
@@ -173,6 +177,7 @@ class Leaf(Step[In_contra, Out_co]):
         idempotent = True
         wants_context = True
         reserve = None
+        in_folder = False
         stub = ""
 
     def declared(self) -> FunctionTypes | None:

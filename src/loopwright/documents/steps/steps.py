@@ -313,7 +313,7 @@ class DocumentWorkflow(Workflow):
         # Only declared constants can be replaced; other variables are separate names.
         env = {name: constants.get(name, value) for name, value in self.env.items()}
         scope.variables = {**variables, "env": env}
-        result = await self.inside(scope, value, ctx)
+        result = await self.in_workspace(scope, value, ctx)
         # The loop around the call reads them as `loop.steps.NAME`.
         if expose and ctx.scope is not None:
             ctx.scope.parts = {name: scope.outputs.get(name) for name in expose}

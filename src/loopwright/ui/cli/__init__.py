@@ -41,6 +41,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("run", "run", "Run a document, or a step of a Python module."),
+    Command("until", "until", "Let an agent work until a check passes."),
     Command("check", "check", "Report the problems of documents, or their plan."),
     Command("doctor", "doctor", "Try the providers of models with the keys in the environment."),
     Command("convert", "check", "Convert a document to the native dialect."),
@@ -54,6 +55,7 @@ COMMANDS = (
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "cancel_rewind", "Cancel a run."),
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
+    Command("replay", "replay", "Show what other limits would have done on recorded runs."),
     Command("memory", "memory", "Show the memory of loops and agents."),
     Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
     Command("journal", "journal", "Create, check, copy or clean a journal."),
