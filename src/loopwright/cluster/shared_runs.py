@@ -252,8 +252,8 @@ class MemoryRuns:
         return [
             WorkerInfo(
                 owner,
-                self._since,
-                time.time(),
+                since=self._since,
+                beat=time.time(),
                 held=held,
                 queues=self._queues,
                 finished=self._finished,

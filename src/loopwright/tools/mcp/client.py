@@ -33,7 +33,7 @@ from ..base import HARD_LIMIT
 from ..process import READ, ChildProcess, CommandResult, inherited, tail
 from .settings import VARIABLE, ServerSettings
 
-__all__ = ["Connection", "connect"]
+__all__ = ["McpConnection", "connect"]
 
 PAGES = 100  # of a list of tools; a server may return a next page for ever
 DAY = 86_400.0  # seconds
@@ -182,7 +182,7 @@ class _ServerProcess(ChildProcess):
                 self.close()
 
 
-class Connection:
+class McpConnection:
     """One connection to a server, held open by a separate task. Call `open`, use it, call `close`.
 
     Args:
@@ -439,7 +439,7 @@ class Connection:
         return StepError(f"{self.server.name}: {name}: {text}", kind="server_error")
 
 
-async def connect(server: ServerSettings, token: str = "") -> Connection:
+async def connect(server: ServerSettings, token: str = "") -> McpConnection:
     """Start a server and return the connection, with the older handshake or else the modern one.
 
     Args:
@@ -447,13 +447,13 @@ async def connect(server: ServerSettings, token: str = "") -> Connection:
         token: Names the run in the environment of the server's process.
 
     Raises:
-        StepError: See Connection.open.
+        StepError: See McpConnection.open.
     """
-    connection = Connection(server, token)
+    connection = McpConnection(server, token)
     try:
         await connection.open("legacy")
     except MCPError:
-        connection = Connection(server, token)
+        connection = McpConnection(server, token)
         try:
             await connection.open("auto")
         except MCPError as error:
