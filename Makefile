@@ -48,6 +48,12 @@ postgres: install
 	  echo "*** PostgreSQL is missing: the shared journal cannot be tested; install postgresql"; \
 	  test -z "$$CI"; \
 	fi
+	@if test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq pgbouncer >/dev/null; then :; \
+	else \
+	  echo "*** PgBouncer is missing: the shared journal cannot be tested behind a connection pooler"; \
+	fi
 
 # The broker of the deliverer Celery. Where it cannot be installed its tests are skipped, in CI they fail.
 rabbitmq:

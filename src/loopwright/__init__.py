@@ -14,7 +14,9 @@ from .conditions import (
     Deadline,
     Degrading,
     MaxIterations,
+    NoChange,
     NoImprovement,
+    NoProgress,
     OutputMatches,
     Passed,
     PhaseLimit,
@@ -47,7 +49,11 @@ from .records import (
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
     from .coding.agents import agent
+    from .coding.sealed.evaluator import tests
+    from .coding.until import until
+    from .coding.workspace import Workspace
     from .engine.for_each import for_each
+    from .engine.loop_stalls import OnStall
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
@@ -78,8 +84,11 @@ __all__ = [
     "MaxIterations",
     "ModelSettings",
     "Models",
+    "NoChange",
     "NoImprovement",
+    "NoProgress",
     "NotSatisfied",
+    "OnStall",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -96,6 +105,7 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "Workspace",
     "agent",
     "check",
     "checklist",
@@ -115,7 +125,9 @@ __all__ = [
     "shell",
     "step",
     "stream",
+    "tests",
     "tool",
+    "until",
     "with_timeout",
 ]
 
@@ -126,6 +138,7 @@ _LAZY = {
     "Models": "models",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
+    "Workspace": "coding.workspace",
     "agent": "coding.agents",
     "check": "evaluators",
     "checklist": "evaluators",
@@ -137,9 +150,12 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "OnStall": "engine.loop_stalls",
     "for_each": "engine.for_each",
     "stream": "engine.streaming",
+    "tests": "coding.sealed.evaluator",
     "tool": "tools",
+    "until": "coding.until",
 }
 
 _aliases.install()

@@ -30,7 +30,8 @@ PROMISED = {
         rubric tool shell agent run run_sync stream resume resume_sync ScoreAtLeast Passed AllCriteriaMet OutputMatches
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
-        File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded""",
+        File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded
+        until tests OnStall NoChange NoProgress Workspace""",
     "loopwright.evaluators": """
         judge rubric check checklist score gates test_report json_schema similarity trend agreement read_score
         read_verdict read_yes_no""",

@@ -68,9 +68,9 @@ def test_the_share_is_read_from_a_report(tmp_path: Path) -> None:
     ("script", "message"),
     [
         ("true", "did not write {path}"),
-        ("echo '<testcase' > out.xml", "{path} cannot be read as JUnit's XML: "),
+        ("echo '<testcase' > out.xml", "{path} cannot be read as a test report: "),
         ("echo '<!DOCTYPE a><a/>' > out.xml", "it has a document type, which reports do not need"),
-        ("head -c 17000000 /dev/zero > out.xml", "it is larger than 16777216 bytes"),
+        ("head -c 68000000 /dev/zero > out.xml", "it is larger than 67108864 bytes"),
     ],
 )
 def test_a_report_that_cannot_be_read_is_no_verdict(

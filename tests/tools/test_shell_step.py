@@ -261,3 +261,12 @@ def test_a_round_with_a_failing_command_is_a_record() -> None:
     result = run_sync(Loop(shell("exit 1"), on_failure="continue"))
     assert result.reason == Reason.REPEATED_FAILURE
     assert all(isinstance(item, Iteration) and item.error for item in result.history)
+
+
+def test_a_relative_folder_is_below_the_folder_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that ends the command's children runs elsewhere, which does not change the folder."""
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run_sync(shell("pwd", cwd="sub"), "").output == str(tmp_path / "sub")

@@ -1,1 +1,1 @@
-"""Coding loops: coding agents as steps."""
+"""Loops in which programs edit files: workspaces, coding agents and sealed checks."""

@@ -28,6 +28,8 @@ from .limits import raised_budget as raised_budget
 from .limits import tightest as tightest
 from .limits import unit_of as unit_of
 from .progress import Degrading, NoImprovement, RepeatedOutput
+from .stalls import NoChange, NoProgress
+from .stalls import stalls as stalls
 from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast
 
 # The other names are for packages of Loopwright only.
@@ -40,7 +42,9 @@ __all__ = [
     "Deadline",
     "Degrading",
     "MaxIterations",
+    "NoChange",
     "NoImprovement",
+    "NoProgress",
     "OutputMatches",
     "Passed",
     "PhaseLimit",

@@ -20,6 +20,7 @@ from .yaml.reader import Source
 __all__ = ["LoadedDocument", "Project", "Recorded", "Settings", "shown_path"]
 
 
+GENERATED = ".loopwright-"  # the beginning of the name of a document that no file holds
 MAX_RECORDED = 1_000_000  # bytes of all documents of a run; larger ones are not recorded
 
 
@@ -205,7 +206,7 @@ class Project:
         """Return the contents of a document. They are read once, so the display, the record and the run agree."""
         agreed, recorded = self.settings.agreed, self.settings.recorded
         gone = recorded.has(path)
-        if gone:
+        if gone and not path.name.startswith(GENERATED):
             message = "no longer exists; the run continues with the recorded document"
             self.notes.append(Problem(shown_path(path), 0, 0, "", message, code="document_gone"))
         # Approved contents are never read again: the file may have changed since the approval.

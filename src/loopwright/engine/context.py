@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from ..errors import ConfigurationError, StepError
@@ -79,6 +80,12 @@ class Context:
         return f"{self.path}/{name}" if self.path else name
 
     # What a user's function may read and do.
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the workspace that this step runs in; None without a workspace."""
+        files = None if self.scope is None else self.scope.files
+        return None if files is None else files.folder
 
     @property
     def run_id(self) -> str:
@@ -360,6 +367,6 @@ class _TypedContext(Context):
 
 
 _PUBLIC = (
-    "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
+    "ask", "call", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
     "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
 )  # fmt: skip

@@ -23,6 +23,7 @@ from ..records.typed import ValueType
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
+from .scope import Scope
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
 from .step import UNREAD, Leaf
 from .stubs import acting
@@ -38,6 +39,7 @@ class EffectContext(Protocol):
     gate: DeadlineScope | None
     account: Account
     spent: Usage
+    scope: Scope | None
 
     def below(self, name: str) -> str:
         """Return the path of a step inside this one."""
@@ -84,7 +86,8 @@ async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) ->
     run, replay, path = ctx.run, ctx.run.replay, started.path
     if replay is not None and path in replay.unsettled:
         # Its first attempt was counted when the account was restored.
-        if (answer := _answer_in_doubt(run, path, step)) is not None:
+        restored = step.in_folder and ctx.scope is not None and ctx.scope.files is not None
+        if (answer := _answer_in_doubt(run, path, step, restored=restored)) is not None:
             return _settled_by(run, answer, started, step)
     elif ctx.account.limited and not is_note(step.fingerprint):
         ctx.account.begin()
@@ -125,6 +128,8 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         cause = _cause(error)
     if inner is not None or started.reserved is not NOTHING:
         _settle(ctx, inner, started, finished)
+    if (scope := ctx.scope) is not None and scope.files is not None:
+        await scope.files.checkpoint(path)
     # Measured after the settlement, so that the entry covers everything that the effect did.
     finished.seconds = run.now() - began
     run.append(finished)
@@ -342,13 +347,15 @@ def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
     )
 
 
-def _answer_in_doubt(run: Run, path: str, step: Leaf) -> Json:
+def _answer_in_doubt(run: Run, path: str, step: Leaf, *, restored: bool) -> Json:
     """Return None if an effect without an outcome may run again, else a person's answer.
+
+    `restored` says that the files before it are in place again, so that it may run again.
 
     Raises:
         Suspended: until there is an answer.
     """
-    if step.idempotent or run.in_doubt == "rerun":
+    if step.idempotent or restored or run.in_doubt == "rerun":
         return None
     detail = (
         f"{path} was in flight when the process died and may have acted; "

@@ -184,6 +184,8 @@ class ForEach(CompositeStep):
     evaluate = adapt = budget = on_iteration = on_terminate = None
     approve = ()
     rejudge = limit = 0
+    baseline: ClassVar[bool] = False
+    on_stall: ClassVar[None] = None
     unbound = ""
     plain = False
     wall = math.inf
@@ -283,6 +285,9 @@ class ListRun(LoopRun):
         self.left: deque[int] = deque()
         self.begun: set[int] = set()
         super().__init__(each, value, ctx)
+        if each.at_once > 1:
+            # Items at the same time would edit the same files.
+            self.scope.files = None
 
     async def run(self) -> Result:
         """Read the items, then execute each; `at_once` of them at a time."""

@@ -53,7 +53,9 @@ from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
+from .loop_stalls import OnStall
 from .outcomes import acceptable
+from .state import StateSource
 from .step import (
     CompositeStep,
     EvaluatorLike,
@@ -67,6 +69,7 @@ from .step import (
     digest_of,
     source_digest,
 )
+from .workspace_loop import WorkspaceLoopRun
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
 
@@ -108,6 +111,9 @@ class Loop(CompositeStep[In, Out]):
         max_failures: under `continue`, the failures in a row that stop the loop.
         accept: those of the statuses `failed`, `exhausted` and `impossible` that do not count for the
             workflow around it.
+        baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
+            satisfied without an iteration; templates have its feedback as `loop.feedback`.
+        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
         rejudge: how often the final output is evaluated again. The mean is the result's
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
@@ -120,6 +126,8 @@ class Loop(CompositeStep[In, Out]):
         max_total_tokens: the most input and output tokens together, as `Budget`.
         max_usd: the most US dollars, as `Budget`.
         timeout: the most active seconds, as `Timeout`.
+        workspace: a `Workspace`: the folder in which its commands run, captured after each iteration and
+            put back to the best one at the end. Default: that of the loop or workflow around it.
         on_iteration: called with each Iteration once it is durable. Its failure is a warning.
         on_terminate: called once with the Result, however the loop ends.
 
@@ -158,6 +166,8 @@ class Loop(CompositeStep[In, Out]):
     max_failures: int = field(default=FAILURES_IN_A_ROW, kw_only=True)
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
+    baseline: bool = field(default=False, kw_only=True)
+    on_stall: OnStall | None = field(default=None, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
     min_score: InitVar[float | None] = field(default=None, kw_only=True)
     max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
@@ -166,6 +176,7 @@ class Loop(CompositeStep[In, Out]):
     max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
     max_usd: InitVar[float | None] = field(default=None, kw_only=True)
     timeout: InitVar[float | None] = field(default=None, kw_only=True)
+    workspace: StateSource | None = field(default=None, kw_only=True)
     on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
 
@@ -233,6 +244,10 @@ class Loop(CompositeStep[In, Out]):
                 f"use at most {CEILING}"
             )
         codec.integer("loop: rejudge", self.rejudge, minimum=0)
+        if self.on_stall is not None and not isinstance(self.on_stall, OnStall):
+            raise ConfigurationError(
+                f"loop: on_stall: {self.on_stall!r:.60} is not an OnStall; use OnStall('best', patience=2)"
+            )
         codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
             condition = getattr(self, name)
@@ -245,6 +260,10 @@ class Loop(CompositeStep[In, Out]):
             hook = getattr(self, name)
             if hook is not None and not callable(hook):
                 raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
+        if self.workspace is not None and not hasattr(self.workspace, "state"):
+            raise ConfigurationError(
+                f'loop: workspace: {self.workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
+            )
         if not isinstance(self.name, str):
             raise ConfigurationError(f"loop: name: {self.name!r} is not text")
 
@@ -347,6 +366,8 @@ class Loop(CompositeStep[In, Out]):
             # Later options are added only if they are set, so that earlier journals stay valid.
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
+            *(["baseline"] if self.baseline else []),
+            *([repr(self.on_stall)] if self.on_stall is not None else []),
             *(
                 [f"max_failures {self.max_failures}"]
                 if self.max_failures != FAILURES_IN_A_ROW
@@ -354,6 +375,7 @@ class Loop(CompositeStep[In, Out]):
             ),
             *([f"accept {' '.join(self.accept)}"] if self.accept else []),
             *([f"approve {' '.join(self.approve)}"] if self.approve else []),
+            *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
         )
 
     @functools.cached_property
@@ -402,7 +424,11 @@ class Loop(CompositeStep[In, Out]):
     def run(self, value: Json, ctx: Context) -> Coroutine[object, object, Result]:
         """Run it to its end, from where the journal stands."""
         # The stages are steps since `__post_init__`.
-        return LoopRun(cast("LoopDeclaration", self), value, ctx).run()
+        declaration = cast("LoopDeclaration", self)
+        around = None if ctx.scope is None else ctx.scope.files
+        if self.workspace is None and around is None:
+            return LoopRun(declaration, value, ctx).run()
+        return WorkspaceLoopRun(declaration, value, ctx, self.workspace, around).run()
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record, or None: a pure function.
@@ -426,6 +452,8 @@ class Loop(CompositeStep[In, Out]):
             # `min_iterations` delays conditions, but not limits and not the failure of a condition.
             if not condition.early or len(history) >= self.min_iterations or stop.failure:
                 stops = [stop] if stops is None else [*stops, stop]
+        if self.on_stall is not None and (stalled := self.on_stall.check(history)) is not None:
+            stops = [*(stops or []), stalled]
         if stops is None:
             return None
         preferred = prefer(stops)

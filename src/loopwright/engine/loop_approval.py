@@ -29,10 +29,13 @@ class RunWithQuestions(Protocol):
     ctx: Context
 
 
-def approved(loop_run: RunWithQuestions, stop: Stop | None) -> Stop | None:
+def approved(
+    loop_run: RunWithQuestions, stop: Stop | None, *, stalled: bool = False
+) -> Stop | None:
     """Return the stop of a loop with questions after its latest iteration, or None if it continues.
 
-    `stop` is the decision of its conditions. A person can raise a limit, but not undo a success.
+    `stop` is the decision of its conditions, `stalled` asks because there is no progress. A person can raise
+    a limit, but not undo a success.
 
     Raises:
         Suspended: until the question is answered.
@@ -40,7 +43,7 @@ def approved(loop_run: RunWithQuestions, stop: Stop | None) -> Stop | None:
     # The ceiling cannot be raised, so at the ceiling there is nothing to ask.
     asks = loop_run.loop.approve
     if stop is None:
-        return _after_iteration(loop_run) if "iteration" in asks else None
+        return _after_iteration(loop_run) if stalled or "iteration" in asks else None
     if stop.reason in _LIMITS and "limit" in asks and len(loop_run.history) < CEILING:
         return _at_limit(loop_run, stop)
     return stop

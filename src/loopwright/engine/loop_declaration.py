@@ -8,6 +8,7 @@ from typing import Protocol
 from ..conditions import Budget, Condition
 from ..records import History, Iteration, Result, Stop
 from ..records.typed import ValueType
+from .loop_stalls import OnStall
 from .step import Step
 
 __all__ = ["LoopDeclaration"]
@@ -35,6 +36,12 @@ class LoopDeclaration(Protocol):
 
     @property
     def rejudge(self) -> int: ...
+
+    @property
+    def baseline(self) -> bool: ...
+
+    @property
+    def on_stall(self) -> OnStall | None: ...
 
     @property
     def approve(self) -> str | Sequence[str]: ...

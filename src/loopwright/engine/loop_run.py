@@ -44,6 +44,7 @@ from .loop_approval import approved
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
+from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
 
@@ -76,6 +77,7 @@ class LoopRun:
         "path",
         "run_state",
         "scope",
+        "snapshots",
         "start",
         "terminated",
     )
@@ -84,7 +86,8 @@ class LoopRun:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
         hook = self.loop.on_iteration
         try:
-            stop = self.recorded_stop() or self.begin()
+            baseline = await self.baseline() if self.ended is None else None
+            stop = self.recorded_stop() or baseline or self.begin()
             while stop is None:
                 iteration = await self.iterate()
                 # Recorded before the decision: after a crash, the decision is made again from the
@@ -134,6 +137,7 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
+        self.snapshots: Snapshots | None = None
         declared, output_type = self.types
         self.scope.types = (_carried(declared), _carried(output_type))
         self.members = loop.members
@@ -206,7 +210,8 @@ class LoopRun:
             stop = Stop.from_json(ended["stop"])
             spent, reported = replay.spent(self.path), ended.get("reported_score")
             output = self._typed_output(ended["output"])
-            self.ended = self._result(stop, output, spent, reported)
+            result = self._result(stop, output, spent, reported)
+            self.ended = replace(result, workspace=ended.get("workspace"))
             self.terminated = True
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
@@ -264,6 +269,30 @@ class LoopRun:
             return Stop(result.reason, result.detail, result.also)
         return self.decide() if len(self.history) else None
 
+    async def baseline(self) -> Stop | None:
+        """Evaluate the input before the first iteration; return the stop if it passes or has no verdict.
+
+        Its effects are recorded at iteration 0, which has no execution and no record.
+        """
+        loop = self.loop
+        if not loop.baseline or loop.evaluate is None:
+            return None
+        self.ctx.path = f"{self.path}/0"
+        try:
+            value = await self.ctx.call("evaluate", loop.evaluate, self.current)
+        except StepError as error:
+            # Before any cost: an evaluator that cannot judge the input will not judge an output.
+            detail = f"before the first iteration: {error}"
+            self.cause = error.__cause__
+            return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+        except (Stopped, asyncio.CancelledError) as error:
+            self.cut = self.run_state.stopped_by(error)
+            return self.cut.stop
+        self.scope.baseline = evaluation = as_evaluation(value)
+        if evaluation.passed is not True or len(self.history):
+            return None
+        return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
+
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
 
@@ -274,7 +303,11 @@ class LoopRun:
         if self.cut is not None:
             return self.cut.stop
         stop = self.loop.decide(self.history, self.members)
-        return approved(self, stop) if self.loop.approve else stop
+        stall = self.loop.on_stall
+        stalled = stall is not None and stall.then == "ask" and stall.restarts_now(self.history)
+        if self.loop.approve or stalled:
+            return approved(self, stop, stalled=stalled)
+        return stop
 
     def begin(self) -> Stop | None:
         """Begin a new iteration, or return the deadline, guard or budget that prevents it."""
@@ -315,6 +348,8 @@ class LoopRun:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
         ctx, replay = self.ctx, self.run_state.replay
         self.scope.number, self.scope.parts = number, None
+        if (stall := self.loop.on_stall) is not None:
+            self.scope.restarts = stall.restarts_after(self.history)
         # Changed in place: steps get children of this context, never the context itself.
         ctx.path, ctx.spent = path, NOTHING
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
@@ -377,10 +412,15 @@ class LoopRun:
             run.warn(remark, self.path, code=code)
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if self.snapshots is not None:
+            where = await self.snapshots.end(self.history, result, loop.keep)
+            result = replace(result, workspace=where)
         if not run.silent:
             ended = {"name": loop.name, "stop": stop.to_json(), "output": result.output}
             if reported is not None:
                 ended["reported_score"] = reported
+            if result.workspace is not None:
+                ended["workspace"] = result.workspace
             if cut is not None and cut.owner != self.path:
                 ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
             run.append(Entry("ended", self.path, run.now(), value=ended))

@@ -279,6 +279,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         total=state.iterations,
         error=failed.error,
         cause=failed.cause,
+        workspace=result.workspace,
         members=step.steps if isinstance(step, Workflow) else {},
     )
 

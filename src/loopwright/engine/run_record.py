@@ -113,6 +113,7 @@ def ended_entry(result: Result) -> Json:
         "loops": list(result.loops),
         "request": result.request,
         **({} if result.error is None else {"error": result.error.to_json()}),
+        **({} if result.workspace is None else {"workspace": dict(result.workspace)}),
     }
 
 
@@ -153,6 +154,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         total=replay.iterations,
         items=own.items if own is not None else (),
         error=Failure.from_json(ended.get("error")),
+        workspace=ended.get("workspace"),
         members=step.steps if isinstance(step, Workflow) else {},
     )
 
@@ -244,6 +246,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
         reported_score=value.get("reported_score"),
         items=replay.table(path),
         error=failure_of(stop, history),
+        workspace=value.get("workspace"),
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..records import History, Result
+from ..records import Evaluation, History, Result
 from ..records.codec import Json
 from ..records.typed import ValueType
+from .snapshots import Snapshots
 
 __all__ = ["Scope"]
 
@@ -22,7 +23,9 @@ class Scope:
     """The variables of one loop or workflow under its name. A child never changes those of its parent."""
 
     __slots__ = (
+        "baseline",
         "current",
+        "files",
         "history",
         "initial",
         "loops",
@@ -33,6 +36,7 @@ class Scope:
         "parent",
         "parts",
         "path",
+        "restarts",
         "results",
         "talks",
         "total",
@@ -48,7 +52,11 @@ class Scope:
         self.parent = parent
         self.initial = initial
         self.current = initial
+        # The snapshots of the workspace that its steps run in; None without one.
+        self.files: Snapshots | None = None if parent is None else parent.files
         self.number = 0
+        self.baseline: Evaluation | None = None  # of the input, before the first iteration
+        self.restarts = 0  # of a loop that stalled
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None

@@ -166,6 +166,10 @@ class Leaf(Step[In_contra, Out_co]):
             """How it reads and writes values of declared types; None for a step that has JSON."""
 
         @property
+        def in_folder(self) -> bool:
+            """Whether it acts on the files of its working directory, which a workspace puts back."""
+
+        @property
         def stub(self) -> str:
             """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
     else:
@@ -173,6 +177,7 @@ class Leaf(Step[In_contra, Out_co]):
         idempotent = True
         wants_context = True
         reserve = None
+        in_folder = False
         stub = ""
 
     def declared(self) -> FunctionTypes | None:
@@ -249,6 +254,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         function, name, reserve, idempotent, inline, fingerprint: as for `step`.
         reports: whether it reports its cost. Default: whether it takes a context.
         typed: whether its annotations declare the types of its input and output.
+        reader: the step that receives the input inside the function, whose input type it has.
     """
 
     act: _Act
@@ -265,6 +271,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "function",
         "idempotent",
         "name",
+        "reader",
         "reports",
         "reserve",
         "scores_only",
@@ -284,9 +291,12 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         fingerprint: str = "",
         reports: bool | None = None,
         typed: bool = False,
+        reader: Leaf | None = None,
     ) -> None:
         # Annotations are read at the first use: they may name classes that are defined later.
-        self.types = UNREAD if typed and not hasattr(function, KNOWN_AS) else None
+        declares = reader is not None or (typed and not hasattr(function, KNOWN_AS))
+        self.types = UNREAD if declares else None
+        self.reader = reader
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -303,7 +313,11 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     def declared(self) -> FunctionTypes | None:
         """Return its declared types, by the annotations; None if it has JSON."""
         if self.types is UNREAD:
-            self.types = types_of(self.function, self.name)
+            if self.reader is None:
+                self.types = types_of(self.function, self.name)
+            else:
+                types = self.reader.declared()
+                self.types = None if types is None else types.for_reader()
         return self.types
 
     @property

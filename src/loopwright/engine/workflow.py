@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from ..errors import ConfigurationError, StepError, Stopped, nearest
+from ..errors import ConfigurationError, StepError, Stopped, Suspended, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, mixed, same_type
@@ -16,6 +17,8 @@ from .context import Context
 from .outcomes import Unsatisfied, attempt, combined
 from .run_state import Run
 from .scope import Scope
+from .snapshots import Snapshots
+from .state import StateSource
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
 __all__ = ["Workflow"]
@@ -37,6 +40,7 @@ class Workflow(CompositeStep[In, Out]):
         needs: for each step the names of the steps that run before it.
         at_once: the most steps that run at a time.
         output: the step whose output is the workflow's, or its name. Default: the last one.
+        workspace: a `Workspace` in which all its commands run. Default: none.
 
     Raises:
         ConfigurationError: for an unknown or circular need, an unknown output, or no steps.
@@ -59,6 +63,7 @@ class Workflow(CompositeStep[In, Out]):
         needs: Mapping[str, Sequence[str]] | None = ...,
         at_once: int = ...,
         output: Step[Any, T],
+        workspace: StateSource | None = ...,
     ) -> None: ...
 
     @overload
@@ -70,6 +75,7 @@ class Workflow(CompositeStep[In, Out]):
         needs: Mapping[str, Sequence[str]] | None = ...,
         at_once: int = ...,
         output: str | Callable[..., Any] = ...,
+        workspace: StateSource | None = ...,
     ) -> None: ...
 
     def __init__(
@@ -80,6 +86,7 @@ class Workflow(CompositeStep[In, Out]):
         needs: Mapping[str, Sequence[str]] | None = None,
         at_once: int = 1,
         output: str | StepLike = "",
+        workspace: StateSource | None = None,
     ) -> None:
         _check_shape(name, steps, {} if needs is None else needs)
         self.name = name
@@ -95,6 +102,7 @@ class Workflow(CompositeStep[In, Out]):
                 hint = nearest(str(key), self.steps)
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
+        self.workspace = workspace
 
     @property
     def input_type(self) -> ValueType | None:
@@ -126,11 +134,27 @@ class Workflow(CompositeStep[In, Out]):
     def fingerprint(self) -> str:
         """A digest of its steps and their order."""
         parts = (f"{k} {self.needs[k]} {s.fingerprint}" for k, s in self.steps.items())
-        return digest_of("workflow", self.name, self.output, *parts)
+        # Later options are added only if they are set, so that earlier journals stay valid.
+        state = [] if self.workspace is None else [f"workspace {self.workspace.fingerprint}"]
+        return digest_of("workflow", self.name, self.output, *parts, *state)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run its steps to the end, or to the first that fails."""
-        return await self.inside(self._scope(value, ctx.scope), value, ctx)
+        return await self.in_workspace(self._scope(value, ctx.scope), value, ctx)
+
+    async def in_workspace(self, scope: Scope, value: Json, ctx: Context) -> Result:
+        """Run its steps in its workspace, if it has one: each continues from the files of the step before."""
+        if self.workspace is None:
+            return await self.inside(scope, value, ctx)
+        files = scope.files = Snapshots(ctx.run, ctx.path, self.workspace)
+        try:
+            await files.begin()
+            await files.resume()
+            result = await self.inside(scope, value, ctx)
+        except Suspended:
+            await files.suspend()
+            raise
+        return replace(result, workspace=await files.finish(result))
 
     def _scope(self, value: Json, outer: Scope | None) -> Scope:
         return Scope(self.name, value, outer)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
-from xml.parsers import expat
 
 from ..engine.context import Context
 from ..engine.step import FunctionStep, digest_of
@@ -18,10 +17,10 @@ from ..records.codec import Json
 from ..tools.process import CommandResult
 from ..tools.shell import CommandOptions, ShellStep
 from .check import broken, output_of, run_check
+from .parsing.reports import read_report_file
 
 __all__ = ["share_passing", "test_report"]
 
-REPORT_BYTES = 16 * 1024 * 1024  # a bound for memory: the tested code may write the report
 LISTED = 50  # failing tests in the improvements
 NAMED = 300  # characters of one name with its message
 SUMMARY_LINES = 200  # lines at the end of the output that may contain the summary
@@ -64,7 +63,7 @@ def test_report(
 
     Args:
         command: The test command: a list of words, or the text of a script for `/bin/sh -e`.
-        report: The file in JUnit's XML format that the command writes, relative to `cwd`. Default: the
+        report: The file that the command writes, relative to `cwd`: JUnit's XML, TRX, `go test -json` or TAP. Default: the
             counts are read from the last summary line that pytest prints.
         name: The name of the criterion. Default: "tests".
         **options: `args`, `env`, `stdin` (default: the output to check), `cwd` and `timeout` (seconds),
@@ -149,7 +148,7 @@ async def _count(
     try:
         return await in_thread(_from_report, path), ""
     except (OSError, ValueError) as error:
-        return None, f"{path} cannot be read as JUnit's XML: {error}"
+        return None, f"{path} cannot be read as a test report: {error}"
 
 
 def _broken(name: str, problem: str, result: CommandResult) -> EvaluationError:
@@ -211,51 +210,10 @@ def _stamp(path: Path | None) -> Stamp:
 
 
 def _from_report(path: Path) -> _Counts:
-    with path.open("rb") as file:
-        # One byte more than allowed, instead of the file's size, which may change before the read.
-        data = file.read(REPORT_BYTES + 1)
-    if len(data) > REPORT_BYTES:
-        raise ValueError(f"it is larger than {REPORT_BYTES} bytes")
-    reader = _ReportReader()
-    try:
-        reader.parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise ValueError(str(error)) from None
-    return reader.counts
-
-
-class _ReportReader:
-    """Counts the test cases of a report. A document type is refused: it could expand without end."""
-
-    def __init__(self) -> None:
-        self.counts = _Counts()
-        self._case, self._outcome, self._message = "", "", ""
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        # Entity expansion ("billion laughs") needs a document type.
-        self.parser.StartDoctypeDeclHandler = self._refuse
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "testcase":
-            parts = (attributes.get(key, "") for key in ("classname", "name"))
-            self._case = "::".join(part for part in parts if part) or "a test without a name"
-            self._outcome = ""
-        # Outside of a test case these tags belong to the suite, such as an error of its setup.
-        elif self._case and tag in ("failure", "error"):
-            self._outcome, self._message = "failed", attributes.get("message", "")
-        elif self._case and tag == "skipped":
-            self._outcome = self._outcome or "skipped"
-
-    def _end(self, tag: str) -> None:
-        if tag != "testcase":
-            return
-        if self._outcome == "failed":
-            self.counts.failing += 1
-            self.counts.failures.append(f"{self._case}: {self._message}"[:NAMED])
-        elif not self._outcome:
-            self.counts.passing += 1
-        self._case = ""
-
-    def _refuse(self, *_: object) -> None:
-        raise ValueError("it has a document type, which reports do not need")
+    report = read_report_file(path)
+    failures = report.failures
+    return _Counts(
+        report.passing,
+        len(failures),
+        [f"{case.id}: {case.message}"[:NAMED] for case in failures],
+    )

@@ -128,6 +128,8 @@ class Iteration(Record, Generic[In, Out]):
         interrupted: a condition ended it before its evaluation.
         truncated: the output is incomplete.
         steps: the outputs of inner steps that the loop keeps.
+        files: the snapshot of the workspace after `execute`: its `commit` and `tree`, the number of
+            changed `files`, and the lines `added` and `removed`. None without a workspace.
 
     Example:
         >>> Iteration(1, output="draft", evaluation=Evaluation(0.4, feedback="shorter")).feedback
@@ -144,6 +146,7 @@ class Iteration(Record, Generic[In, Out]):
     interrupted: bool = False
     truncated: bool = False
     steps: Mapping[str, Json] | None = None
+    files: Mapping[str, Json] | None = None
 
     def __init__(
         self,
@@ -157,6 +160,7 @@ class Iteration(Record, Generic[In, Out]):
         interrupted: bool = False,
         truncated: bool = False,
         steps: Mapping[str, Json] | None = None,
+        files: Mapping[str, Json] | None = None,
     ) -> None:
         # A fast path: with the method of the dataclass, the rows without a journal of benchmarks/compare.py
         # are 9 to 17 % slower.
@@ -170,6 +174,7 @@ class Iteration(Record, Generic[In, Out]):
         _interrupted(self, interrupted)
         _truncated(self, truncated)
         _steps(self, steps)
+        _files(self, files)
 
     _raw_input: ClassVar[Json]
     _raw_output: ClassVar[Json]
@@ -197,6 +202,7 @@ class Iteration(Record, Generic[In, Out]):
             seconds=self.seconds,
             interrupted=self.interrupted,
             truncated=self.truncated,
+            files=None if self.files is None else dict(self.files),
             **held,
         )
 
@@ -250,6 +256,8 @@ class Iteration(Record, Generic[In, Out]):
                 data[flag] = True
         if self.steps:
             data["steps"] = dict(json_in(self._raw_steps))
+        if self.files is not None:
+            data["files"] = dict(self.files)
         return data
 
     @classmethod
@@ -267,11 +275,12 @@ class Iteration(Record, Generic[In, Out]):
             interrupted=data.get("interrupted", False),
             truncated=data.get("truncated", False),
             steps=data.get("steps"),
+            files=data.get("files"),
         )
 
 
 (
-    _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated, _steps,
+    _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated, _steps, _files,
 ) = (
     slot_of(Iteration, item.name).__set__ for item in fields(Iteration)
 )  # fmt: skip

@@ -190,6 +190,8 @@ class Result(Record, Generic[Out]):
         outcomes: the outcomes of workflow steps by name.
         total: iterations of all loops and items of all lists.
         members: the steps of the workflow by name, for `of`.
+        workspace: where the files of its workspace are: `folder`, `base`, `commit`, `tree`, the
+            `iteration` they come from, and the `branch` or `patch` that was made. None without one.
 
     Example:
         >>> from loopwright import Loop, ScoreAtLeast, run_sync
@@ -225,6 +227,7 @@ class Result(Record, Generic[Out]):
     outcomes: Mapping[str, StepOutcome] = field(default_factory=dict)
     total: int = 0
     members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    workspace: Mapping[str, Json] | None = None
 
     def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
@@ -312,6 +315,7 @@ class Result(Record, Generic[Out]):
             "output": json_in(self._raw_output),
             **self._reported(),
             **self._failed(),
+            **({} if self.workspace is None else {"workspace": dict(self.workspace)}),
             **({"items": [item.to_json() for item in self.items]} if self.items else {}),
             "history": [item.to_json() for item in self.history],
         }
@@ -347,6 +351,7 @@ class Result(Record, Generic[Out]):
             "steps": dict(json_in(self._raw_steps)),
             **self._outcomes(),
             **({"agents": {k: dict(v) for k, v in self.agents.items()}} if self.agents else {}),
+            **({} if self.workspace is None else {"workspace": dict(self.workspace)}),
             "usage": self.usage.to_json(),
             "usage_by": by_purpose(self.usage, self.judging),
             "seconds": round(self.seconds, 6),

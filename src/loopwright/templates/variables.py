@@ -3,7 +3,7 @@
 `input` is the input of the workflow, `value` the input of the step. Each earlier output is a variable with
 the name of its step; `steps` and `loops` contain them by name. `env` has the constants of the document,
 `given` the values of a caller's `with:`, which are variables as well. Inside a loop, `loop` has `iteration`,
-`initial`, `input`, `last`, `best`, `history`, `output` and `outputs` (of the iterations that did not fail);
+`initial`, `input`, `last`, `best`, `history`, `feedback`, `output` and `outputs` (of the iterations that did not fail);
 in a list also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
 A workflow that is called with `with:` has these values instead of its caller's, and the calling loop.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..engine.context import Context
 from ..engine.scope import Scope
 from ..errors import StepError
-from ..records import History, Iteration, Result
+from ..records import Evaluation, History, Iteration, Result
 from ..records.codec import Json
 from . import (
     Expression,
@@ -44,7 +44,7 @@ FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "baseline", "restarts", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({"output", "score", "passed", "feedback", "error", "improvements"})
 
@@ -111,6 +111,9 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "initial": scope.initial,
         "input": scope.current,
         **_iterations(scope.history),
+        "feedback": _feedback(scope),
+        "baseline": _baseline(scope.baseline),
+        "restarts": scope.restarts,
     }
     if scope.total:
         stats = {"succeeded": fields["succeeded"], "failed": fields["failed"]}
@@ -121,6 +124,23 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
             "stats": stats,
         }
     return fields
+
+
+def _feedback(scope: Scope) -> str:
+    """Return the feedback of the last iteration, in the first iteration that of the baseline."""
+    if scope.history.last is not None:
+        return scope.history.last.feedback
+    return "" if scope.baseline is None else scope.baseline.feedback
+
+
+def _baseline(evaluation: Evaluation | None) -> Json:
+    """Return the variable of the evaluation before the first iteration, with empty fields without one."""
+    if evaluation is None:
+        return _NO_ITERATION
+    return {
+        "iteration": 0, "output": "", "score": evaluation.score, "passed": evaluation.passed,
+        "feedback": evaluation.feedback, "error": "", "improvements": list(evaluation.improvements),
+    }  # fmt: skip
 
 
 def result_variables(result: Result) -> dict[str, Json]:

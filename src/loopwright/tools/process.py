@@ -287,7 +287,9 @@ class ChildProcess:
         # Checked here: the system would cut a text at a NUL without an error.
         for word in words:
             _check_string("argument", word)
-        self._words, self._cwd = words, cwd
+        self._words = words
+        # Absolute, because the supervisor runs in another folder.
+        self._cwd = cwd = None if cwd is None else Path(cwd).absolute()
         self._readers: list[asyncio.BaseTransport] = []
         self._writer: asyncio.WriteTransport | None = None
         variables = _environment({**(env or {}), **({TOKEN: token} if token else {})})

@@ -50,7 +50,7 @@ class ShellStep(Leaf):
         env: Environment variables besides PATH, HOME and the like.
         pass_env: Names of our variables, such as API keys, that are passed on.
         stdin: Standard input. Default: the step's input.
-        cwd: The working directory. Default: that of this process.
+        cwd: The working directory. Default: the folder of the workspace, else that of this process.
         timeout: Seconds until the command and its processes are ended. Default: no limit.
         idempotent: Whether the command may run twice after a crash. If not (the default), a resumed
             run asks first.
@@ -79,6 +79,7 @@ class ShellStep(Leaf):
     """
 
     fingerprint: str
+    in_folder = True
     idempotent: bool
     reports: bool
 
@@ -179,12 +180,18 @@ class ShellStep(Leaf):
         complete = self.output == "json" or self.usage not in (None, FILE)  # parsed as JSON
         env = {name: await _text(item, value, ctx) for name, item in self.env.items()}
         with report_usage(ctx, self.usage) as report:
+            files = None if ctx is None or ctx.scope is None else ctx.scope.files
             result = await run_command(
                 self.command,
                 args=await self._arguments(value, ctx),
-                env={**report.env, **inherited(self.pass_env), **env},
+                env={
+                    **({} if files is None else files.variables),
+                    **report.env,
+                    **inherited(self.pass_env),
+                    **env,
+                },
                 stdin=await _text(value if self.stdin is None else self.stdin, value, ctx),
-                cwd=self.cwd,
+                cwd=self.cwd if files is None else files.inside(self.cwd),
                 timeout=self.timeout,
                 limit=self.limit,
                 keep=None if complete else self.max_output,

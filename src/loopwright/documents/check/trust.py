@@ -25,7 +25,7 @@ from pathlib import Path
 from ...coding.agents.manifest import load_manifest
 from ...errors import ConfigurationError
 from ..compiler import functions
-from ..project import LoadedDocument
+from ..project import GENERATED, LoadedDocument
 from ..schema.agents import CodingAgentSpec
 from ..schema.document import Document
 from ..schema.traverse import commands_in, files_in, functions_in, parts
@@ -90,8 +90,10 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         files.take(Path(name))
         for command, cwd in commands_in(document):
             commands.append(command if isinstance(command, str) else shlex.join(command))
-            for file in _files_named(command, folder, cwd):
-                files.take(file)
+            # The person wrote a generated document as a command line, and its agent changes the files.
+            if not Path(name).name.startswith(GENERATED):
+                for file in _files_named(command, folder, cwd):
+                    files.take(file)
         for program in _programs(document, folder):
             commands.append(shlex.join(program))
             for file in _files_named(program, folder, "."):

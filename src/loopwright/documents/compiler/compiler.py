@@ -34,6 +34,7 @@ from .evaluators import compile_evaluators
 from .loops import compile_loop
 from .prompts import compile_consensus, compile_prompt, compile_settings
 from .tools import compile_command, compile_tool_step, compile_tools, resolve_tools
+from .workspaces import compile_workspace
 
 __all__ = [
     "KINDS",
@@ -61,7 +62,7 @@ def compile_python(compilation: Compilation, spec: Action, name: str, at: Locati
     # Functions are repeatable by default, commands are not: the rule of the Python API.
     idempotent = True if spec.idempotent is None else spec.idempotent
     return compilation.attempt(
-        path, lambda: FunctionStep(function, name=name, idempotent=idempotent)
+        path, lambda: FunctionStep(function, name=name, idempotent=idempotent, typed=True)
     )
 
 
@@ -292,6 +293,7 @@ def compile_document(
     tools = compile_tools(document, compilation)
     inner = replace(compilation.with_names(value), tools=tools, declared=declared)
     result = inner.steps(document.steps, ("steps",))
+    workspace = compile_workspace(compilation, document.workspace, ("workspace",))
     names = {spec.name for spec in document.steps}
     # With gaps the named step may be one that was left out.
     defined = document.output is None or document.output in names or compilation.gaps.names
@@ -312,5 +314,6 @@ def compile_document(
             needs=needs_of(document, inner.used),
             at_once=document.at_once,
             output=document.output or "",
+            workspace=workspace,
         ),
     )

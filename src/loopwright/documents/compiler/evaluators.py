@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from ...coding.sealed.evaluator import tests
 from ...engine.step import Step, as_step
 from ...evaluators.check import check
 from ...evaluators.checklist import checklist
@@ -14,7 +15,7 @@ from ...evaluators.rubric.rubric import TOKENS, Confidence
 from ...evaluators.score import score
 from ...evaluators.test_report import share_passing
 from ...records.codec import Json
-from ..schema.document import EvaluateSpec, ScoreSpec
+from ..schema.document import EvaluateSpec, ScoreSpec, TestsSpec
 from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec
 from ..yaml.source import Location
 from .compilation import Compilation
@@ -62,6 +63,8 @@ def _deterministic(
         compiled.append(_checklist(compilation, spec.checklist, (*path, "checklist")))
     if spec.score is not None:
         compiled.append(_score(compilation, spec.score, (*path, "score")))
+    if spec.tests is not None:
+        compiled.append(_tests(compilation, spec.tests, (*path, "tests")))
     if spec.python is not None:
         function = compilation.function((*path, "python"), spec.python)
         if function is not None:
@@ -140,6 +143,18 @@ def _score(compilation: Compilation, spec: ScoreSpec, path: Location) -> Step | 
         path,
         lambda: score(spec.label, (low, high), pattern=spec.pattern or "", of=of),
     )
+
+
+def _tests(
+    compilation: Compilation, value: TestsSpec | list[str] | str, path: Location
+) -> Step | None:
+    spec = value if isinstance(value, TestsSpec) else TestsSpec(command=value)
+    at = (*path, "command") if isinstance(value, TestsSpec) else path
+    if not is_constant(compilation, spec.command, at):
+        return None
+    cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
+    options = spec.model_dump(exclude={"command", "cwd"})
+    return compilation.attempt(path, lambda: tests(spec.command, cwd=cwd, **options))
 
 
 def compile_confidence(

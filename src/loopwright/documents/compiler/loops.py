@@ -16,6 +16,7 @@ from ...conditions import (
 from ...engine import adapters
 from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
+from ...engine.loop_stalls import OnStall
 from ...engine.step import FunctionStep, Step, as_step
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
@@ -32,6 +33,7 @@ from ..yaml.source import Location
 from .compilation import Compilation
 from .conditions import compile_conditions, compile_until
 from .evaluators import compile_evaluators
+from .workspaces import compile_workspace
 
 __all__ = ["compile_loop"]
 
@@ -76,6 +78,9 @@ def compile_loop(
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME}
+    if spec.on_stall is not None:
+        options["on_stall"] = OnStall(**spec.on_stall.model_dump())
+    options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
         until = any_of(until, Passed())
@@ -109,6 +114,7 @@ _SAME = (
     "max_failures",
     "required",
     "approve",
+    "baseline",
 )
 
 
@@ -140,7 +146,7 @@ def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> S
         function = compilation.function((*at, "python"), spec.python)
         if function is None or isinstance(function, Step):
             return function
-        return compilation.attempt(at, lambda: FunctionStep(function, name="adapt"))
+        return compilation.attempt(at, lambda: FunctionStep(function, name="adapt", typed=True))
     if spec.rotate is not None:
         strategies = spec.rotate
         return compilation.attempt((*at, "rotate"), lambda: adapters.rotate(*strategies))

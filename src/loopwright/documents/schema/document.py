@@ -39,6 +39,7 @@ from .models import (
     ReasoningSpec,
 )
 from .tools import CommandFields, ServerSpec, ToolSpec
+from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
     "ACTIONS",
@@ -227,10 +228,31 @@ class ScoreSpec(Part):
         None, description="A test command; the score is the share that passes."
     )
     report: str | None = Field(
-        None, description="The file in JUnit's XML that `tests` writes; default: pytest's summary."
+        None,
+        description="The report that `tests` writes: JUnit's XML, TRX, `go test -json` or TAP. Default: pytest's summary.",
     )
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(None, description=TIMEOUT)
+
+
+class TestsSpec(Part):
+    """A test command whose report names the tests that fail."""
+
+    __test__ = False  # pytest would collect a class of this name
+
+    command: list[str] | str = Field(description="The test command: words, or a constant script.")
+    report: str = Field(
+        "auto",
+        description="`auto` asks pytest, node, go or gotestsum for a report, `none` uses the exit code, `stdout` is a report that "
+        "the command prints; another text is a file, or a pattern of files, that it writes.",
+    )
+    name: str = Field("tests", description="The name of the criterion.")
+    env: dict[str, str] = Field({}, description="Environment variables of the command.")
+    pass_env: Names = Field(
+        [], description="Variables of the environment that the command receives."
+    )
+    cwd: str | None = Field(None, description=CWD)
+    timeout: Seconds | None = Field(600, description=TIMEOUT)
 
 
 class EvaluateSpec(Part):
@@ -245,6 +267,9 @@ class EvaluateSpec(Part):
     score: ScoreSpec | None = Field(
         None, description="A score that is read from text, or the share of tests that pass."
     )
+    tests: TestsSpec | list[str] | str | None = Field(
+        None, description="A test command. The score is the share of tests that pass."
+    )
     judge: JudgeSpec | str | None = Field(
         None, description="A model decides whether the output meets a criterion."
     )
@@ -256,12 +281,26 @@ class EvaluateSpec(Part):
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
         if not self.model_fields_set:
-            kinds = "check, checklist, score, judge, confidence, python"
+            kinds = "check, checklist, score, tests, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
 
 LifecycleEvent = Literal["iteration", "limit"]
+
+
+class OnStallSpec(Part):
+    """What a loop does after iterations without progress."""
+
+    then: Literal["fresh", "best", "ask", "stop"] = Field(
+        "best",
+        description="`best` continues from the best iteration, `fresh` from the last one; both start a new session. "
+        "`ask` asks a person, `stop` ends the loop.",
+    )
+    patience: int = Field(
+        2, ge=1, le=1000, description="Iterations without progress that are a stall."
+    )
+    restarts: int = Field(1, ge=0, le=1000, description="How many stalls do not end the loop.")
 
 
 class LoopSpec(Part):
@@ -315,6 +354,13 @@ class LoopSpec(Part):
         [],
         description="When a person decides whether the loop continues: between iterations, at the limit.",
     )
+    baseline: bool = Field(
+        False,
+        description="Whether the input is evaluated before the first iteration. If it passes, the loop is satisfied at once.",
+    )
+    on_stall: OnStallSpec | None = Field(
+        None, description="What happens after iterations without progress."
+    )
     persist_across_runs: bool = Field(
         False,
         description="Whether the loop receives the results of its earlier runs, as `memory` in templates: `memory.text` in "
@@ -322,6 +368,10 @@ class LoopSpec(Part):
     )
     memory: LoopMemorySpec | None = Field(
         None, description="The same, with the memory space and the amounts."
+    )
+    workspace: WorkspaceSpec | WorkspaceKind | None = Field(
+        None,
+        description="The folder in which the commands of the loop run. Default: that of the document, if it has one.",
     )
 
     @property
@@ -420,6 +470,10 @@ class Document(ModelFields):
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
+    )
+    workspace: WorkspaceSpec | WorkspaceKind | None = Field(
+        None,
+        description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
 
 

@@ -74,8 +74,10 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
     """Iterate over the commands of a document, each with its working folder."""
     for part in parts(document):
         for name in ("shell", "command", "tests"):
-            if name in part.model_fields_set and getattr(part, name) is not None:
-                yield getattr(part, name), getattr(part, "cwd", None) or "."
+            command = getattr(part, name) if name in part.model_fields_set else None
+            # A test command with settings is a part too, and has the key `command`.
+            if isinstance(command, str | list):
+                yield command, getattr(part, "cwd", None) or "."
         if isinstance(part, ToolSpec):
             for words in part.commands or ():
                 yield words, part.cwd or "."

@@ -221,6 +221,8 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
     parts += [f'"{flag}":true' for flag in ("interrupted", "truncated") if getattr(item, flag)]
     if steps := item.steps:
         parts.append(f'"steps":{contents.fold(dict(steps))}')
+    if item.files is not None:
+        parts.append(f'"files":{encode(dict(item.files))}')
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')
@@ -329,6 +331,7 @@ def _iteration_of(data: dict[str, Json]) -> Iteration:
         interrupted=data.get("interrupted", False),
         truncated=data.get("truncated", False),
         steps=data.get("steps"),
+        files=data.get("files"),
     )
 
 

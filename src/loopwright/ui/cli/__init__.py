@@ -41,6 +41,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("run", "run", "Run a document, or a step of a Python module."),
+    Command("until", "until", "Let an agent work until a check passes."),
     Command("check", "check", "Report the problems of documents, or their plan."),
     Command("doctor", "doctor", "Try the providers of models with the keys in the environment."),
     Command("convert", "check", "Convert a document to the native dialect."),

@@ -1,0 +1,1 @@
+"""Test commands as evaluators: their reports, the files that they depend on, and their verdicts."""

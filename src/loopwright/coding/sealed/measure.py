@@ -1,0 +1,157 @@
+"""One run of a test command: its exit code, its report and the feedback on what fails."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...engine.context import Context
+from ...engine.threads import in_thread
+from ...errors import EvaluationError
+from ...evaluators.check import broken, output_of, run_check
+from ...evaluators.parsing.reports import (
+    Report,
+    TestCase,
+    UnreadableReport,
+    merged,
+    read_report,
+    read_report_file,
+)
+from ...tools.process import CommandResult
+from ...tools.shell import ShellStep
+from .runners import Runner, runner_of
+
+__all__ = ["Measured", "TestCommand", "feedback_of"]
+
+EACH = 2_000  # characters of one failing test in the feedback
+ALL = 8_000  # characters of the feedback
+MAX_FILES = 10_000  # report files that a pattern may match
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How a test command ended. `report` is None if only the exit code is known.
+
+    `problem` says why there is no complete report although one was expected.
+    """
+
+    result: CommandResult
+    report: Report | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class TestCommand:
+    """A test command with its report.
+
+    Args:
+        command: A list of words, or the text of a script for `/bin/sh -e`.
+        report: `auto` asks a known test program for a report; `none` uses the exit code; `stdout` is a
+            report that the command prints; another text is a file or a pattern of files in the folder.
+        timeout: Seconds until the command is ended.
+        env: More environment variables.
+        pass_env: Names of our variables that are passed on.
+    """
+
+    __test__ = False  # pytest would collect a class of this name
+
+    command: Sequence[str] | str
+    report: str = "auto"
+    timeout: float | None = 600
+    env: Mapping[str, str] | None = None
+    pass_env: Sequence[str] = ()
+
+    @property
+    def runner(self) -> Runner | None:
+        """The known test program in the command, if its report is wanted."""
+        return runner_of(self.command) if self.report == "auto" else None
+
+    @property
+    def has_report(self) -> bool:
+        """Whether more than the exit code is known of the tests."""
+        return self.runner is not None or self.report not in ("auto", "none")
+
+    async def run(
+        self, folder: Path, ctx: Context, variables: Mapping[str, str] | None = None
+    ) -> Measured:
+        """Run the command in a folder and read its report.
+
+        Raises:
+            EvaluationError: of kind `evaluator_broken` if the command cannot run, of kind `check_error` at
+                its timeout.
+        """
+        # A random name outside of the folder: the tested code must not find it there.
+        with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
+            place = Path(scratch) / secrets.token_hex(8)
+            # Stale bytecode of an edit within one second would be run in place of the new source.
+            env = {
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPYCACHEPREFIX": str(place.with_suffix(".pyc")),
+            }
+            if self.runner is not None:
+                env |= self.runner.environment(place)
+            step = ShellStep(
+                self.command,
+                name="tests",
+                stdin="",
+                env={**env, **(self.env or {}), **(variables or {})},
+                pass_env=self.pass_env,
+                cwd=folder,
+                timeout=self.timeout,
+            )
+            result = await run_check(step, "", ctx)
+            if ctx.run.stubs is not None or not self.has_report:
+                return Measured(result)
+            return await in_thread(self._read, result, place, folder)
+
+    def _read(self, result: CommandResult, place: Path, folder: Path) -> Measured:
+        try:
+            report = self._report(result, place, folder)
+        except UnreadableReport as error:
+            return Measured(result, None, f"its report cannot be read: {error}")
+        except OSError as error:
+            return Measured(result, None, f"it wrote no report: {error.strerror}")
+        if report.problem:
+            return Measured(result, None, f"its report is not complete: {report.problem}")
+        return Measured(result, report)
+
+    def _report(self, result: CommandResult, place: Path, folder: Path) -> Report:
+        runner = self.runner
+        if self.report == "stdout" or (runner is not None and runner.prints_report):
+            return read_report(result.stdout.encode())
+        if runner is not None:
+            return read_report_file(place)
+        files = sorted(folder.glob(self.report))[:MAX_FILES]
+        if not files:
+            raise FileNotFoundError(2, f"no file matches {self.report}")
+        return merged(read_report_file(file) for file in files)
+
+
+def feedback_of(measured: Measured, failures: Sequence[TestCase]) -> str:
+    """Return the failing tests with their messages, shortest first; without any, the output's tail."""
+    if not failures:
+        return output_of(measured.result)[-ALL:]
+    # Short messages are assertions, long ones are often traces of one common cause.
+    ordered = sorted(failures, key=lambda case: len(case.text))
+    texts = [f"{case.id}: {case.message}\n{case.text}"[:EACH].strip() for case in ordered]
+    shown, left = [], ALL
+    for text in texts:
+        if len(text) > left:
+            break
+        shown.append(text)
+        left -= len(text) + 2
+    if len(shown) < len(texts):
+        names = ", ".join(case.id for case in ordered[len(shown) :])
+        shown.append(f"and {len(texts) - len(shown)} more: {names}"[: max(left, 200)])
+    return "\n\n".join(shown)
+
+
+def unusable(name: str, measured: Measured) -> EvaluationError:
+    """Return the error of a test command that says nothing about its tests."""
+    printed = output_of(measured.result)
+    why = measured.problem or "no test ran"
+    text = f"{name}: {why}, and the command {measured.result.ending}"
+    return broken(f"{text}{f': {printed}' if printed else ''}")

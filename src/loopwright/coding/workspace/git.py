@@ -1,0 +1,153 @@
+"""Git as a program: its environment, its calls and its errors.
+
+Nothing of the user's configuration reaches these calls, and no hook, filter or helper program runs in them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...errors import StepError
+
+__all__ = ["GIT_VERSION", "Git", "GitError", "problem_with_git"]
+
+GIT_VERSION = (2, 32)  # the first with GIT_CONFIG_GLOBAL
+# Of every call: names of any form are allowed, and bytes and modes stay as they are.
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.untrackedCache": "false",
+    "core.autocrlf": "false",
+    "core.fileMode": "true",
+    "core.symlinks": "true",
+    "core.ignoreCase": "false",
+    "core.precomposeUnicode": "false",
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+    "core.quotePath": "false",
+    "core.checkStat": "default",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "submodule.recurse": "false",
+    "advice.detachedHead": "false",
+    "protocol.file.allow": "always",
+    "commit.gpgSign": "false",
+    "safe.directory": "*",
+}
+_WHO = {
+    # Fixed, so that equal trees with equal parents are equal commits.
+    **{f"GIT_{role}_NAME": "Loopwright" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_EMAIL": "loopwright@localhost" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")},
+}
+
+
+class GitError(StepError):
+    """A call of git failed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="workspace", retryable=False)
+
+
+def problem_with_git() -> str:
+    """Return a sentence if git is missing or too old, else ""."""
+    program = shutil.which("git")
+    needed = ".".join(map(str, GIT_VERSION))
+    if program is None:
+        return f"git is not installed. A workspace needs git {needed} or newer."
+    words = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=False
+    ).stdout.split()
+    version = words[2] if len(words) > 2 else ""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers >= GIT_VERSION:
+        return ""
+    return f"git {version} is too old. A workspace needs git {needed} or newer."
+
+
+@dataclass(frozen=True)
+class Git:
+    """Calls of git with the same repository, folder and index.
+
+    Args:
+        folder: the repository (GIT_DIR), or None to let git find it from `cwd`.
+        work_tree: the folder of the files.
+        index: the private index file.
+        cwd: the working directory.
+        settings: further settings.
+        keep_open: descriptors that the calls inherit, such as that of a lock.
+    """
+
+    folder: Path | None = None
+    work_tree: Path | None = None
+    index: Path | None = None
+    cwd: Path | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    keep_open: tuple[int, ...] = ()
+
+    def __call__(self, *words: str, stdin: bytes | None = None, ok: Sequence[int] = (0,)) -> bytes:
+        """Run git and return its output.
+
+        Raises:
+            GitError: if it exits with another code than those in `ok`.
+        """
+        return self.run(*words, stdin=stdin, ok=ok).stdout
+
+    def text(self, *words: str, ok: Sequence[int] = (0,)) -> str:
+        """Run git and return its output as text without white space around it."""
+        return os.fsdecode(self(*words, ok=ok)).strip()
+
+    def run(
+        self, *words: str, stdin: bytes | None = None, ok: Sequence[int] = (0,)
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git and return the completed process."""
+        command = ["git"]
+        for name, value in {**_SETTINGS, **self.settings}.items():
+            command += ["-c", f"{name}={value}"]
+        try:
+            done = subprocess.run(
+                [*command, *words],
+                env=self._environment(),
+                cwd=self._working_directory,
+                input=stdin or b"",
+                capture_output=True,
+                check=False,
+                # A call that outlives our process keeps the lock of its tree.
+                pass_fds=self.keep_open,
+            )
+        except FileNotFoundError as error:
+            raise GitError(problem_with_git() or f"git cannot be started: {error}") from None
+        if done.returncode not in ok:
+            text = done.stderr.decode(errors="replace").strip()[-500:]
+            raise GitError(f"git {words[0]} failed with {done.returncode}: {text}")
+        return done
+
+    @property
+    def _working_directory(self) -> Path | None:
+        # `ls-files` lists nothing outside a working directory that is below the files, as the store is.
+        if self.work_tree is not None and self.work_tree.is_dir():
+            return self.work_tree
+        return self.cwd or self.folder
+
+    def _environment(self) -> dict[str, str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+        env |= _WHO
+        env |= {
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+        places = {
+            "GIT_DIR": self.folder,
+            "GIT_WORK_TREE": self.work_tree,
+            "GIT_INDEX_FILE": self.index,
+        }
+        return env | {name: str(place) for name, place in places.items() if place is not None}

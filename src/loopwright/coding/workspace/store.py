@@ -1,0 +1,151 @@
+"""The store of snapshots: one private bare repository, which the user's own repository never touches."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import shutil
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from .git import Git
+
+__all__ = ["HOME", "Store", "slug_of"]
+
+HOME = ".loopwright"  # the folder of journals, stores and trees
+# Whatever the attributes in a tree say: no filter runs, and bytes stay as they are.
+_ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def slug_of(name: str) -> str:
+    """Return a name as one part of a path and of a ref, unique for different names."""
+    slug = _SAFE.sub("-", name).strip("-.")[:60].replace("..", "-").removesuffix(".lock")
+    return slug if slug == name else f"{slug or 'x'}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+class Store:
+    """A private bare repository in the folder `.loopwright`.
+
+    Args:
+        home: the folder `.loopwright`. It is made at the first use, with a `.gitignore` for itself.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "store.git"
+        self.git = Git(self.folder, cwd=home)
+
+    def make(self, source: Path | None) -> None:
+        """Make the store if it does not exist, with hard links to the objects of a repository."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        ignore = self.home / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+        with self._locked():
+            if (self.folder / "complete").exists():
+                return
+            self._create(source)
+
+    def _create(self, source: Path | None) -> None:
+        temporary = self.home / "store.new"
+        _remove(temporary)
+        _remove(self.folder)
+        git = Git(cwd=self.home)
+        if source is not None:
+            git("clone", "--bare", "--local", "--quiet", "--", str(source), str(temporary))
+        else:
+            git("init", "--bare", "--quiet", "--", str(temporary))
+        fresh = Git(temporary, cwd=self.home)
+        # Refs of the user would keep growing stale, and a remote would name his folder.
+        for ref in fresh.text("for-each-ref", "--format=%(refname)").split():
+            fresh("update-ref", f"refs/base/{ref.removeprefix('refs/')}", ref)
+            fresh("update-ref", "-d", ref)
+        fresh("config", "--remove-section", "remote.origin", ok=(0, 128))
+        info = temporary / "info"
+        info.mkdir(exist_ok=True)
+        (info / "attributes").write_text(_ATTRIBUTES)
+        (info / "exclude").write_text("")
+        (temporary / "complete").touch()
+        temporary.rename(self.folder)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the store: several runs may make it at once."""
+        with (self.home / "store.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def fetch(self, source: Path, commit: str) -> None:
+        """Fetch a commit of another repository, unless the store has it."""
+        if self.has(commit):
+            return
+        words = ["fetch", "--quiet", "--no-tags", "--update-shallow", "--no-write-fetch-head"]
+        self.git(*words, "--", str(source), f"+{commit}:refs/base/commits/{commit}")
+
+    def has(self, commit: str) -> bool:
+        """Whether the store has a commit and everything in it."""
+        return self.git.run("cat-file", "-e", f"{commit}^{{tree}}", ok=(0, 1, 128)).returncode == 0
+
+    def commit(self, tree: str, parent: str, message: str) -> str:
+        """Return the commit of a tree; equal arguments make the same commit."""
+        parents = ["-p", parent] if parent else []
+        return self.git.text("commit-tree", tree, *parents, "-m", message)
+
+    def tree_of(self, commit: str) -> str:
+        """Return the tree of a commit."""
+        return self.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+
+    def find(self, ref: str) -> str:
+        """Return the commit of a ref, or ""."""
+        return self.git.text("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", ok=(0, 1))
+
+    def point(self, ref: str, commit: str) -> None:
+        """Set a ref, so that the commit is kept."""
+        self.git("update-ref", ref, commit)
+
+    def refs(self, prefix: str) -> dict[str, str]:
+        """Return the commits of the refs under a prefix, by the rest of their names."""
+        lines = self.git.text("for-each-ref", "--format=%(refname) %(objectname)", prefix)
+        pairs = (line.split() for line in lines.splitlines())
+        return {name.removeprefix(prefix): commit for name, commit in pairs}
+
+    def changes(self, before: str, after: str) -> dict[str, list[int]]:
+        """Return the changed paths between two trees or commits, each with lines added and removed."""
+        rows = self.git("diff-tree", "-r", "-z", "--no-renames", "--numstat", before, after)
+        changed: dict[str, list[int]] = {}
+        for row in rows.split(b"\0"):
+            if row.count(b"\t") >= 2:
+                added, removed, path = row.split(b"\t", 2)
+                numbers = [int(n) if n.isdigit() else 0 for n in (added, removed)]
+                changed[path.decode(errors="replace")] = numbers
+        return changed
+
+    def diff(self, before: str, after: str, *options: str) -> str:
+        """Return the difference of two trees or commits as a patch that `git apply` takes."""
+        words = ["diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", *options]
+        data = self.git(*words, "--no-ext-diff", "--no-textconv", before, after)
+        return data.decode("utf-8", "surrogateescape")
+
+    def export(self, commit: str, folder: Path) -> None:
+        """Write the files of a commit into an empty folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        index = folder.parent / f"{folder.name}.index"
+        git = Git(self.folder, work_tree=folder, index=index)
+        try:
+            git("read-tree", "--reset", "-u", commit)
+        finally:
+            index.unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder and its content, with those parts that are not writable."""
+
+    def writable(function: object, path: str, _: object) -> None:
+        Path(path).parent.chmod(0o700)
+        Path(path).unlink(missing_ok=True)
+
+    if folder.exists():
+        shutil.rmtree(folder, onerror=writable)

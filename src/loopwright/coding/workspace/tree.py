@@ -1,0 +1,280 @@
+"""One folder: its files are captured as a tree of the store, and a tree is put in place in it.
+
+1. The index is private, so what happens to `.git` in the folder changes nothing.
+2. A repository inside the folder is captured by its files, never by its commit.
+3. Every path of a snapshot is put back, and nothing that the rules ignore is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+from ...records.codec import Json
+from .git import Git, GitError
+from .store import Store
+
+__all__ = ["Tree"]
+
+WAIT = 30.0  # seconds for the git of a killed process to end
+_PROBE = b".loopwright-probe"
+
+
+@dataclass
+class _Listing:
+    """What a scan found: paths to add and to remove, and files that are left out."""
+
+    add: list[bytes] = field(default_factory=list)
+    remove: list[bytes] = field(default_factory=list)
+    left_out: list[bytes] = field(default_factory=list)
+
+
+class Tree:
+    """The files of one folder, with a private index.
+
+    Args:
+        store: the store of its snapshots.
+        folder: the folder.
+        private: the folder of its index, its rules and its lock.
+        refs: the prefix of the refs of its snapshots, with a slash at the end.
+        max_file: bytes of the largest file that is captured.
+        include: patterns of files that are captured although they are ignored.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        private: Path,
+        refs: str,
+        *,
+        max_file: int,
+        include: Sequence[str] = (),
+    ) -> None:
+        self.store, self.folder, self.private, self.refs = store, folder, private, refs
+        self.max_file, self.include = max_file, tuple(include)
+        self.index = private / "index"
+        self.rules = private / "rules"
+        self.git = Git(
+            store.folder,
+            work_tree=folder,
+            index=self.index,
+            # Outside the folder: git does not remove its own working directory.
+            cwd=store.home,
+        )
+        self._lock: int | None = None
+        self._root = os.fsencode(folder) + b"/"
+
+    # Its lock, and what it remembers across processes.
+
+    def lock(self) -> None:
+        """Take the lock of the folder; the git calls of a killed process hold it until they end.
+
+        Raises:
+            GitError: if another process works in the folder.
+        """
+        if self._lock is not None:
+            return
+        self.private.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.private / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        end = time.monotonic() + WAIT
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(descriptor)
+                    raise GitError(f"another process works in {self.folder}") from None
+                time.sleep(0.02)
+        self._lock = descriptor
+        self.git = replace(self.git, keep_open=(descriptor,))
+        for stale in self.private.glob("*.lock"):
+            stale.unlink(missing_ok=True)
+
+    def unlock(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+            self.git = replace(self.git, keep_open=())
+
+    @property
+    def memory(self) -> dict[str, Json]:
+        """What earlier processes knew: the `commit` in place, whether it is `busy`, `nested` repositories."""
+        try:
+            value: dict[str, Json] = json.loads((self.private / "state.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return value
+
+    def remember(self, **values: Json) -> None:
+        """Change what later processes know."""
+        temporary = self.private / "state.new"
+        temporary.write_text(json.dumps({**self.memory, **values}, indent=1))
+        temporary.replace(self.private / "state.json")
+
+    # Capture.
+
+    def scan(self) -> tuple[str, list[str]]:
+        """Return the tree of the present files, and the paths that are left out."""
+        listing = self._listing()
+        empty = self.git.text("hash-object", "-w", "-t", "blob", "--stdin")
+        if listing.remove:
+            gone = b"0 " + b"0" * len(empty) + b"\t"
+            rows = b"".join(gone + path + b"\0" for path in listing.remove)
+            self.git("update-index", "-z", "--index-info", stdin=rows)
+        if listing.add:
+            paths = b"\0".join(listing.add) + b"\0"
+            words = ("--add", "--remove", "--replace", "-z", "--stdin")
+            self.git("update-index", *words, stdin=paths)
+        left_out = sorted(os.fsdecode(path) for path in listing.left_out)
+        return self.git.text("write-tree"), left_out
+
+    def capture(self, name: str, parent: str, message: str = "") -> dict[str, Json]:
+        """Return a snapshot of the present files, kept under a name."""
+        tree, left_out = self.scan()
+        commit = self.store.commit(tree, parent, message or name)
+        self.store.point(self.refs + name, commit)
+        self.remember(commit=commit, tree=tree)
+        changed = self.store.changes(parent, tree) if parent else {}
+        snapshot: dict[str, Json] = {
+            "commit": commit,
+            "tree": tree,
+            "files": len(changed),
+            "added": sum(added for added, _ in changed.values()),
+            "removed": sum(removed for _, removed in changed.values()),
+        }
+        return {**snapshot, "left_out": left_out} if left_out else snapshot
+
+    def _listing(self) -> _Listing:
+        listed = self._listed()
+        nested: set[bytes] = set()
+        # Git names a repository inside the folder, and lists its files only if it has one of them already.
+        while found := set(self._folders(listed)) - nested:
+            empty = self.git.text("hash-object", "-w", "-t", "blob", "--stdin").encode()
+            rows = (b"100644 " + empty + b"\t" + path + _PROBE + b"\0" for path in found)
+            self.git("update-index", "--replace", "-z", "--index-info", stdin=b"".join(rows))
+            nested |= found
+            listed = self._listed()
+        if nested:
+            known = {*self.memory.get("nested", ()), *map(os.fsdecode, nested)}
+            self.remember(nested=sorted(known))
+        listing, links = _Listing(), dict[bytes, bool]()
+        for path in dict.fromkeys(listed):
+            if not path.endswith(b"/") and not _reserved(path):
+                self._classify(path, listing, links)
+        return listing
+
+    def _folders(self, listed: list[bytes]) -> Iterator[bytes]:
+        """Iterate over the folders that git lists as one path: a repository, also in place of a file."""
+        for path in listed:
+            full = Path(os.fsdecode(self._root + path))
+            if path.endswith(b"/"):
+                yield path
+            elif not full.is_symlink() and full.is_dir():
+                yield path + b"/"
+
+    def _listed(self) -> list[bytes]:
+        """Return the changed, missing and new paths, in no particular order."""
+        out = self.git("ls-files", "-z", "-m", "-d", "-o", "-X", str(self.rules))
+        always = self.private / "always"
+        if always.exists():
+            out += always.read_bytes()
+        if self.include:
+            patterns = (f":(glob){pattern}" for pattern in self.include)
+            out += self.git("ls-files", "-z", "-o", "--", *patterns)
+        return [path for path in out.split(b"\0") if path]
+
+    def _classify(self, path: bytes, listing: _Listing, links: dict[bytes, bool]) -> None:
+        try:
+            status = os.lstat(self._root + path)
+        except OSError:  # also a circle of links on the way to it
+            listing.remove.append(path)
+            return
+        regular, link = stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode)
+        if not (regular or link) or self._behind_link(path, links):
+            listing.remove.append(path)
+        elif regular and (
+            status.st_size > self.max_file or not os.access(self._root + path, os.R_OK)
+        ):
+            listing.remove.append(path)
+            listing.left_out.append(path)
+        else:
+            listing.add.append(path)
+
+    def _behind_link(self, path: bytes, links: dict[bytes, bool]) -> bool:
+        """Whether a folder of the path is a link, so that the path is not inside the tree."""
+        end = path.rfind(b"/")
+        if end < 0:
+            return False
+        folder = path[:end]
+        if folder not in links:
+            here = Path(os.fsdecode(self._root + folder))
+            links[folder] = here.is_symlink() or self._behind_link(folder, links)
+        return links[folder]
+
+    # Restore.
+
+    def restore(self, commit: str) -> None:
+        """Put the files of a commit in place of the present ones, which are kept under `lost`."""
+        present, left_out = self.scan()
+        self.keep(present)
+        self.put(commit, present, left_out)
+
+    def keep(self, tree: str) -> str:
+        """Keep a tree that no snapshot names under `lost`; return its commit."""
+        memory = self.memory
+        if tree == memory.get("tree"):
+            return str(memory["commit"])
+        commit = self.store.commit(tree, memory.get("commit", ""), "unrecorded")
+        self.store.point(f"{self.refs}lost/{tree[:12]}", commit)
+        return commit
+
+    def put(self, commit: str, present: str, left_out: Iterable[str] = ()) -> None:
+        """Put the files of a commit in place, if those of another tree are there."""
+        tree = self.store.tree_of(commit)
+        for path in left_out:
+            (self.folder / path).unlink(missing_ok=True)
+        if tree != present:
+            self.git("read-tree", "--reset", "-u", commit)
+            self._remove_nested(commit)
+        self.remember(commit=commit, tree=tree)
+
+    def _remove_nested(self, commit: str) -> None:
+        """Remove the `.git` of repositories that the commit does not have: git leaves them."""
+        nested = self.memory.get("nested", ())
+        for path in nested:
+            place = self.folder / path
+            inside = self.store.git("ls-tree", "-z", "--full-tree", commit, "--", path)
+            if inside or not (place / ".git").exists() or place.is_symlink():
+                continue
+            inner = place / ".git"
+            if inner.is_dir() and not inner.is_symlink():
+                shutil.rmtree(inner, ignore_errors=True)
+            else:
+                inner.unlink(missing_ok=True)
+            while place != self.folder:
+                with contextlib.suppress(OSError):
+                    place.rmdir()
+                place = place.parent
+
+    def ref_name(self, name: str, path: str) -> str:
+        """Return the name of a ref for a snapshot: a number, or a digest of the path of a step."""
+        rest = name.removeprefix(f"{path}/")
+        plain = rest.isdigit() or rest in ("base", "suspended", "placed")
+        return rest if plain else f"steps/{sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _reserved(path: bytes) -> bool:
+    """Whether git refuses a path, because a part of it is named like a repository."""
+    return any(part.lower() == b".git" for part in path.split(b"/"))

@@ -1,0 +1,490 @@
+"""The declaration of a workspace, and the workspace of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ...engine.fingerprints import digest_of
+from ...engine.loop import one_of
+from ...engine.state import Edits, LoopState, StateRun
+from ...errors import ConfigurationError
+from ...records import Result, Status
+from ...records.codec import Json
+from ...tools.process import run_command
+from .git import Git, GitError, problem_with_git
+from .merge import HandOver, applied, make_branch, write_patch
+from .sources import Source, make_copy, make_worktree, prepare
+from .store import HOME, Store, slug_of
+from .tree import Tree
+
+__all__ = ["Files", "Workspace", "bytes_of"]
+
+KINDS = ("copy", "worktree", "snapshot", "here")
+MERGES = ("branch", "patch", "apply", "none")
+SETUP_TIMEOUT = 1800.0  # seconds of a setup command
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(KB|MB|GB|)", re.IGNORECASE)
+_AGE = re.compile(r"([0-9]+)([smhd])")
+
+
+def bytes_of(size: int | str) -> int:
+    """Return a size such as `100 MB` in bytes."""
+    found = _SIZE.fullmatch(str(size).strip())
+    if found is None:
+        raise ConfigurationError(
+            f"workspace: max_file: {size!r} is not a size; use bytes, or text such as 100 MB"
+        )
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folder in which the commands of a loop run, separate from yours.
+
+    After each `execute` its files are captured, and they are put back before an iteration that continues
+    from another one. A loop that ends leaves the files of its output in place: those that satisfied it,
+    else the best.
+
+    Args:
+        path: the folder that is copied. Default: the current one.
+        kind: `copy` is a clone; `worktree` one that `git worktree list` shows; `snapshot` a folder without git;
+            `here` the folder itself. Default: `copy`, and `snapshot` if the folder is no repository.
+        dirty: uncommitted changes are copied (`include`), an error (`refuse`), or left out (`leave`).
+        history: `full`, or `base`: one commit without the history of the repository.
+        include: patterns of files that are captured although they are ignored.
+        exclude: patterns, as in `.gitignore`, of files that are never captured.
+        max_file: the size of the largest file that is captured, in bytes or as text.
+        setup: a command, as words or a script, that prepares each new copy. Default: none.
+        link: folders of yours that the copy contains as links, such as `node_modules`.
+        refine_from: the iteration from which the next one continues, with its files and its record: the
+            `last`, the `best`, or the last `accepted` one.
+        on_cancel: the files of a cancelled loop: those of the `best` iteration, or `leave` them as they are.
+        merge: a loop that ends satisfied, exhausted or impossible makes a `branch` in your repository or
+            writes a `patch`; `apply` changes your files, if the loop is satisfied; `none` does nothing.
+            Default: `branch`, without git `patch`, and `none` for `here`.
+        branch: the name of the branch; `{run}` is the ID of the run. Default: `loopwright/{run}`.
+        commits: `squash` makes one commit, `rounds` one for each iteration that led to the result.
+        retain: how long the folder stays after the end, such as `7d`, for `loopwright workspace prune`.
+        home: the folder of stores and copies. Default: `.loopwright` in the current folder.
+
+    Raises:
+        ConfigurationError: for an invalid option.
+        StepError: at run time, of kind `workspace`: no git, or a folder that cannot be copied.
+
+    Example:
+        >>> from loopwright import Loop, Workspace, shell
+        >>> loop = Loop(
+        ...     shell("echo fixed > bug.txt"),
+        ...     evaluate=shell(["grep", "-q", "fixed", "bug.txt"], output="result"),
+        ...     workspace=Workspace(".", merge="none"),
+        ... )
+        >>> loop.workspace.kind
+        'copy'
+    """
+
+    path: str | Path = "."
+    kind: Literal["copy", "worktree", "snapshot", "here"] = "copy"
+    dirty: Literal["include", "refuse", "leave"] = field(default="include", kw_only=True)
+    history: Literal["full", "base"] = field(default="full", kw_only=True)
+    include: Sequence[str] = field(default=(), kw_only=True)
+    exclude: Sequence[str] = field(default=(), kw_only=True)
+    max_file: int | str = field(default="100 MB", kw_only=True)
+    setup: Sequence[str] | str = field(default=(), kw_only=True)
+    link: Sequence[str] = field(default=(), kw_only=True)
+    refine_from: Literal["last", "best", "accepted"] = field(default="last", kw_only=True)
+    on_cancel: Literal["best", "leave"] = field(default="best", kw_only=True)
+    merge: Literal["", "branch", "patch", "apply", "none"] = field(default="", kw_only=True)
+    branch: str = field(default="loopwright/{run}", kw_only=True)
+    commits: Literal["squash", "rounds"] = field(default="squash", kw_only=True)
+    retain: str = field(default="7d", kw_only=True)
+    home: str | Path = field(default=HOME, kw_only=True)
+
+    def __post_init__(self) -> None:
+        one_of("workspace: kind", self.kind, KINDS)
+        one_of("workspace: dirty", self.dirty, ("include", "refuse", "leave"))
+        one_of("workspace: history", self.history, ("full", "base"))
+        one_of("workspace: refine_from", self.refine_from, ("last", "best", "accepted"))
+        one_of("workspace: on_cancel", self.on_cancel, ("best", "leave"))
+        one_of("workspace: merge", self.merge, ("", *MERGES))
+        one_of("workspace: commits", self.commits, ("squash", "rounds"))
+        bytes_of(self.max_file)
+        if not _AGE.fullmatch(self.retain):
+            raise ConfigurationError(
+                f"workspace: retain: {self.retain!r} is not a duration; use text such as 7d or 12h"
+            )
+        for name in ("include", "exclude", "link"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise ConfigurationError(f"workspace: {name}: use a list, such as [{value!r}]")
+            object.__setattr__(self, name, tuple(value))
+        if not isinstance(self.setup, str):
+            object.__setattr__(self, "setup", tuple(self.setup))
+        for link in self.link:
+            if Path(link).is_absolute() or ".." in Path(link).parts:
+                raise ConfigurationError(
+                    f"workspace: link: {link!r} is outside the folder; use a path inside it"
+                )
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when another workspace would be made."""
+        # Without its places: they differ between machines.
+        options = (
+            self.kind, self.dirty, self.history, self.include, self.exclude, self.max_file, self.setup,
+            self.link, self.refine_from,
+        )  # fmt: skip
+        return digest_of("workspace", repr(options))
+
+    def state(self, run: StateRun, path: str) -> LoopState:
+        """Return the workspace of the loop or workflow at a path of a run."""
+        return Files(self, run.run_id, path)
+
+
+class Files:
+    """The workspace of one loop or workflow: it implements `engine.state.LoopState`.
+
+    Args:
+        settings: the declaration.
+        run_id: the run.
+        path: the path of the loop or workflow.
+        number: the number of the tree, if the loop has several.
+    """
+
+    def __init__(self, settings: Workspace, run_id: str, path: str, number: int = 0) -> None:
+        self.settings, self.run_id, self.path = settings, run_id, path
+        self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
+        self._source: Source | None = None
+        self._tree: Tree | None = None
+        self._kind = settings.kind
+        self.submodules: dict[str, str] = {}
+        self.base = ""
+        self._iteration = 0
+
+    @property
+    def source(self) -> Path:
+        """The user's folder; a working directory inside it is one inside `folder`."""
+        return self._place.root
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which commands run."""
+        return self.tree.folder / self._place.inside
+
+    @property
+    def tree(self) -> Tree:
+        """The files, once it is open."""
+        assert self._tree is not None
+        return self._tree
+
+    @property
+    def _place(self) -> Source:
+        assert self._source is not None
+        return self._source
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables of its commands.
+
+        Bytecode of Python is found by time and size only, which a file that was put back may share with
+        another version of it.
+        """
+        cache = self.tree.private / "pycache" / str(self._iteration)
+        return {
+            "LOOPWRIGHT_WORKSPACE": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": str(cache),
+        }
+
+    @property
+    def stops_at_edits(self) -> bool:
+        """Whether an edit from outside is a question to a person."""
+        return self._kind == "here"
+
+    async def open(self, begun: Json = None) -> str:
+        """Open it, and return a question to answer before anything changes, or ""."""
+        return await asyncio.to_thread(self._open, begun)
+
+    def _open(self, begun: Json) -> str:
+        if problem := problem_with_git():
+            raise GitError(f"workspace: {problem}")
+        if begun is not None and begun["host"] != socket.gethostname():
+            raise GitError(
+                f"workspace: the files of this run are on {begun['host']}; resume it there"
+            )
+        where = begun or {}
+        self._source = Source.of(Path(where.get("source", self.settings.path)))
+        self._kind = self.settings.kind
+        if self._kind in ("copy", "worktree") and not self._source.git:
+            if self._kind == "worktree":
+                raise GitError(
+                    f"workspace: {self._source.root} is not a git repository; use kind: copy or snapshot"
+                )
+            self._kind = "snapshot"
+        home = Path(where.get("home", self.settings.home)).expanduser().resolve()
+        store = Store(home)
+        store.make(self._source.root if self._source.git else None)
+        trees = home / "trees" / slug_of(self.run_id)
+        folder = self._source.root if self._kind == "here" else trees / self.slug
+        self._tree = Tree(
+            store,
+            folder,
+            trees / ".state" / self.slug,
+            f"refs/runs/{slug_of(self.run_id)}/{self.slug}/",
+            max_file=bytes_of(self.settings.max_file),
+            include=self.settings.include,
+        )
+        self._tree.lock()
+        if begun is not None:
+            self.base, self.submodules = begun["commit"], begun.get("submodules", {})
+            return ""
+        if self._kind == "here" and (changed := self._uncommitted()):
+            return (
+                f"{folder} has {len(changed)} uncommitted changes, such as {changed[0]}, and the loop edits "
+                "this folder itself; answer anything to continue, or cancel the run"
+            )
+        return ""
+
+    def _uncommitted(self) -> list[str]:
+        git = Git(cwd=self._place.root)
+        if not self._place.git:
+            return []
+        return git.text("status", "--porcelain", "--untracked-files=normal").splitlines()
+
+    async def begin(self) -> Json:
+        """Make the folder, and return the snapshot of its beginning."""
+        snapshot = await asyncio.to_thread(self._begin)
+        if self.settings.setup and self._kind != "here":
+            await self._set_up()
+            snapshot |= await asyncio.to_thread(
+                self.tree.capture, "base", snapshot["commit"], "after setup"
+            )
+            snapshot |= {"files": 0, "added": 0, "removed": 0}
+        self.base = snapshot["commit"]
+        return snapshot
+
+    def _begin(self) -> dict[str, Json]:
+        source, tree, options = self._place, self.tree, self.settings
+        if source.head:
+            tree.store.fetch(source.root, source.head)
+        elif self._kind == "copy" and source.git:
+            pass  # a repository without commits: its files are all there is
+        base_tree = self._base_tree(source)
+        base = tree.store.commit(base_tree, source.head, "base")
+        tree.store.point(f"{tree.refs}base", base)
+        if self._kind != "here":
+            if self._kind == "worktree":
+                make_worktree(source, tree.folder)
+            else:
+                history = "base" if self._kind == "snapshot" else options.history
+                place = source if self._kind == "copy" else _without_git(source)
+                make_copy(tree.store, place, tree.folder, base, history=history)
+            tree.git("read-tree", "--empty")
+            tree.git("read-tree", "--reset", "-u", base)
+            self._refresh_inner()
+            self._link(source)
+        tree.remember(
+            commit=base, tree=base_tree, busy=False, kind=self._kind, source=str(source.path)
+        )
+        tree.remember(
+            run=self.run_id,
+            path=self.path,
+            base=base,
+            folder=str(tree.folder),
+            retain=options.retain,
+        )
+        return {
+            "commit": base,
+            "tree": base_tree,
+            "files": 0,
+            "added": 0,
+            "removed": 0,
+            "kind": self._kind,
+            "head": source.head,
+            "source": str(source.path),
+            "folder": str(tree.folder),
+            "home": str(tree.store.home),
+            "host": socket.gethostname(),
+            **({"submodules": self.submodules} if self.submodules else {}),
+        }
+
+    def _base_tree(self, source: Source) -> str:
+        """Capture the user's folder, and return its tree."""
+        tree, options = self.tree, self.settings
+        user = self.user_tree()
+        self.submodules = prepare(user, source, tuple(options.exclude), tuple(options.link))
+        committed = user.git.text("write-tree") if source.head else ""
+        present, _ = user.scan()
+        for name in ("rules", "always"):
+            if user.private != tree.private:
+                shutil.copy(user.private / name, tree.private / name)
+        if options.dirty == "refuse" and source.head and present != committed:
+            changed = sorted(tree.store.changes(committed, present))
+            raise GitError(
+                f"workspace: {source.root} has uncommitted changes, such as {changed[0]}; commit them, or "
+                "use dirty: include"
+            )
+        return committed if options.dirty == "leave" and committed else present
+
+    def user_tree(self) -> Tree:
+        """Return the user's folder, to capture it with an index that is not his."""
+        tree = self.tree
+        if self._kind == "here":
+            return tree
+        private = tree.private / "source"
+        private.mkdir(parents=True, exist_ok=True)
+        return Tree(
+            tree.store,
+            self._place.root,
+            private,
+            f"{tree.refs}source/",
+            max_file=tree.max_file,
+            include=tree.include,
+        )
+
+    def _refresh_inner(self) -> None:
+        """Make `git status` inside the folder show what differs from its commit."""
+        if (self.tree.folder / ".git").exists():
+            Git(cwd=self.tree.folder)("reset", "--quiet", "--mixed", ok=(0, 1, 128))
+
+    def _link(self, source: Source) -> None:
+        for link in self.settings.link:
+            target, place = source.root / link, self.tree.folder / link
+            if target.is_dir() and not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to(target, target_is_directory=True)
+
+    async def _set_up(self) -> None:
+        result = await run_command(
+            self.settings.setup, cwd=self.folder, env=self.variables, timeout=SETUP_TIMEOUT
+        )
+        if result.exit_code or result.timed_out:
+            raise GitError(f"workspace: setup {result.ending}: {result.last_output}")
+
+    async def capture(self, name: str, parent: str) -> Json:
+        """Return a snapshot of the present files under a name."""
+        ref = self.tree.ref_name(name, self.path)
+        return await asyncio.to_thread(self.tree.capture, ref, parent, name)
+
+    async def restore(self, commit: str, *, busy: bool, edits: Edits = "adopt") -> Json:
+        """Put a snapshot in place, as `LoopState.restore` describes."""
+        return await asyncio.to_thread(self._restore, commit, busy, edits)
+
+    def _restore(self, commit: str, busy: bool, edits: Edits) -> Json:
+        tree, self._iteration = self.tree, self._iteration + busy
+        memory = tree.memory
+        present, left_out = tree.scan()
+        if edits != "discard" and not memory.get("busy") and present != memory.get("tree"):
+            if edits == "report":
+                names = sorted(tree.store.changes(memory["tree"], present))
+                return {"paths": names}
+            return self._adopt(present, busy)
+        kept = tree.keep(present)
+        assert kept
+        tree.put(commit, present, left_out)
+        tree.remember(busy=busy)
+        return None
+
+    def _adopt(self, present: str, busy: bool) -> dict[str, Json]:
+        """Return the snapshot of an edit from outside, which stays in place."""
+        tree, memory = self.tree, self.tree.memory
+        changed = tree.store.changes(memory["tree"], present)
+        commit = tree.keep(present)
+        tree.remember(commit=commit, tree=present, busy=busy)
+        return {
+            "commit": commit,
+            "tree": present,
+            "files": len(changed),
+            "added": sum(added for added, _ in changed.values()),
+            "removed": sum(removed for _, removed in changed.values()),
+            "paths": sorted(changed),
+        }
+
+    async def find(self, name: str) -> str:
+        """Return the commit of the snapshot of that name, or ""."""
+        ref = self.tree.refs + self.tree.ref_name(name, self.path)
+        return await asyncio.to_thread(self.tree.store.find, ref)
+
+    async def end(self, result: Result, snapshot: Json) -> Json:
+        """Hand over the chosen snapshot; return the branch, patch or conflicts."""
+        return await asyncio.to_thread(self._end, result, snapshot)
+
+    def _end(self, result: Result, snapshot: Json) -> dict[str, Json]:
+        tree, kind = self.tree, self.merge
+        self.tree.remember(ended=result.status.value)
+        ended = result.status in (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
+        if kind == "none" or not ended or tree.store.tree_of(self.base) == snapshot["tree"]:
+            return {}
+        work = self.hand_over(snapshot, _message(self, result, snapshot))
+        if kind == "branch":
+            return {"branch": make_branch(tree.store, self._place, work, self.branch)}
+        patch = tree.store.home / "patches" / f"{slug_of(self.run_id)}-{self.slug}.patch"
+        if kind == "apply" and result.status is Status.SATISFIED:
+            outcome = applied(self.user_tree(), work)
+            if "conflicts" not in outcome:
+                return outcome
+            write_patch(tree.store, work, patch)
+            return {**outcome, "patch": str(patch)}
+        write_patch(tree.store, work, patch)
+        return {"patch": str(patch)}
+
+    def hand_over(self, snapshot: Json, message: str) -> HandOver:
+        """Return the description of a snapshot for a branch or a patch."""
+        chain: tuple[tuple[str, str], ...] = ()
+        if self.settings.commits == "rounds":
+            git = self.tree.store.git
+            span = f"{self.base}..{snapshot['commit']}"
+            commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
+            titles = [git.text("show", "-s", "--format=%s", commit) for commit in commits]
+            pairs = [
+                (c, f"{t}\n\nLoopwright-Run: {self.run_id}\n")
+                for c, t in zip(commits, titles, strict=True)
+            ]
+            chain = (*pairs[:-1], (snapshot["commit"], message)) if pairs else ()
+        return HandOver(self.base, snapshot["commit"], message, self.submodules, chain)
+
+    @property
+    def merge(self) -> str:
+        """How the result is handed over."""
+        if self.settings.merge:
+            return (
+                "patch"
+                if self.settings.merge == "branch" and not self._place.git
+                else self.settings.merge
+            )
+        if self._kind == "here":
+            return "none"
+        return "branch" if self._place.git else "patch"
+
+    @property
+    def branch(self) -> str:
+        """The name of the branch."""
+        return self.settings.branch.replace("{run}", slug_of(self.run_id))
+
+    async def aclose(self) -> None:
+        """Release the folder."""
+        if self._tree is not None:
+            self._tree.unlock()
+
+
+def _without_git(source: Source) -> Source:
+    return Source(source.root, source.path, "", git=False)
+
+
+def _message(files: Files, result: Result, snapshot: Json) -> str:
+    """Return the message of the commit, with the run as trailers."""
+    number = snapshot.get("iteration", 0)
+    chosen = next((item for item in result.history if item.number == number), None)
+    title = f"{result.name or files.path}: {result.status.value}"
+    if number:
+        title += f" in iteration {number} of {len(result.history)}"
+    trailers = [f"Loopwright-Run: {files.run_id}", f"Loopwright-Iteration: {number}"]
+    if chosen is not None and chosen.score is not None:
+        trailers.append(f"Loopwright-Score: {chosen.score:g}")
+    return "\n".join([title, "", *trailers, ""])

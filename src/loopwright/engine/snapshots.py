@@ -1,0 +1,261 @@
+"""The snapshots of one loop: its state is put in place before adapt and captured before evaluate.
+
+1. The journal decides. A snapshot without an entry means nothing, and is made again.
+2. A finished step is never repeated, so its state is captured before its end is recorded: a resumed
+   iteration continues from the snapshot of the last step that finished in it.
+3. An evaluator judges the captured state, and what it changes is put back.
+4. A failed and an interrupted iteration are captured too, also after a deadline or a cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import StepError
+from ..journal import Entry
+from ..records import History, Iteration, Reason, Result
+from ..records.codec import Json
+from .run_state import Run
+from .state import Edits, LoopState, StateSource
+
+__all__ = ["Snapshots"]
+
+T = TypeVar("T")
+# A note: limits on the number of effects do not count it.
+FINGERPRINT = "note.workspace:1"
+
+
+class Snapshots:
+    """The snapshots of one loop or workflow.
+
+    `owns` is false for a loop inside one that has the state: they share it. `base` is the snapshot of the
+    beginning, `current` that of the iteration once it is captured, and `parent` the record from which
+    the iteration continues.
+    """
+
+    __slots__ = (
+        "_commit",
+        "_opened",
+        "base",
+        "current",
+        "merged",
+        "owns",
+        "parent",
+        "path",
+        "run",
+        "source",
+        "state",
+    )
+
+    def __init__(
+        self, run: Run, path: str, source: StateSource, shared: LoopState | None = None
+    ) -> None:
+        self.run, self.path, self.source = run, path, source
+        self.owns = shared is None
+        self.state = source.state(run, path) if shared is None else shared
+        self.base: dict[str, Json] = {}
+        self.current: dict[str, Json] | None = None
+        self.parent: Iteration | None = None
+        self.merged: Json = None
+        self._commit = ""
+        self._opened = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which commands run."""
+        return self.state.folder
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables of commands."""
+        return self.state.variables
+
+    def inside(self, cwd: str | Path | None) -> Path:
+        """Return the working directory of a command: the one in the folder that stands for it."""
+        if cwd is None:
+            return self.folder
+        try:
+            return self.folder / Path(cwd).resolve().relative_to(self.state.source)
+        except ValueError:
+            return self.folder / cwd  # an absolute one elsewhere stays
+
+    async def begin(self) -> None:
+        """Make or open the state, and record how it began."""
+        path = f"{self.path}/workspace"
+        if self.owns:
+            self.run.owned[path] = self.state
+            replay = self.run.replay
+            begun = None if replay is None else replay.finished.get(path)
+            question = await self._complete(self.state.open(begun and begun.value))
+            if question:
+                self.run.ask(path, {"folder": str(self.folder)}, question)
+            self.base = await self._effect(path, self.state.begin)
+        else:
+            self.base = await self._effect(path, lambda: self.state.capture(path, ""))
+        self._commit = self.base["commit"]
+        self._opened = True
+
+    async def put_back(self) -> None:
+        """Put the files of the beginning in place, without the changes of an evaluator."""
+        await self._complete(self.state.restore(self._commit, busy=not self.owns, edits="discard"))
+
+    async def place(self, history: History, number: int, *, best: bool = False) -> None:
+        """Put the files of the parent in place; of a resumed iteration, those of its last finished step."""
+        prefix = f"{self.path}/{number}"
+        self.current, self.parent = None, self._parent(history, best=best)
+        files = None if self.parent is None else self.parent.files
+        self._commit = (files or self.base)["commit"]
+        await self._restore(await self._last(prefix) or self._commit, f"{prefix}/outside_edit")
+
+    async def resume(self) -> None:
+        """Put the state of a workflow in place: that of the last step that finished, or the beginning."""
+        await self._restore(
+            await self._last(self.path) or self._commit, f"{self.path}/outside_edit"
+        )
+
+    async def capture(self, number: int) -> None:
+        """Capture what iteration `number` made."""
+        path = f"{self.path}/{number}"
+        self.current = await self._effect(
+            f"{path}/capture", lambda: self.state.capture(path, self._commit)
+        )
+
+    async def checkpoint(self, path: str) -> None:
+        """Capture the state after the step at a path, before its end is recorded."""
+        # An evaluator's changes are put back, and without a record nothing is resumed.
+        if self.current is None and self._opened and self.run.keeps:
+            await self._complete(self.state.capture(f"{path}/after", self._commit))
+
+    async def close(self, number: int) -> dict[str, Json]:
+        """Return the snapshot of iteration `number`, and put back what its evaluator changed."""
+        if self.current is None:
+            await self.capture(number)
+        assert self.current is not None
+        await self._complete(self.state.restore(self.current["commit"], busy=not self.owns))
+        return self.current
+
+    async def suspend(self) -> None:
+        """Keep the state as it is while the run waits; a person may edit it meanwhile."""
+        if self._opened and self.owns:
+            kept = await self._complete(self.state.capture(f"{self.path}/suspended", self._commit))
+            await self._complete(self.state.restore(kept["commit"], busy=False))
+
+    async def end(self, history: History, result: Result, keep: str) -> Json:
+        """Put the files of the loop's output in place and hand them over; return where they are."""
+        chosen = self._chosen(history, result, keep)
+        snapshot = dict((None if chosen is None else chosen.files) or self.base)
+        number = 0 if chosen is None else chosen.number
+        await self._complete(self.state.restore(snapshot["commit"], busy=not self.owns))
+        # The last state of the loop for a workflow that is resumed after it.
+        await self._effect(f"{self.path}/placed", lambda: _value({**snapshot, "iteration": number}))
+        if not self.owns:
+            return None
+        return await self._hand_over(result, snapshot, number)
+
+    async def finish(self, result: Result) -> Json:
+        """Capture the state at the end of a workflow and hand it over; return where it is."""
+        path = f"{self.path}/placed"
+        snapshot = await self._effect(path, lambda: self.state.capture(path, self.base["commit"]))
+        await self._complete(self.state.restore(snapshot["commit"], busy=False))
+        return await self._hand_over(result, snapshot, 0)
+
+    async def _hand_over(self, result: Result, snapshot: dict[str, Json], number: int) -> Json:
+        merged = await self._effect(
+            f"{self.path}/merged", lambda: self.state.end(result, {**snapshot, "iteration": number})
+        )
+        where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
+        return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
+
+    def _parent(self, history: History, *, best: bool) -> Iteration | None:
+        """Return the record from which the next iteration continues."""
+        if (best or self.source.refine_from != "last") and history.best is not None:
+            return history.best
+        return history.last
+
+    def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+        if result.satisfied and result.reason is not Reason.IMPROVED:
+            return history.last
+        if result.reason is Reason.CANCELLED and self.source.on_cancel == "leave":
+            return history.last
+        return history.latest_eligible if keep == "last" else history.best
+
+    async def _last(self, prefix: str) -> str:
+        """Return the commit after the last finished step under a path, or "" if there is none."""
+        replay = self.run.replay
+        if replay is None or replay.began(prefix) is None:
+            return ""
+        under = [e for path, e in replay.finished.items() if path.startswith(f"{prefix}/")]
+        for entry in sorted(under, key=lambda entry: entry.seq, reverse=True):
+            if entry.fingerprint == FINGERPRINT:
+                if "commit" in (entry.value or {}):
+                    return str(entry.value["commit"])
+            elif commit := await self.state.find(f"{entry.path}/after"):
+                return commit
+        return ""
+
+    async def _restore(self, commit: str, path: str) -> None:
+        """Put a commit in place before steps run; an edit from outside is recorded at a path."""
+        replay, stops = self.run.replay, self.state.stops_at_edits
+        answer = None if replay is None else replay.answers.get(path)
+        mode: Edits = (
+            "discard" if answer == "restore" else "adopt" if answer or not stops else "report"
+        )
+        edit = await self._complete(self.state.restore(commit, busy=True, edits=mode))
+        if edit is None:
+            return
+        if mode == "report":
+            names = ", ".join(edit["paths"][:5])
+            detail = (
+                f"files in {self.folder} were changed outside this run: {names}; "
+                'answer "continue" to go on from them, or "restore" to put the files of the run back'
+            )
+            self.run.ask(path, {"folder": str(self.folder), "paths": edit["paths"]}, detail)
+        await self._effect(path, lambda: _value(edit))
+        self._commit = edit["commit"]
+        self.run.warn(f"the files were changed outside the run before {path.rpartition('/')[0]}")
+
+    async def _effect(self, path: str, act: Callable[[], Awaitable[Json]]) -> Any:
+        """Do something once and record its value.
+
+        Not through `Context.call`: a snapshot is also taken after a deadline or a cancellation.
+        """
+        run, replay = self.run, self.run.replay
+        if replay is not None and (recorded := replay.finished.get(path)) is not None:
+            return recorded.value
+        if run.silent:
+            return await self._complete(act())
+        started = Entry("started", path, run.now(), fingerprint=FINGERPRINT)
+        run.append(started)
+        await self._complete(run.settled())
+        value = await self._complete(act())
+        finished = Entry("finished", path, started.at, value, FINGERPRINT)
+        finished.seconds = run.now() - started.at
+        run.append(finished)
+        return value
+
+    async def _complete(self, work: Awaitable[T]) -> T:
+        """Wait for work on the state to its end: half of it must not overlap with what follows."""
+        task = asyncio.ensure_future(_raised(work))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            # A cancelled run still records its iteration; a cancelled task is resumed later.
+            if self.run.cancelled is None:
+                raise
+            return task.result()
+
+
+async def _value(value: Json) -> Json:
+    return value
+
+
+async def _raised(work: Awaitable[T]) -> T:
+    """Await work on a state; an error of the system becomes one of the step."""
+    try:
+        return await work
+    except OSError as error:
+        raise StepError(f"workspace: {error}", kind="workspace", retryable=False) from error

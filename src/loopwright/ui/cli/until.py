@@ -1,0 +1,261 @@
+"""`until`: an agent works until a check passes. It runs the document that --print-yaml prints."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from ...coding.until import GOAL, UntilOptions, until_document
+from ...documents.project import GENERATED
+from ...documents.schema.fields import duration
+from ...engine.run import new_run_id
+from ...errors import ConfigurationError
+from ..sources import SourceSettings, load_source
+from ..trust import approved
+from .options import RunCommandOptions, RunId, expanded
+from .output import Output
+from .run import Job, drive
+from .telemetry import TelemetryOptions
+
+INSTALLED = ("node_modules", ".venv", "venv")
+
+
+class OnStallWord(StrEnum):
+    """What happens after iterations without progress."""
+
+    FRESH = "fresh"
+    BEST = "best"
+    ASK = "ask"
+    STOP = "stop"
+
+
+class Kind(StrEnum):
+    """Where the agent works."""
+
+    COPY = "copy"
+    WORKTREE = "worktree"
+    SNAPSHOT = "snapshot"
+    HERE = "here"
+
+
+class Keep(StrEnum):
+    """The files that remain without success."""
+
+    BEST = "best"
+    LAST = "last"
+
+
+@dataclass(frozen=True)
+class UntilCommandOptions(RunCommandOptions):
+    """Options of `until`."""
+
+    prompt: Annotated[
+        str, typer.Option("--prompt", metavar="TEXT|@FILE", help="What the agent is asked to do.")
+    ] = GOAL
+    iterations: Annotated[
+        int,
+        typer.Option("--max", "--max-iterations", metavar="N", min=1, help="Most iterations."),
+    ] = 10
+    time: Annotated[
+        str,
+        typer.Option("--max-time", "--timeout", metavar="DURATION", help="Most time, such as 30m."),
+    ] = "2h"
+    patience: Annotated[
+        int,
+        typer.Option(
+            "--patience",
+            metavar="N",
+            min=1,
+            help="Iterations that neither raise the score nor change what fails, until a stall.",
+        ),
+    ] = 3
+    on_stall: Annotated[
+        OnStallWord,
+        typer.Option(
+            "--on-stall",
+            help="First stall: continue from the last iteration, continue from the best, ask, or stop. "
+            "The second stall stops.",
+        ),
+    ] = OnStallWord.BEST
+    report: Annotated[
+        str,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Report of the check: auto, none, stdout, or the files that it writes.",
+        ),
+    ] = "auto"
+    check_timeout: Annotated[
+        str, typer.Option("--check-timeout", metavar="DURATION", help="Most time of one check.")
+    ] = "10m"
+    pass_env: Annotated[
+        list[str] | None,
+        typer.Option("--pass-env", metavar="NAME", help="Variable for the agent; repeatable."),
+    ] = None
+    keep: Annotated[Keep, typer.Option("--keep", help="Result of a run without success.")] = (
+        Keep.BEST
+    )
+    workspace: Annotated[
+        Kind,
+        typer.Option(
+            "--workspace",
+            help="Where the agent works: a copy, a worktree, a copy without git, or the folder itself.",
+        ),
+    ] = Kind.COPY
+    branch: Annotated[
+        str, typer.Option("--branch", metavar="NAME", help="Branch of the result; {run} is its ID.")
+    ] = ""
+    patch: Annotated[bool, typer.Option("--patch", help="Write a patch instead of a branch.")] = (
+        False
+    )
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Change your files if the check passes.")
+    ] = False
+    no_merge: Annotated[bool, typer.Option("--no-merge", help="Keep the result in the copy.")] = (
+        False
+    )
+    setup: Annotated[
+        str, typer.Option("--setup", metavar="COMMAND", help="Prepares the copy, such as 'npm ci'.")
+    ] = ""
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--link", metavar="FOLDER", help="Folder of yours in the copy, as a link; repeatable."
+        ),
+    ] = None
+    print_yaml: Annotated[
+        bool, typer.Option("--print-yaml", help="Print the equivalent document and do nothing.")
+    ] = False
+
+    def of(self, check: str, agent: list[str]) -> UntilOptions:
+        """Return the options of the document.
+
+        Raises:
+            ConfigurationError: for a prompt or a duration that cannot be read.
+        """
+        return UntilOptions(
+            check,
+            agent,
+            goal=_prompt(self.prompt),
+            iterations=self.iterations,
+            seconds=_seconds("--max-time", self.time),
+            usd=self.max_usd,
+            patience=self.patience,
+            on_stall=self.on_stall.value,
+            report=self.report,
+            check_timeout=_seconds("--check-timeout", self.check_timeout),
+            pass_env=tuple(self.pass_env or ()),
+            keep=self.keep.value,
+            workspace=self.workspace.value,
+            merge=self._merge(),
+            branch=self.branch,
+            setup=self.setup,
+            link=self._links(check),
+        )
+
+    def _merge(self) -> str:
+        chosen = {"patch": self.patch, "apply": self.apply, "none": self.no_merge}
+        words = [word for word, wanted in chosen.items() if wanted]
+        if len(words) + bool(self.branch) > 1:
+            raise ConfigurationError(
+                "until: choose one of --branch, --patch, --apply and --no-merge"
+            )
+        return words[0] if words else ""
+
+    def _links(self, check: str) -> tuple[str, ...]:
+        """Return the folders that the copy has as links: installed packages are not in the repository."""
+        if self.link is not None or self.setup or self.workspace is Kind.HERE:
+            return tuple(self.link or ())
+        # uv would install the copy into the linked environment.
+        names = ("node_modules",) if re.search(r"\buv (run|sync)\b", check) else INSTALLED
+        return tuple(name for name in names if Path(name).is_dir() and _ignored(name))
+
+
+@expanded
+def until(
+    check: Annotated[str, typer.Argument(metavar="CHECK", help="Command that must exit with 0.")],
+    agent: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- AGENT…",
+            help="Command of the agent. It reads the prompt from standard input, or from a word {prompt}, "
+            "{feedback}, {feedback_file} or {iteration}.",
+        ),
+    ],
+    options: UntilCommandOptions,
+    run_id: RunId = "",
+) -> int:
+    """Let an agent work until a check passes.
+
+    The check runs first. While it fails, the agent runs with the output of the check, and the check runs
+    again. The agent works in a copy of the current folder; the result is a branch of your repository.
+
+    Exit codes: 0 satisfied, 3 exhausted, 1 failed, 4 suspended, 130 cancelled or interrupted, 2 wrong
+    command line.
+    """
+    with Output(as_json=options.as_json) as output:
+        text = yaml.dump(
+            until_document(options.of(check, agent)),
+            Dumper=_Dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            width=1000,
+        )
+        if options.print_yaml:
+            sys.stdout.write(text)
+            return 0
+        file = str(Path.cwd() / f"{GENERATED}until.yaml")
+        settings = SourceSettings.of(options)
+        # The document is recorded with the run, as if its file had been deleted.
+        settings = replace(settings, documents={"files": {file: text}, "calls": []})
+        load = functools.partial(load_source, file, settings)
+        source = approved(load, output, yes=options.yes)
+        telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+        job = Job(source, None, run_id or new_run_id(), options, telemetry_options)
+        return drive(job, output)
+
+
+def _ignored(folder: str) -> bool:
+    """Return whether git ignores a folder, so that a copy lacks it."""
+    words = ["git", "check-ignore", "--quiet", "--", folder]
+    try:
+        return subprocess.run(words, capture_output=True, check=False, timeout=10).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _prompt(text: str) -> str:
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--prompt: {text[1:]} cannot be read: {error}") from None
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return float(duration(text))
+    except (ValueError, ConfigurationError) as error:
+        raise ConfigurationError(f"{option}: {error}") from None

@@ -1,0 +1,225 @@
+"""`until`: the command line and the function, with commands as agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loopwright import Loop, MaxIterations, NoChange, NoProgress, OnStall, Passed, run_sync, until
+from loopwright.errors import ConfigurationError
+
+AGENT = 'echo "$LOOPWRIGHT_ITERATION" >> log; cat > prompt; touch "part$LOOPWRIGHT_ITERATION"'
+CHECK = "test -e part2 || { echo 'part2 is missing'; exit 1; }"
+
+
+def command(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a folder."""
+    variables = {**os.environ, "XDG_STATE_HOME": str(folder / ".state"), **env}
+    return subprocess.run(
+        [sys.executable, "-m", "loopwright", *words],
+        cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=120,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def json_of(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_check_decides(tmp_path: Path) -> None:
+    """The agent runs until the check exits with 0; its own exit code and words do not count."""
+    agent = ["sh", "-c", f"{AGENT}; echo DONE; exit 1"]
+    done = command(tmp_path, "until", CHECK, "--yes", "--json", "--", *agent)
+    result = json_of(done)
+    assert (done.returncode, result["status"], result["iterations"]) == (0, "satisfied", 2)
+    assert (tmp_path / "log").read_text() == "1\n2\n"
+
+
+def test_the_prompt_has_the_goal_and_the_output(tmp_path: Path) -> None:
+    """The prompt of each iteration has the goal, the check, its last output and the earlier scores."""
+    goal = "Repair it. {{ not a template }} {% nor this %}"
+    agent = ["sh", "-c", AGENT]
+    command(tmp_path, "until", CHECK, "--yes", "--prompt", goal, "--max", "2", "--", *agent)
+    prompt = (tmp_path / "prompt").read_text()
+    assert prompt.startswith(goal)
+    assert "Iteration 2 of at most 2. The check is: test -e part2" in prompt
+    assert "<output>\ntests exited with 1\npart2 is missing\n</output>" in prompt
+    assert "Iteration 1: score 0" in prompt
+
+
+@pytest.mark.parametrize(
+    ("check", "code", "status", "reason"),
+    [
+        ("true", 0, "satisfied", "already_satisfied"),
+        ("false", 3, "exhausted", "max_iterations"),
+        ("no-such-program", 1, "failed", "evaluator_unusable"),
+    ],
+)
+def test_exit_codes(check: str, code: int, status: str, reason: str, tmp_path: Path) -> None:
+    """A check that passes or cannot run ends the run before the agent is called."""
+    done = command(
+        tmp_path, "until", check, "--yes", "--json", "--max", "2", "--", "sh", "-c", AGENT
+    )
+    result = json_of(done)
+    assert (done.returncode, result["status"], result["reason"]) == (code, status, reason)
+    assert (tmp_path / "log").exists() is (reason == "max_iterations")
+
+
+def test_words_that_stand_for_values(tmp_path: Path) -> None:
+    """Placeholders are single words; what a program printed is never read by a shell."""
+    check = "test -e args || { echo '$(touch hacked) \"; touch hacked; \"'; exit 1; }"
+    script = 'printf "%s\\f" "$@" > args; cat "$4" > file; cat > stdin'
+    words = [
+        "sh",
+        "-c",
+        script,
+        "agent",
+        "{prompt}",
+        "{feedback}",
+        "{iteration}",
+        "{feedback_file}",
+    ]
+    done = command(tmp_path, "until", check, "--yes", "--", *words)
+    assert done.returncode == 0, done.stderr
+    prompt, feedback, number, file, _ = (tmp_path / "args").read_text().split("\f")
+    assert (number, (tmp_path / "stdin").read_text()) == ("1", "")
+    assert "$(touch hacked)" in feedback and feedback in prompt
+    assert (tmp_path / "file").read_text() == f"{feedback}\n"
+    assert not (tmp_path / "hacked").exists() and not Path(file).exists()
+
+
+def test_first_use_needs_an_approval(tmp_path: Path) -> None:
+    """Without a terminal and without --yes nothing runs; an approval is remembered by content."""
+    words = ["until", CHECK, "--", "sh", "-c", AGENT]
+    done = command(tmp_path, *words)
+    assert (done.returncode, "not approved" in done.stderr) == (2, True)
+    assert command(tmp_path, "until", CHECK, "--yes", "--", "sh", "-c", AGENT).returncode == 0
+    assert command(tmp_path, *words).returncode == 0
+    assert command(tmp_path, *words[:-1], "other").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["until", "true", "--"], "missing argument"),
+        (["until", " ", "--", "sh"], "the check is empty"),
+        (["until", "true", "--max-time", "soon", "--", "sh"], "'soon' is not a duration"),
+        (["until", "true", "--prompt", "@missing", "--", "sh"], "missing cannot be read"),
+        (["until", "true", "--", "sh", "{{ x }}"], "sign of a template"),
+        (["until", "echo {{ x }}", "--yes", "--", "sh"], "cannot contain template values"),
+    ],
+)
+def test_wrong_command_lines(words: list[str], problem: str, tmp_path: Path) -> None:
+    """A wrong option is a sentence and exit code 2."""
+    done = command(tmp_path, *words)
+    assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
+def entries(folder: Path, run: str) -> list[tuple[str, str]]:
+    exported = json_of(command(folder, "export", run, "--format", "json"))
+    return [(entry["kind"], entry["path"]) for entry in exported["entries"]]
+
+
+def test_the_printed_document_runs_identically(tmp_path: Path) -> None:
+    """The document of --print-yaml makes the same entries as the command."""
+    words = [CHECK, "--max", "4", "--patience", "2", "--", "sh", "-c", AGENT]
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    printed = command(second, "until", "--print-yaml", *words).stdout
+    assert yaml.safe_load(printed)["name"] == "until"
+    (second / "fix.yaml").write_text(printed)
+    assert command(first, "until", "--yes", "--run-id", "one", *words).returncode == 0
+    assert command(second, "run", "fix.yaml", "--yes", "--run-id", "two").returncode == 0
+    assert entries(first, "one") == entries(second, "two")
+
+
+def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
+    """Ctrl-C ends the agent and the run with 130; resume runs the iteration again."""
+    script = "echo >> log; test -e go || { touch ready; sleep 60; }; touch part2"
+    words = ["until", CHECK, "--yes", "--run-id", "one", "--", "sh", "-c", script]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loopwright", *words], cwd=tmp_path, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / ".state")},
+    )  # fmt: skip
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    (tmp_path / "go").touch()
+    done = command(tmp_path, "resume", "one", "--json")
+    assert (done.returncode, json_of(done)["iterations"]) == (0, 1)
+    assert (tmp_path / "log").read_text() == "\n\n"
+
+
+def test_a_loop_in_python(tmp_path: Path) -> None:
+    """`until` makes a loop of a check and a command, or of an evaluator and a function."""
+    mark = tmp_path / "mark"
+    loop = until(f"test -e {mark}", ["sh", "-c", 'cat > "$0"; exit 1', str(mark)], max_iterations=2)
+    result = run_sync(loop, "")
+    assert (result.status.value, result.iterations) == ("satisfied", 1)
+    assert mark.read_text().startswith("Make the check pass.\n\nIteration 1 of at most 2.")
+    loop = until(lambda output: output == 2, lambda _, ctx: ctx.iteration)
+    assert run_sync(loop, 0).iterations == 2
+
+
+def test_the_baseline_is_no_iteration() -> None:
+    """The input is evaluated first; if it passes, there is no iteration and no record."""
+    passing: Loop[Any, Any] = Loop(lambda value: 1 / 0, lambda value: value == 1, baseline=True)
+    result = run_sync(passing, 1)
+    assert (result.reason.value, result.iterations, len(result.history)) == (
+        "already_satisfied",
+        0,
+        0,
+    )
+    assert (
+        run_sync(Loop(lambda value: 1, lambda value: value == 1, baseline=True), 0).iterations == 1
+    )
+
+
+def scores(*values: float) -> Loop[Any, Any]:
+    replies = iter(values)
+    return Loop(
+        lambda _: 0,
+        lambda _: next(replies),
+        until=Passed() | MaxIterations(len(values)),
+        on_stall=OnStall("fresh", patience=2),
+    )
+
+
+def test_a_second_stall_ends_the_loop() -> None:
+    """The first stall starts again; progress begins a new count."""
+    assert run_sync(scores(0.1, 0.1, 0.1, 0.1, 0.1, 0.1), 0).reason.value == "no_progress"
+    assert run_sync(scores(0.1, 0.1, 0.1, 0.1, 0.1, 0.1), 0).iterations == 5
+    assert run_sync(scores(0.1, 0.1, 0.2, 0.2, 0.3), 0).reason.value == "max_iterations"
+
+
+def test_other_failing_tests_are_progress() -> None:
+    """The same score with other failing tests is progress."""
+    names = iter(["a", "b", "b", "b"])
+    loop: Loop[Any, Any] = Loop(
+        lambda _: 0,
+        lambda _: {"score": 0.5, "details": {"tests": {"failing": [next(names)]}}},
+        until=NoProgress(2) | MaxIterations(4),
+    )
+    result = run_sync(loop, 0)
+    assert (result.reason.value, result.iterations) == ("no_progress", 4)
+
+
+def test_conditions_without_a_workspace() -> None:
+    """`no_change` needs a workspace; options that are not valid are errors."""
+    loop: Loop[Any, Any] = Loop(lambda _: 0, until=NoChange() | MaxIterations(3))
+    assert run_sync(loop, 0).iterations == 3
+    for wrong in (lambda: OnStall("later"), lambda: OnStall(patience=0), lambda: NoProgress(0)):
+        with pytest.raises(ConfigurationError):
+            wrong()
