@@ -1,85 +1,70 @@
-"""Agents on the command line: how they ended, and the executions of those that reason."""
+"""`agents` lists coding agents, shows their manifests, and tries one on a small task."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+import yaml
 
-from .conftest import Project
-
-DOCUMENT = """\
-schema: loopwright/1
-name: both
-model: openai:any
-steps:
-  - name: research
-    phased:
-      planning: {prompt: "Plan {{ task }}"}
-      refinement: {prompt: "Answer {{ task }}"}
-      max_planning_iterations: 1
-  - name: think
-    reasoning: {prompt: "Improve {{ research }}", max_iterations: 2}
-"""
-REPLIES = """\
-- {step: "*planning*", replies: ["a plan"]}
-- {step: "*refinement*", replies: ["an answer"]}
-- {step: "*think*", replies: ["hm", "hm again"]}
-"""
+from loopwright.testing.fake_agent import manifest
+from loopwright.ui.cli import main
 
 
-@pytest.fixture
-def done(project: Project) -> Project:
-    """A folder with one run of both agents."""
-    (project.folder / "both.yaml").write_text(DOCUMENT)
-    (project.folder / "replies.yaml").write_text(REPLIES)
-    words = ("--input", "it", "--replies", "replies.yaml", "--run-id", "one")
-    assert project.call("run", "both.yaml", *words).code == 3
-    return project
+def fake(tmp_path: Path, *actions: dict[str, object]) -> str:
+    script, file = tmp_path / "script.yaml", tmp_path / "mine.yaml"
+    script.write_text(yaml.safe_dump([list(actions)]))
+    file.write_text(yaml.safe_dump(manifest("claude", script)))
+    return str(file)
 
 
-def test_show_tells_how_the_agents_ended(done: Project) -> None:
-    """A line for each agent, under the rounds."""
-    out = done.call("show", "one").out
-    assert (
-        "agent research: planning 1, execution 0, refinement 1; 2 of at most 3 (the phases: 2); "
-        "ended in refinement" in out
+def test_the_list_has_every_built_in_agent(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row names the program, whether it is installed, and how to install it."""
+    assert main(["agents", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["agents"]
+    assert [row["name"] for row in rows] == [
+        "claude",
+        "codex",
+        "gemini",
+        "qwen",
+        "opencode",
+        "aider",
+    ]
+    assert all(row["install"] for row in rows)
+    assert main(["agents", "list"]) == 0
+    assert "Claude Code" in capsys.readouterr().out
+
+
+def test_show_prints_a_manifest_that_can_be_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The printed manifest is valid YAML, to copy and change."""
+    assert main(["agents", "show", "codex"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["per"] == "thread"
+
+
+def test_a_trial_runs_the_agent_in_a_new_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It works if the agent wrote the file of the task."""
+    good = fake(
+        tmp_path,
+        {"write": {"answer.txt": "done"}},
+        {"spend": {"input_tokens": 5, "output_tokens": 2}},
+        {"say": "ok"},
     )
-    assert "agent think: completed, 2 interactions, the last " in out
-    assert "the limit was reached without a final answer" in " ".join(out.split())
+    assert main(["agents", "try", good, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["ok"] and data["result"]["usage"]["input_tokens"] == 5
+    assert main(["agents", "try", fake(tmp_path, {"fail": "401 Invalid API key"})]) == 1
+    assert "permanent" in capsys.readouterr().out
 
 
-def test_show_gives_reports_and_executions_to_programs(done: Project) -> None:
-    """`agents` by name, `executions` in order; neither where there is no agent."""
-    found = done.call("show", "one", "--json").json
-    assert found["agents"]["research"]["phase_iterations"] == {
-        "planning": 1, "execution": 0, "refinement": 1,
-    }  # fmt: skip
-    (execution,) = found["executions"]
-    assert (execution["prompt"], execution["result"], execution["limit_reached"]) == (
-        "Improve an answer", "hm again", True,
-    )  # fmt: skip
-    done.call("run", "steps:short", "--run-id", "two")
-    other = done.call("show", "two", "--json").json
-    assert "agents" not in other
-    assert "executions" not in other
-
-
-def test_runs_lists_executions(done: Project) -> None:
-    """A line each: run, status, agent, interactions, when, prompt and result; as JSON; by status."""
-    (line,) = done.call("runs", "--executions").out.splitlines()
-    assert line.split()[:5] == ["one", "completed", "think", "2", "interactions"]
-    assert "Improve an answer" in line
-    rows = done.call("runs", "--executions", "--json").json["executions"]
-    assert [row["path"] for row in rows] == ["both/think"]
-    assert done.call("runs", "--executions", "--status", "failed", "--json").json == {
-        "executions": []
-    }
-    wrong = done.call("runs", "--executions", "--status", "satisfied")
-    assert wrong.code == 2
-    assert "is not a status" in wrong.err
-
-
-def test_a_folder_without_a_journal_has_no_executions(project: Project) -> None:
-    """Looking makes nothing and is no error."""
-    answer = project.call("runs", "--executions")
-    assert (answer.code, answer.out) == (0, "")
-    assert "no executions of agents" in answer.err
+@pytest.mark.parametrize("words", [["shw"], ["show"], ["try", "clade"]])
+def test_a_wrong_command_line_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unknown action or agent names the nearest one."""
+    assert main(["agents", *words]) == 2
+    assert capsys.readouterr().err

@@ -19,8 +19,8 @@ from ...errors import StepError
 from ...models.prices import Price, cost
 from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
+from ...records.excerpts import excerpt_line
 from ...records.redaction import Redactor
-from ...records.sanitize import cleaned
 from ...tools.process import inherited, run_command
 from .events import EventReader, reader_of
 from .failures import AgentFailure, classified, failure_of
@@ -31,6 +31,8 @@ from .sessions import Session, sessions_of
 __all__ = ["AgentCall", "AgentRecord", "CallSettings", "environment", "home_of", "outcome"]
 
 VERSION_SECONDS = 10.0
+LIVE_READ = 4_000  # characters of a text that are prepared for a live line
+LIVE_CHARS = 160  # of a live line
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
@@ -40,6 +42,7 @@ class AgentRecord(TypedDict):
 
     text: str
     session: str
+    session_key: str
     turns: int
     usage: Json
     session_usage: Json
@@ -91,6 +94,7 @@ class AgentCall(Leaf):
         settings: the settings of the step.
         prompt: the text for the agent.
         session: the session to continue, or a new one with the ID that the program is to use.
+        key: the key under which later calls find the session, "" for a fresh one.
         resumed: whether the session exists.
         folder: the working folder.
         env: the rendered variables of the step.
@@ -112,6 +116,7 @@ class AgentCall(Leaf):
         *,
         prompt: str,
         session: Session,
+        key: str,
         resumed: bool,
         folder: Path,
         env: Mapping[str, str],
@@ -121,7 +126,7 @@ class AgentCall(Leaf):
     ) -> None:
         self.settings, self.prompt, self.session, self.resumed = settings, prompt, session, resumed
         self.folder, self.env, self.idempotent, self.limit = folder, env, idempotent, limit
-        self.schema = schema
+        self.schema, self.key = schema, key
         self.fingerprint = settings.fingerprint
         amount = Usage(usd=limit) if limit else None
         self.reserve = None if amount is None else lambda _: amount
@@ -150,7 +155,7 @@ class AgentCall(Leaf):
         def on_line(line: str) -> bool:
             for text in reader.feed(line):
                 if listener is not None:
-                    listener(ctx.path, ctx.run.redact(redactor.text(cleaned(text))) + "\n")
+                    listener(ctx.path, _live(text, lambda t: ctx.run.redact(redactor.text(t))))
             return self.limit is not None and self._usage(reader).usd >= self.limit
 
         version = asyncio.create_task(_version(manifest, ctx))
@@ -194,7 +199,8 @@ class AgentCall(Leaf):
             ):
                 raise
             raise StepError(
-                f"{error}; {manifest.title or manifest.name} is installed by: {manifest.install}",
+                f"{manifest.title or manifest.name} is not installed: there is no program "
+                f"{manifest.program[0]!r} on PATH. Install it with: {manifest.install}",
                 kind="cannot_start",
                 retryable=False,
             ) from None
@@ -231,7 +237,7 @@ class AgentCall(Leaf):
                     codec.encode(dict(self.schema)), encoding="utf-8"
                 )
             session = manifest.resume if self.resumed else manifest.session
-            yield [*manifest.words(values, session, settings.permissions), *settings.args], stdin
+            yield manifest.words(values, session, settings.permissions, settings.args), stdin
 
     def _usage(self, reader: EventReader) -> Usage:
         """Return what this call spent: for a program that counts per session, the difference."""
@@ -264,8 +270,9 @@ class AgentCall(Leaf):
         session_usage = reader.usage or self.session.usage
         return {
             **_empty(manifest.name),
-            "text": cleaned(reader.text),
+            "text": reader.text,
             "session": reader.session or self.session.id,
+            "session_key": self.key,
             "turns": reader.turns,
             "usage": self._usage(reader).to_json(),
             "session_usage": session_usage.to_json() if manifest.per == "thread" else None,
@@ -278,9 +285,16 @@ class AgentCall(Leaf):
         }
 
 
+def _live(text: str, clean: Callable[[str], str]) -> str:
+    """Return a text of the agent as one line, without secrets and without control characters."""
+    # Cut only after the secrets are removed; a part of one would not be recognised.
+    visible = "".join(c if c.isprintable() else " " for c in clean(text[:LIVE_READ]))
+    return excerpt_line(visible, LIVE_CHARS) + "\n"
+
+
 def _empty(program: str) -> AgentRecord:
     return {
-        "text": "", "session": "", "turns": 0, "usage": NOTHING.to_json(), "session_usage": None, "changed": [],
+        "text": "", "session": "", "session_key": "", "turns": 0, "usage": NOTHING.to_json(), "session_usage": None, "changed": [],
         "denials": [], "stop": "completed", "seconds": 0.0, "program": program, "version": "", "stream": "",
         "failure": None, "missing_session": False,
     }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -190,7 +190,9 @@ class Manifest(_Part):
         """Whether it can continue a session."""
         return bool(self.resume)
 
-    def words(self, values: Mapping[str, str], session: Words, permissions: str) -> list[str]:
+    def words(
+        self, values: Mapping[str, str], session: Words, permissions: str, args: Sequence[str] = ()
+    ) -> list[str]:
         """Return the words of a call after the program.
 
         Args:
@@ -198,16 +200,17 @@ class Manifest(_Part):
                 prompt is passed.
             session: the words for the session: `session`, `resume` or none.
             permissions: `read`, `edit` or `full`.
+            args: constant words, which follow the options: some programs read no option after the prompt.
         """
         prompt: Words | None = self.prompt.argument
         if "prompt" not in values:
             prompt = self.prompt.file if "prompt_file" in values else self.prompt.stdin
         options = [w for name, words in self.optional.items() if name in values for w in words]
         groups = {
-            "session": session,
+            "session": _filled(session, values),
             "permissions": self.permissions.get(permissions, []),  # type: ignore[call-overload]
-            "options": options,
-            "prompt": prompt or [],
+            "options": [*_filled(options, values), *args],
+            "prompt": _filled(prompt or [], values),
         }
         rest = [
             w for name, words in groups.items() if f"{{{name}}}" not in self.command for w in words
@@ -216,13 +219,16 @@ class Manifest(_Part):
         for word in self.command:
             match = _WORD.fullmatch(word)
             result += [word] if match is None else groups[match[1]]
-        # Filled in one pass, so that a value that looks like a placeholder stays as it is.
-        return [_filled(word, values) for word in (*result, *rest)]
+        return [*result, *rest]
 
 
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    match = _WORD.fullmatch(word)
-    return word if match is None else values.get(match[1], word)
+def _filled(words: Words, values: Mapping[str, str]) -> Words:
+    """Return words with their placeholders filled, in one pass: a value is not read again."""
+    matches = [_WORD.fullmatch(word) for word in words]
+    return [
+        word if match is None else values.get(match[1], word)
+        for word, match in zip(words, matches, strict=True)
+    ]
 
 
 def _check_words(place: str, words: Words, names: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ Rules:
 
 1. A session belongs to a key: the chain of a loop, the step in the run, or a name that several steps share.
 2. Where the program lets us choose the ID, it is chosen before the start and recorded with it.
-3. The state is rebuilt from the recorded results when a run resumes; nothing else is stored.
+3. The state is rebuilt from the recorded calls when a run resumes; nothing else is stored.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = ["MODES", "Session", "Sessions", "checked_mode", "new_id", "session_ke
 MODES = ("fresh", "loop", "run")
 _OWNED = "coding sessions"
 _NUMBER = re.compile(r"(?<=/)[0-9]+(?=/)")
+_CALL = re.compile(r"/call-[0-9]+$")
 _KEY = re.compile(r"[\w.-]{1,64}")
 
 
@@ -75,10 +76,16 @@ class Sessions:
 
 
 def sessions_of(run: Run) -> Sessions:
-    """Return the sessions of a run."""
+    """Return the sessions of a run; those of its earlier processes are read from the journal."""
     sessions = run.owned.get(_OWNED)
     if sessions is None:
         sessions = run.owned[_OWNED] = Sessions()
+        # A recorded iteration is not run again, so its calls cannot keep their sessions themselves.
+        for entry in run.replay.finished.values() if run.replay is not None else ():
+            record = entry.value
+            if _CALL.search(entry.path) and isinstance(record, dict) and "session_key" in record:
+                usage = Usage.from_json(record["session_usage"])
+                sessions.put(record["session_key"], Session(record["session"], usage))
     assert isinstance(sessions, Sessions)
     return sessions
 

@@ -236,18 +236,24 @@ class AgentStep(CompositeStep):
             session = sessions.get(answer.key)
         resumed = session is not None and bool(session.id) and self.manifest.resumable
         if session is None or not resumed:
-            session = Session(new_id(ctx.run) if self.manifest.session else "")
+            session = Session(self._new_id(answer))
         call = AgentCall(
-            self.settings, prompt=prompt, session=session, resumed=resumed, folder=answer.folder,
+            self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,
             env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
         )  # fmt: skip
-        # The session is left out of the input: it is another one after a crash, and the effect is the same.
-        record: AgentRecord = await ctx.call(
-            f"call-{answer.number}", call, {"prompt": prompt, "resumed": resumed}
-        )
+        # The session is left out of the input: a resumed run knows the sessions of all recorded calls.
+        record: AgentRecord = await ctx.call(f"call-{answer.number}", call, {"prompt": prompt})
         usage = Usage.from_json(record["session_usage"])
         sessions.put(answer.key, Session(record["session"], usage))
         return record
+
+    def _new_id(self, answer: _Answer) -> str:
+        """Return the ID of a new session; "" if the program chooses it."""
+        if self.manifest.session:
+            return new_id(answer.ctx.run)
+        # Aider has one conversation in each folder, without an ID.
+        named = any("{session}" in word for word in self.manifest.resume)
+        return "folder" if answer.key and not named else ""
 
     def _limit(self, ctx: Context) -> float | None:
         """Return the US dollars that one call may cost: its own limit, or what the budgets have left.

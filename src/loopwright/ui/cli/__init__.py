@@ -44,6 +44,7 @@ COMMANDS = (
     Command("until", "until", "Let an agent work until a check passes."),
     Command("check", "check", "Report the problems of documents, or their plan."),
     Command("doctor", "doctor", "Try the providers of models with the keys in the environment."),
+    Command("agents", "agents", "List coding agents, show one, or try one."),
     Command("convert", "check", "Convert a document to the native dialect."),
     Command("runs", "runs", "List the runs in the journal, newest first."),
     Command("show", "show", "Show a run and the reason for its end."),

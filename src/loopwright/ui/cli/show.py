@@ -354,6 +354,12 @@ def _outcome(entry: Entry) -> tuple[str, str]:
     value: Json = entry.value
     if isinstance(value, dict) and {"score", "passed"} <= value.keys():  # an evaluation
         return f"{texts.score(value['score'])} {value.get('feedback', '')}", "dim"
+    if isinstance(value, dict) and {"text", "finish"} <= value.keys():  # a reply of a model
+        calls = [
+            f"{call['name']} {text_of(call['arguments'])}" for call in value.get("tool_calls", ())
+        ]
+        called = f"calls {', '.join(calls)}" if calls else ""
+        return " ".join(filter(None, (value["text"], called))), "dim"
     return text_of(value), "dim"
 
 

@@ -23,7 +23,6 @@ __all__ = ["EventReader", "figure", "member", "text_in"]
 TEXT_CHARS = 1024 * 1024  # of the last message
 MAX_PATHS = 1000
 MAX_DENIALS = 100
-LINE_CHARS = 160  # of a live line
 _MOST = 1 << 53  # a larger figure is not a number of tokens
 
 # The names of arguments of tools that hold the file, in the tools of all readers.
@@ -71,7 +70,7 @@ class EventReader:
         if data is None:
             return self.plain(line)
         try:
-            return [excerpt_line(text, LINE_CHARS) for text in self.event(data) if text.strip()]
+            return [text for text in self.event(data) if text.strip()]
         # Members of unexpected types must not end a call that is paid for.
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError):
             return []

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ....records import Usage
 from ....records.codec import Json
 from ..failures import failure_of
-from .reader import LINE_CHARS, TEXT_CHARS, EventReader, figure, member, text_in
+from .reader import TEXT_CHARS, EventReader, figure, member, text_in
 
 __all__ = ["AiderReader", "FieldsReader", "TextReader"]
 
@@ -39,7 +39,7 @@ class TextReader(EventReader):
         # The end of a long output is kept: the result is usually there.
         while self._size > TEXT_CHARS and len(self._lines) > 1:
             self._size -= len(self._lines.pop(0)) + 1
-        return [line[:LINE_CHARS]] if line.strip() else []
+        return [line] if line.strip() else []
 
     def finish(self) -> None:
         """Complete the facts after the last line."""
@@ -61,7 +61,7 @@ class AiderReader(TextReader):
             self.usage += Usage(calls=0, input_tokens=tokens[0], output_tokens=tokens[1], usd=usd)
             self.turns += 1
             self.failure = None
-            return [line[:LINE_CHARS]]
+            return [line]
         if (match := _EDIT.search(short)) is not None:
             self.wrote(match[1].strip())
         elif (match := _ERROR.search(short)) is not None:
@@ -106,7 +106,7 @@ class FieldsReader(EventReader):
     def plain(self, line: str) -> list[str]:
         """Keep a line that is no event as a note."""
         super().plain(line)
-        return [line[:LINE_CHARS]] if line.strip() else []
+        return [line] if line.strip() else []
 
 
 def _at(data: Json, pointer: str) -> Json:
