@@ -8,9 +8,11 @@ import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from ..journal import Entry, RunInfo
+from ..errors import ConfigurationError
+from ..journal import Entry, RunInfo, surviving
 from ..records.codec import text_of
 from .progress import item_at
+from .run_files import run_files
 from .run_summary import items_of_lists, iterations_of, recorded_json
 
 # Beginnings that spreadsheets calculate: a model's output could read other cells or call a program
@@ -75,6 +77,21 @@ def _html(info: RunInfo, entries: Sequence[Entry]) -> str:
     return text
 
 
+def _patch(info: RunInfo, entries: Sequence[Entry]) -> str:
+    """Return the changes of the files in place since the start, which `git apply` takes.
+
+    Raises:
+        ConfigurationError: if the run has no files in place.
+    """
+    placed = [e for e in surviving(entries) if e.kind == "finished" and e.path.endswith("/placed")]
+    for entry in reversed(placed):
+        files = run_files(entries, entry.path.removesuffix("/placed"))
+        if files is not None:
+            patch = files.store.diff(files.base, str(entry.value["commit"]))
+            return patch.encode("utf-8", "replace").decode()
+    raise ConfigurationError(f"--format patch: {info.run_id} has no workspace, or has not ended")
+
+
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str]] = {
-    "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html,
+    "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch,
 }  # fmt: skip

@@ -79,3 +79,8 @@ def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]
     """The message names where it looked."""
     assert main(["workspace", "show", "zz"]) == 2
     assert "no workspace of this run" in capsys.readouterr().err
+
+
+def test_export_writes_the_result_as_a_patch(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The patch has the changes of the files in place since the start."""
+    assert "-0\n+2" in shown(capsys, "export", "r1", "--format", "patch")

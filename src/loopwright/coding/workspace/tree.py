@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -130,9 +131,8 @@ class Tree:
         """Return the tree of the present files, and the paths that are left out."""
         self.folder.mkdir(parents=True, exist_ok=True)
         listing = self._listing()
-        empty = self.git.text("hash-object", "-w", "-t", "blob", "--stdin")
         if listing.remove:
-            gone = b"0 " + b"0" * len(empty) + b"\t"
+            gone = b"0 " + b"0" * len(self._empty) + b"\t"
             rows = b"".join(gone + path + b"\0" for path in listing.remove)
             self.git("update-index", "-z", "--index-info", stdin=rows)
         if listing.add:
@@ -163,8 +163,7 @@ class Tree:
         nested: set[bytes] = set()
         # Git names a repository inside the folder, and lists its files only if it has one of them already.
         while found := set(self._folders(listed)) - nested:
-            empty = self.git.text("hash-object", "-w", "-t", "blob", "--stdin").encode()
-            rows = (b"100644 " + empty + b"\t" + path + _PROBE + b"\0" for path in found)
+            rows = (b"100644 " + self._empty + b"\t" + path + _PROBE + b"\0" for path in found)
             self.git("update-index", "--replace", "-z", "--index-info", stdin=b"".join(rows))
             nested |= found
             listed = self._listed()
@@ -176,6 +175,11 @@ class Tree:
             if not path.endswith(b"/") and not _reserved(path):
                 self._classify(path, listing, links)
         return listing
+
+    @functools.cached_property
+    def _empty(self) -> bytes:
+        """The identity of an empty file, whose length depends on the format of the store."""
+        return self.git.text("hash-object", "-w", "-t", "blob", "--stdin").encode()
 
     def _folders(self, listed: list[bytes]) -> Iterator[bytes]:
         """Iterate over the folders that git lists as one path: a repository, also in place of a file."""

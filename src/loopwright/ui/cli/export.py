@@ -31,6 +31,7 @@ class Form(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
     HTML = "html"
+    PATCH = "patch"
 
 
 def export(
@@ -42,7 +43,7 @@ def export(
         typer.Option("--out", "-o", metavar="FILE", help="Output file.  [default: stdout]"),
     ] = None,
 ) -> int:
-    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal) or HTML (report)."""
+    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report) or a patch (files)."""
     info, entries = reading(journal, lambda store: on_record(store, name))
     text = FORMS[form](info, entries)
     with Output() as output:
