@@ -126,6 +126,8 @@ torture: install postgres
 	$(RUN)/python tests/crash/torture.py
 	$(RUN)/python tests/crash/torture_agents.py
 	$(RUN)/python tests/crash/test_agent.py
+	$(RUN)/python tests/crash/torture_workspace.py
+	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
 
 # Its own dependency group. Both builders read mkdocs.yml, until Zensical is at 1.0; no page names another host.

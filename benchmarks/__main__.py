@@ -15,6 +15,7 @@ from . import (
     startup,
     tools,
     typed,
+    workers,
 )
 
 
@@ -32,6 +33,7 @@ def main() -> int:
         models,
         tools,
         cluster,
+        workers,
     ):
         print(f"# {(module.__doc__ or '').splitlines()[0]}")
         for row in module.rows():

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "loopwright"
 # Places that the layer contract reserves, and what the Python API and other platforms need.
 LATER = frozenset(
     {"coding", "search", "datasets", "insight", "cluster", "serving"}
-    | {"adapters", "interop", "progress", "_statistics", "_extras", "_platform"}
+    | {"adapters", "interop", "progress", "types", "_statistics", "_extras", "_platform"}
 )
 UNCOUNTED = frozenset({"_aliases.py", "py.typed", "__pycache__"})
 ALLOWED_CYCLES = (frozenset({"loopwright.errors", "loopwright.records"}),)

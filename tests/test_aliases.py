@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +70,35 @@ def test_an_unknown_path_is_an_import_error() -> None:
     """The finder finds former paths and nothing else."""
     code = "try:\n    import loopwright.nothing\nexcept ModuleNotFoundError as error:\n    print(error.name)"
     assert python(code) == "loopwright.nothing"
+
+
+@pytest.mark.parametrize("name", ["Prompt", "Judge", "Rubric", "ReasoningAgent"])
+def test_settings_of_model_calls_have_their_former_name(name: str) -> None:
+    """`asking` of version 0.1 sets `model_settings`."""
+    from loopwright.agents import ReasoningAgent
+    from loopwright.evaluators import Judge, Rubric
+    from loopwright.prompts import Prompt, PromptSettings
+
+    settings = PromptSettings(("openai:gpt-4o",))
+    makers: dict[str, Any] = {
+        "Prompt": lambda **options: Prompt("Hello", **options),
+        "Judge": lambda **options: Judge({"short": "It is short."}, **options),
+        "Rubric": lambda **options: Rubric(["It is short."], **options),
+        "ReasoningAgent": lambda **options: ReasoningAgent("Hello", **options),
+    }
+    former, current = makers[name](asking=settings), makers[name](model_settings=settings)
+    assert former.model_settings.models == current.model_settings.models == settings.models
+    assert former.fingerprint == current.fingerprint
+
+
+def test_methods_have_their_former_names(tmp_path: Path) -> None:
+    """`Loaded.deeds()` and `Reading.fault` of version 0.1."""
+    from loopwright.documents import load
+    from loopwright.models import read_value
+
+    file = tmp_path / "a.yaml"
+    file.write_text("schema: loopwright/1\nname: a\nsteps: [{name: a, shell: [ls]}]\n")
+    loaded = load(file)
+    assert loaded.deeds() == loaded.local_actions()
+    reading = read_value("none", {"type": "object"})
+    assert reading.fault == reading.failure != ""

@@ -169,6 +169,8 @@ async def test_a_run_that_is_due_later_waits(
     assert await sweeper.sweep() == 0
     journal.change(replace(await journal.find(run_id), wake_at=1.0))
     assert await sweeper.sweep() == 1
+    async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)):
+        await until_status(journal, run_id, "exhausted")
     assert (await journal.find(run_id)).wake_at == 0.0
 
 

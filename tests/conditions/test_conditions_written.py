@@ -260,3 +260,16 @@ def test_a_lower_threshold_never_stops_later(marks: list[float], low: float, hig
         found = history(*marks[:count])
         if ScoreAtLeast(high).check(found) is not None:
             assert ScoreAtLeast(low).check(found) is not None
+
+
+def test_a_class_that_is_not_derived_from_condition_is_refused_on_both_sides() -> None:
+    """A class with `check` alone names the base class, also as the left operand."""
+
+    class Bare:
+        def check(self, history: History) -> None: ...
+
+    for combine in (lambda: Bare() | MaxIterations(2), lambda: MaxIterations(2) & Bare()):
+        with pytest.raises(
+            ConfigurationError, match=r"derive its class from loopwright\.Condition"
+        ):
+            combine()

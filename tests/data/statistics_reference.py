@@ -1,7 +1,7 @@
 """Write statistics.json: reference values from SciPy, which is not installed with Loopwright.
 
-python -m venv /tmp/scipy && /tmp/scipy/bin/pip install scipy
-/tmp/scipy/bin/python tests/data/statistics_reference.py
+python -m venv scipy-env && scipy-env/bin/pip install scipy
+scipy-env/bin/python tests/data/statistics_reference.py
 """
 
 from __future__ import annotations

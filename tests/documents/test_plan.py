@@ -11,6 +11,7 @@ import pytest
 from documents.corpus import DOCUMENTS, MODULE
 from loopwright import run
 from loopwright.documents import Loaded, Settings, load
+from loopwright.errors import DocumentError
 from loopwright.models import Models, ScriptedModel
 
 HEAD = "schema: loopwright/1\nname: x\nmodel: openai:gpt-4o-mini\nsteps:\n"
@@ -123,3 +124,55 @@ def test_a_price_of_no_model_is_remarked_on(tmp_path: Path) -> None:
 def test_good_documents_get_no_remarks(name: str, tmp_path: Path) -> None:
     """Nothing is said of what is meant."""
     assert loaded(tmp_path, DOCUMENTS[name]).lints() == []
+
+
+ONE_PROMPT = "schema: loopwright/1\nname: x\n{}steps: [{{name: a, prompt: hi}}]\n"
+ANTHROPIC = {"models": ["anthropic:a"], "hosts": ["api.anthropic.com"], "environment": ["ANTHROPIC_API_KEY"]}  # fmt: skip
+LOCAL = {"models": ["openai:a"], "hosts": ["127.0.0.1"], "environment": []}
+
+
+@pytest.mark.parametrize(
+    ("head", "settings", "expected"),
+    [
+        ("model: openai:gpt-4o\n", {"model": "anthropic:a"}, ANTHROPIC),
+        ("", {"model": "anthropic:a"}, ANTHROPIC),
+        ("", {"environ": {"LOOPWRIGHT_MODEL": "anthropic:a"}}, ANTHROPIC),
+        ("model: openai:a\nmodel_url: http://127.0.0.1:80\n", {}, LOCAL),
+    ],
+    ids=["instead of the document's", "without one", "of the environment", "at another address"],
+)
+def test_a_plan_names_the_models_that_a_run_calls(
+    head: str, settings: dict[str, Any], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    """The caller's model replaces that of the document, also in the hosts and keys that a person approves."""
+    plan = loaded(tmp_path, ONE_PROMPT.format(head), **settings).plan()
+    assert {key: plan[key] for key in expected} == expected
+
+
+def test_a_wrong_model_of_the_caller_is_not_a_problem_of_a_line(tmp_path: Path) -> None:
+    """It is reported once, with the name of the option, for a document with several prompts."""
+    text = ONE_PROMPT.format("").replace("}]", "}, {name: b, prompt: ho}]")
+    with pytest.raises(DocumentError) as caught:
+        loaded(tmp_path, text, model="gpt-4o")
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.message.split(":")[0]) == (0, "--model")
+
+
+@pytest.mark.parametrize(
+    ("template", "hint"),
+    [
+        ("{{ loop.last.feedbak }}", "did you mean 'feedback'?"),
+        ("{% if loop.best %}{{ loop.best.scor }}{% endif %}", "did you mean 'score'?"),
+        ("{{ loop.last.zzzz }}", "its fields are error, feedback, "),
+    ],
+)
+def test_an_unknown_field_of_an_iteration_is_reported_before_the_run(
+    template: str, hint: str, tmp_path: Path
+) -> None:
+    """A first iteration has empty fields, so the second one would fail after calls that cost money."""
+    text = (
+        HEAD + f"  - {{name: a, loop: {{execute: {{prompt: '{template}'}}, max_iterations: 2}}}}\n"
+    )
+    with pytest.raises(DocumentError) as caught:
+        loaded(tmp_path, text)
+    assert hint in str(caught.value)

@@ -212,7 +212,7 @@ def test_what_an_enclosing_call_holds_is_not_waited_for() -> None:
         run_virtual(work())
     assert caught.value.stop.detail == (
         "0 of 100 tokens spent; the call effect/inner may take 30 tokens and did not fit: "
-        "a call is made only if the most that it can cost fits"
+        "a call starts only if its maximum cost fits"
     )
 
 
@@ -294,7 +294,7 @@ def test_a_refusal_names_the_call_and_the_figures(cap: Budget, worst: Usage, det
     account = Ledger(cap).accounts[0]
     with pytest.raises(Stopped) as caught:
         run_virtual(account.reserve("p", worst))
-    detail += "a call is made only if the most that it can cost fits"
+    detail += "a call starts only if its maximum cost fits"
     assert (caught.value.stop.reason, caught.value.stop.detail) == (Reason.BUDGET, detail)
     assert account.reserved == Usage()
 

@@ -137,7 +137,7 @@ def test_a_call_that_does_not_fit_is_refused_before_it_is_made() -> None:
     assert (result.reason, execute.calls) == (Reason.BUDGET, [])
     assert result.detail == (
         "0 of 1 calls spent; the call l/1/execute may take 2 calls and did not fit: "
-        "a call is made only if the most that it can cost fits"
+        "a call starts only if its maximum cost fits"
     )
     assert kinds(entries_of(journal, "r")) == [("iteration", "l"), ("ended", "l"), ("ended", "")]
 

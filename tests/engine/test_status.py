@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from loopwright import (
     Evaluation,
+    History,
     Loop,
     MaxIterations,
     NoImprovement,
@@ -244,3 +246,24 @@ def test_an_improvement_is_the_success_of_an_improvement_loop(
         assert result.best is not None
         assert result.output == result.best.output
         assert not result.warnings
+
+
+def test_an_evaluator_that_returns_nothing_is_named() -> None:
+    """A function without `return` gives no score, so a score that is enough is not what is missing."""
+    result = run_sync(Loop(lambda value: value, lambda output: None, max_iterations=2), "x")
+    (warning,) = result.warnings
+    assert warning.startswith("condition_not_applicable: ")
+    assert "returned neither a score nor a verdict" in warning
+
+
+def test_a_condition_that_is_not_frozen_is_refused() -> None:
+    """A dataclass that can change has no hash; the error names the decorator."""
+
+    @dataclass
+    class Loose(Condition):
+        limit: int = 1
+
+        def check(self, history: History) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="frozen=True"):
+        Loop(lambda value: value, until=Loose())

@@ -20,7 +20,7 @@ from loopwright.journal.recorded.journal import RewindPlan
 from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
 from loopwright.journal.sqlite.database import SideLock
-from loopwright.journal.sqlite.leases import Owner, place, register, started
+from loopwright.journal.sqlite.leases import LeaseOwner, place, register, started
 from loopwright.journal.sqlite.run_ownership import SqliteRuns
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
@@ -115,7 +115,7 @@ def test_an_owner_lives_while_its_process_does() -> None:
     assert not replace(me, pid=2**22 + 1).alive(101.0)
     assert replace(me, pid=2**22 + 1, place="elsewhere").alive(101.0)
     assert me.place == place()
-    assert isinstance(me, Owner)
+    assert isinstance(me, LeaseOwner)
 
 
 def test_a_system_without_proc_is_asked_for_signals(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from loopwright import Loop, MaxIterations, Timeout, run, run_sync
 from loopwright.engine.leftovers import TOKEN, end_leftovers
 from loopwright.errors import StepTimeout
 from loopwright.tools import ShellStep, run_command
-from loopwright.tools.supervised import Ended, Supervised
+from loopwright.tools.supervised import EndedProcess, Supervised
 
 NOTE = 'touch "$$"; exec sleep 60'  # a process that notes its number and stays
 AWAY = {
@@ -149,7 +149,7 @@ async def test_the_report_names_what_had_to_be_ended(tmp_path: Path) -> None:
     assert await program.end(0.2)
     ended = {(item.how, item.name) for item in program.ended}
     assert ended == {("asked", "sleep"), ("killed", "sleep")}
-    assert isinstance(program.ended[0], Ended)
+    assert isinstance(program.ended[0], EndedProcess)
     assert program.returncode == -signal.SIGTERM
     close(program)
 

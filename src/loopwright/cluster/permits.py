@@ -17,7 +17,7 @@ from ..engine.permits import names_of
 from ..engine.step import Step
 from ..errors import ConfigurationError
 
-__all__ = ["Cap", "Limit", "Limits", "MemoryPermits", "Permits", "Rate", "SharedLimits"]
+__all__ = ["Cap", "Limit", "Limits", "MemoryPermits", "Rate", "SharedLimits", "SharedPermits"]
 
 _PAUSE = 0.05  # seconds between two attempts to take a permit
 
@@ -114,7 +114,7 @@ def limits_of(limit: Limit) -> Limits:
     raise ConfigurationError(f"limits: {limit!r} is not a limit; use Cap(40) or Rate(500, per=60)")
 
 
-class Permits(Protocol):
+class SharedPermits(Protocol):
     """The permits and pauses that all workers share, by the clock of the store."""
 
     async def take(self, name: str, limits: Limits) -> float:
@@ -131,7 +131,7 @@ class Permits(Protocol):
 
 
 class MemoryPermits:
-    """Permits in memory, for the workers of one process."""
+    """SharedPermits in memory, for the workers of one process."""
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
@@ -172,7 +172,7 @@ class SharedLimits:
         limits: the limits by name.
     """
 
-    def __init__(self, permits: Permits, limits: Mapping[str, Limit]) -> None:
+    def __init__(self, permits: SharedPermits, limits: Mapping[str, Limit]) -> None:
         self._permits = permits
         self._limits = {name: limits_of(limit) for name, limit in limits.items()}
 

@@ -18,10 +18,10 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from ..journal import RunInfo
-from .permits import Limits, Permits
+from .permits import Limits, SharedPermits
 from .shared_runs import QueueInfo, WorkerInfo
 
-__all__ = ["WAKE", "PostgresRuns"]
+__all__ = ["WAKE", "PostgresSharedRuns"]
 
 WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
@@ -97,7 +97,7 @@ WHERE NOT w.closed AND w.beat > clock_timestamp() - interval '10 minutes' ORDER 
 """
 
 
-class PostgresRuns:
+class PostgresSharedRuns:
     """The shared state of workers in the database of a journal.
 
     Args:
@@ -105,7 +105,7 @@ class PostgresRuns:
     """
 
     def __init__(self, url: str) -> None:
-        self.permits: Permits = self
+        self.permits: SharedPermits = self
         self._url = url
         self._worker = 0
         self._queues = ""
@@ -252,14 +252,22 @@ class PostgresRuns:
             await session.execute("SELECT 1")  # a lost session has lost the lock
         return self._leads
 
-    async def changed(self, timeout: float) -> None:
+    async def changed(self, timeout: float) -> bool:
         session = await self._own_session()
-        async for _ in session.notifies(timeout=timeout, stop_after=1):
-            return
+        until = asyncio.get_running_loop().time() + timeout
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            # To its end: a generator that is left keeps the connection.
+            notes = [note async for note in session.notifies(timeout=left, stop_after=1)]
+            # A run that was only created is enqueued by the process that submits it.
+            if any(note.channel == WAKE or note.payload for note in notes):
+                return True
+        return False
 
     async def workers(self) -> list[WorkerInfo]:
         return [
-            WorkerInfo(owner, since, beat, alive, tuple(held), queues, finished)
+            WorkerInfo(
+                owner, since, beat, alive=alive, held=tuple(held), queues=queues, finished=finished
+            )
             for owner, since, beat, alive, queues, finished, held in await self._fetch(_WORKERS)
         ]
 
@@ -267,7 +275,7 @@ class PostgresRuns:
         return [QueueInfo(*row) for row in await self._fetch(_QUEUES)]
 
     async def take(self, name: str, limits: Limits) -> float:
-        """Take a permit; see Permits.take."""
+        """Take a permit; see SharedPermits.take."""
         [(wait,)] = await self._fetch(
             "SELECT loopwright_queue.take(%s, %s, %s, %s, %s)",
             name, self._worker, limits.cap, limits.calls, limits.per,
@@ -275,21 +283,21 @@ class PostgresRuns:
         return float(wait)
 
     async def release(self, name: str) -> None:
-        """Return a permit; see Permits.release."""
+        """Return a permit; see SharedPermits.release."""
         await self._execute(
             "DELETE FROM loopwright_queue.permits WHERE id = (SELECT id FROM loopwright_queue.permits "
             "WHERE name = %s AND worker = %s ORDER BY id LIMIT 1)", name, self._worker
         )  # fmt: skip
 
     async def pause(self, name: str, seconds: float) -> None:
-        """Pause a name; see Permits.pause."""
+        """Pause a name; see SharedPermits.pause."""
         await self._execute(
             f"INSERT INTO loopwright_queue.rates VALUES (%s, NULL, 0, {_NOW} + %s) ON CONFLICT (name) DO UPDATE "
             "SET until = greatest(rates.until, excluded.until)", name, seconds
         )  # fmt: skip
 
     async def paused(self, name: str) -> float:
-        """Return the remaining pause of a name; see Permits.paused."""
+        """Return the remaining pause of a name; see SharedPermits.paused."""
         rows = await self._fetch(
             f"SELECT greatest(0, until - {_NOW}) FROM loopwright_queue.rates WHERE name = %s", name
         )

@@ -13,7 +13,7 @@ from typing import Protocol
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
 from ..records.codec import Json
-from .permits import MemoryPermits, Permits
+from .permits import MemoryPermits, SharedPermits
 
 __all__ = ["MemoryRuns", "QueueInfo", "SharedRuns", "WorkerInfo", "is_over", "open_runs"]
 
@@ -91,7 +91,7 @@ class QueueInfo:
 class SharedRuns(Protocol):
     """The rows of submitted runs, as workers change them; times are those of the store."""
 
-    permits: Permits
+    permits: SharedPermits
 
     async def prepare(self) -> None:
         """Create the tables; do nothing if they exist."""
@@ -129,8 +129,8 @@ class SharedRuns(Protocol):
     async def lead(self) -> bool:
         """Return whether this process is the one that sweeps."""
 
-    async def changed(self, timeout: float) -> None:
-        """Return when a run may have become due, at the latest after `timeout` seconds."""
+    async def changed(self, timeout: float) -> bool:
+        """Wait until a run may have become due, and return True; False after `timeout` seconds."""
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers, those that died within the last minutes too."""
@@ -157,9 +157,9 @@ def open_runs(journal: Journal) -> SharedRuns:
         return MemoryRuns(journal)
     url = getattr(journal, "url", "")
     if str(url).startswith(("postgres:", "postgresql:")):
-        from .postgres import PostgresRuns  # psycopg comes with an extra
+        from .postgres import PostgresSharedRuns  # psycopg comes with an extra
 
-        return PostgresRuns(str(url))
+        return PostgresSharedRuns(str(url))
     raise ConfigurationError(
         "journal: workers need a journal that several machines can open. Use postgres://HOST/DATABASE."
     )
@@ -175,7 +175,7 @@ class MemoryRuns:
         self._queues = ""
         self._finished = 0
         self._returned: dict[str, tuple[str, int]] = {}
-        self.permits: Permits = MemoryPermits()
+        self.permits: SharedPermits = MemoryPermits()
 
     async def prepare(self) -> None:
         """Do nothing: there are no tables."""
@@ -239,18 +239,25 @@ class MemoryRuns:
     async def lead(self) -> bool:
         return True
 
-    async def changed(self, timeout: float) -> None:
+    async def changed(self, timeout: float) -> bool:
         self._woken.clear()
         try:
-            await asyncio.wait_for(self._woken.wait(), timeout)
+            return await asyncio.wait_for(self._woken.wait(), timeout)
         except TimeoutError:
-            return
+            return False
 
     async def workers(self) -> list[WorkerInfo]:
         held = tuple(row.run_id for row in await self._journal.runs(limit=_ALL, status="running"))
         owner = f"{socket.gethostname()}:{os.getpid()}"
         return [
-            WorkerInfo(owner, self._since, time.time(), True, held, self._queues, self._finished)
+            WorkerInfo(
+                owner,
+                since=self._since,
+                beat=time.time(),
+                held=held,
+                queues=self._queues,
+                finished=self._finished,
+            )
         ]
 
     async def queues(self) -> list[QueueInfo]:

@@ -22,6 +22,7 @@ __all__ = ["Sweeper", "may_continue"]
 
 _LOG = logging.getLogger("loopwright.cluster")
 _INTERVAL = 1.0  # seconds between two sweeps
+_AGAIN = 0.05  # seconds until a due run is enqueued again
 _GRACE = 2.0  # seconds in which a submitted run may reach the engine by itself
 _LONGEST = 60.0  # seconds between two attempts for one run
 _LOST = 600.0  # seconds after which an engine's word that it holds a run is not taken any more
@@ -41,6 +42,7 @@ class Sweeper:
         self._journal = journal
         self._runs = runs
         self._deliverer = deliverer
+        self._hurried = False  # whether a due run may have to be enqueued again
         self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
         self._pauses: dict[
             str, tuple[float, float]
@@ -62,14 +64,18 @@ class Sweeper:
                 _LOG.warning("sweeping failed: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(_INTERVAL)
             else:
-                await self._runs.changed(_INTERVAL)
+                # An answer is announced before the run is given back: a second look follows soon.
+                pause = _AGAIN if self._hurried else _INTERVAL
+                self._hurried = await self._runs.changed(pause)
 
     async def sweep(self) -> int:
         """Enqueue what is missing now, and return the number of runs."""
         await self._wake_answered()
         rows = await self._runs.due()
         now = time.monotonic()
-        due = [row for row in rows if row.wake_at]
+        # A worker clears the time when it takes the run: the engine may skip a run whose last delivery it has not
+        # acknowledged yet, so such a run is enqueued again after a short pause.
+        due = [row for row in rows if row.wake_at and self._may_try(row, now)]
         others = [row for row in rows if not row.wake_at and self._may_try(row, now)]
         held = (
             await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
@@ -80,11 +86,13 @@ class Sweeper:
         for row in others:
             if row.run_id in held:
                 self._wait(row.run_id, now)
+        self._hurried = self._hurried or bool(due)
         await self._tick(due)
         if enqueued := [*due, *missing]:
             await self._deliverer.enqueue([_delivery(row) for row in enqueued])
-            await self._runs.handed_over([row.run_id for row in due])
-        for row in enqueued:
+        for row in due:
+            self._wait(row.run_id, now, first=_AGAIN)
+        for row in missing:
             self._wait(row.run_id, now)
         return len(enqueued)
 
@@ -100,24 +108,26 @@ class Sweeper:
         self._answered = {run_id: self._answered[run_id] for run_id in answered}
 
     def _may_try(self, row: RunInfo, now: float) -> bool:
-        if row.status == "queued" and time.time() - row.updated < _GRACE:
+        if row.status == "queued" and not row.wake_at and time.time() - row.updated < _GRACE:
             return False
         return self._pauses.get(row.run_id, (0.0, 0.0))[0] <= now
 
     def _is_lost(self, row: RunInfo, now: float) -> bool:
         return now - self._first.setdefault(row.run_id, now) > _LOST
 
-    def _wait(self, run_id: str, now: float) -> None:
+    def _wait(self, run_id: str, now: float, *, first: float = 2 * _INTERVAL) -> None:
         """Let a run have a longer pause after each attempt."""
         if len(self._pauses) > _KEPT:  # of runs that ended long ago
             self._pauses.clear()
             self._first.clear()
-        pause = min(_LONGEST, 2 * self._pauses.get(run_id, (0.0, 1.0))[1])
+        before = self._pauses.get(run_id, (0.0, first / 2))[1]
+        pause = min(_LONGEST, 2 * before)
         self._pauses[run_id] = (now + pause, pause)
 
     async def _tick(self, due: Sequence[RunInfo]) -> None:
         """Create the next runs of the schedules whose runs are due."""
-        rows = [await self._journal.find(row.run_id) for row in due if row.status == "queued"]
+        first = [row for row in due if row.status == "queued" and row.run_id not in self._pauses]
+        rows = [await self._journal.find(row.run_id) for row in first]
         following = [next_tick(row, time.time()) for row in rows if scheduled(row)]
         if following:
             await self._journal.create(following)

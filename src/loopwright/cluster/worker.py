@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ __all__ = ["Worker"]
 MAX_DELIVERIES = 5  # without a new result
 DEFAULT_SLOTS = 50
 _LOG = logging.getLogger("loopwright.cluster")
+_CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the database may differ
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _LONGEST_PAUSE = 16.0  # seconds before a suspect starts
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
@@ -262,9 +264,14 @@ class Worker:
         return False
 
     async def _attempted(self, run_id: str) -> bool:
+        assert self.runs is not None
         row = await self._journal.find(run_id)
         if is_over(row.status) or (row.status == "suspended" and not await self._is_due(row)):
             return is_over(row.status)
+        if row.wake_at:
+            if row.wake_at > time.time() + _CLOCKS:
+                return False  # it comes again when its time has come
+            await self.runs.handed_over([run_id])
         if row.epoch and await self._is_poison(row):
             return False
         try:

@@ -66,6 +66,12 @@ class Condition(ABC):
     def __and__(self, other: Condition) -> AllOf:
         return AllOf((self, other))
 
+    def __ror__(self, other: object) -> AnyOf:
+        return AnyOf((other, self))  # type: ignore[arg-type]  # refused there, with a message
+
+    def __rand__(self, other: object) -> AllOf:
+        return AllOf((other, self))  # type: ignore[arg-type]
+
     def __bool__(self) -> bool:
         # `a and b` would silently drop the first condition.
         raise TypeError(
@@ -313,7 +319,12 @@ class _Combined(Condition):
             raise ConfigurationError(f"{tag}: use a list of conditions, not {self.members}")
         for member in self.members:
             if not isinstance(member, Condition):
-                raise ConfigurationError(f"{member!r} is not a condition")
+                hint = (
+                    "; derive its class from loopwright.Condition"
+                    if hasattr(member, "check")
+                    else ""
+                )
+                raise ConfigurationError(f"{member!r} is not a condition{hint}")
             # (a | b) | c is one "or" of three, so that equal conditions have one form.
             flat += member.members if isinstance(member, type(self)) else [member]
         if not flat:

@@ -28,6 +28,7 @@ from .check.trust import LocalActions, local_actions
 from .compiler.compilation import LANGUAGES, Compilation, Location
 from .compiler.compiler import KINDS, compile_document
 from .compiler.models import resources
+from .compiler.prompts import SCRIPTED
 from .dialects.detect import Dialect, parse
 from .project import LoadedDocument, Project, Recorded, Settings, shown_path
 from .schema.document import Document
@@ -169,6 +170,10 @@ class Loaded(LoadedDocument):
     def local_actions(self) -> LocalActions:
         """Return the commands, Python functions and keys that the document uses on this machine."""
         return local_actions(self)
+
+    def deeds(self) -> LocalActions:
+        """Return `local_actions()`; the former name, valid for one more release."""
+        return self.local_actions()
 
     def lints(self) -> list[Problem]:
         """Return notes on valid but unusual parts of the document, each with its place and a remedy."""
@@ -354,6 +359,12 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         calls=project.calls,
         agents=settings.agents,
         asks=() if settings.replies is not None else tuple(project.asks),
+        models=tuple(
+            (model, ask.base_url)
+            for _, ask in project.asks
+            for model in ask.models
+            if model != SCRIPTED
+        ),
         environ=settings.environ,
         contents=project.contents,
         keys=tuple(dict.fromkeys(project.keys)),

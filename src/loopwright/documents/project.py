@@ -125,8 +125,8 @@ class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
-    settings of model calls with their places, `contents` the files with their bytes, `keys` the variables and the hosts
-    that receive them.
+    settings of model calls with their places, `models` the models with their addresses, `contents` the files with their
+    bytes, `keys` the variables and the hosts that receive them.
     """
 
     name: str
@@ -141,6 +141,7 @@ class LoadedDocument:
     calls: Mapping[tuple[str, str], str] = field(default_factory=dict)
     agents: Mapping[str, str] = field(default_factory=dict)
     asks: tuple[tuple[Problem, PromptSettings], ...] = ()
+    models: tuple[tuple[str, str], ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     contents: Mapping[Path, bytes] = field(default_factory=dict)
     keys: tuple[str, ...] = ()

@@ -219,7 +219,7 @@ class Account:
         spent = getattr(self.settled, unit)
         return (
             f"{amount(spent)} of {amount(cap)} {unit} spent; the call {path} may take {amount(wants)} "
-            f"{unit} and did not fit: a call is made only if the most that it can cost fits"
+            f"{unit[:-1] if unit != 'usd' and wants == 1 else unit} and did not fit: a call starts only if its maximum cost fits"
         )
 
     async def _wait(self, path: str, turn: int) -> None:

@@ -86,6 +86,12 @@ NO_GOAL_SENTENCE = (
     "satisfied; add a score_at_least"
 )
 
+# A function without `return` is the usual cause.
+EMPTY_EVALUATIONS = (
+    "its evaluator returned neither a score nor a verdict, so it cannot be satisfied; return a score from 0 to 1, "
+    "True or False, or an Evaluation"
+)
+
 
 @dataclass(frozen=True)
 class Loop(CompositeStep[In, Out]):
@@ -281,6 +287,12 @@ class Loop(CompositeStep[In, Out]):
             conditions.append(Passed())
         if not any(isinstance(c, MaxIterations | PhaseLimit) for c in conditions):
             conditions.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
+        for condition in conditions:
+            if type(condition).__hash__ is None:
+                raise ConfigurationError(
+                    f"loop: {condition!r} can change, so a resumed run could decide differently; "
+                    f"declare {type(condition).__name__} with @dataclass(frozen=True)"
+                )
         # A limit inside an "and" is listed twice if it also stands alone.
         yield from dict.fromkeys(conditions)
 
@@ -504,7 +516,11 @@ class Loop(CompositeStep[In, Out]):
         judged = (item for item in history if item.eligible)
         if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
+        empty = all(item.score is None and item.passed is None for item in history)
         for goal in self.goals if history.best is not None else ():
+            if self.evaluate is not None and empty:
+                yield NOT_APPLICABLE, EMPTY_EVALUATIONS
+                return
             # A score without a verdict: the loop lacks the score that is enough.
             if not self.has_goal or (
                 isinstance(goal, Passed) and any(item.score is not None for item in history)

@@ -1,6 +1,6 @@
 """Permits for effects: a limit that several processes share holds an effect back before it begins.
 
-The resource `permits` of a run is a Permits. Without it nothing is asked.
+The resource `permits` of a run is an EffectPermits. Without it nothing is asked.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Protocol
 
 from .step import Step
 
-__all__ = ["Permits", "names_of"]
+__all__ = ["EffectPermits", "names_of"]
 
 
-class Permits(Protocol):
+class EffectPermits(Protocol):
     """Gives permits for effects."""
 
     async def take(self, step: Step) -> Sequence[str]:

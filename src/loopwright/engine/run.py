@@ -9,7 +9,8 @@ import importlib
 import os
 import random as _random
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from ..conditions import Budget
@@ -142,39 +143,37 @@ async def run(
     resources = _with_models(resources, models, model=model, on_text=on_text)
     if missing := _missing_names(root, resources):
         raise ConfigurationError("; ".join(missing))
-    store, opened = _journal_of(journal)
-    run_resources = RunResources(resources, store)
-    try:
+    async with _opened(journal, resources) as (store, run_resources):
         request = RunRequest(
-            root,
-            value,
-            store,
-            run_resources,
-            budget,
-            source=source or {},
-            accept_changes=accept_changes,
-        )
+            root, value, store, run_resources, budget,
+            source=source or {}, accept_changes=accept_changes,
+        )  # fmt: skip
         shown = [*listeners, *_progress(progress)]
         fresh, log = await request.open(run_id, takeover=takeover, observed=bool(shown))
         started, failed = opened_listeners(shown, log)
         if (logging := log_listener(log.info)) is not None:
             started.append(logging)
         state = Run(
-            fresh.run_id,
-            log,
-            clock or SystemClock(),
-            random or _random.random,
-            listeners=started,
-            resources=run_resources,
-            accept_changes=accept_changes,
-            in_doubt=in_doubt,
+            fresh.run_id, log, clock or SystemClock(), random or _random.random,
+            listeners=started, resources=run_resources, accept_changes=accept_changes,
+            in_doubt=in_doubt, redactor=redactor_of(run_resources),
             # Read for each run, so that a program may set it after the import.
             debug=bool(os.environ.get(DEBUG)),
-            redactor=redactor_of(run_resources),
-        )
+        )  # fmt: skip
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
         return await request.drive(state, fresh)
+
+
+@asynccontextmanager
+async def _opened(
+    journal: Journal | str | None, resources: Mapping[str, Any] | None
+) -> AsyncIterator[tuple[Journal | None, RunResources]]:
+    """Open the journal and the resources of a run, and close those that the run opened."""
+    store, opened = _journal_of(journal)
+    run_resources = RunResources(resources, store)
+    try:
+        yield store, run_resources
     finally:
         if run_resources.opened is not None:
             await run_resources.opened.close()

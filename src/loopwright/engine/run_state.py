@@ -23,7 +23,7 @@ from ..records.sanitize import cleaned
 from ..records.tracebacks import described
 from .budget import Account
 from .logs import log_warning
-from .permits import Permits
+from .permits import EffectPermits
 from .stubs import Stubs
 
 __all__ = [
@@ -234,7 +234,7 @@ class Run:
         self.listeners = tuple(listeners)
         self.resources = resources or {}
         self.stubs: Stubs | None = self.resources.get("stubs")
-        self.permits: Permits | None = self.resources.get("permits")
+        self.permits: EffectPermits | None = self.resources.get("permits")
         # A silent run performs its effects on a shorter path, which has no stubs.
         self.silent = log.silent and not self.listeners and self.stubs is None
         self.owned: dict[str, Any] = {}

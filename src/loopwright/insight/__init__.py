@@ -1,11 +1,12 @@
-"""Insight: what other limits would have done on recorded runs.
+"""Insight: what other limits would have done on recorded runs, and how often a judge errs.
 
-`recordings_of` reads executions of a loop from a journal, `replay` compares policies on them. Nothing here
-changes a run or calls a model.
+`recordings_of` reads executions of a loop from a journal, `replay` compares policies on them. `measure_judge`
+compares recorded votes with labels of people. Nothing here changes a run or calls a model.
 """
 
 from .._statistics import Estimate
 from .backtest import Backtest, Pair, PolicyResult
+from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
 from .policies import Policy, grid, policy_from_json
 from .recordings import LeftOut, Recording, Recordings, loop_named, recordings_of
 from .report import Replay, frontier_svg, replay
@@ -15,6 +16,8 @@ from .suggestions import Suggestion, suggestions
 __all__ = [
     "Backtest",
     "Estimate",
+    "JudgeCase",
+    "JudgeReport",
     "LeftOut",
     "Pair",
     "Policy",
@@ -23,9 +26,11 @@ __all__ = [
     "Recordings",
     "Replay",
     "Suggestion",
+    "cases_from_jsonl",
     "frontier_svg",
     "grid",
     "loop_named",
+    "measure_judge",
     "policy_from_json",
     "recordings_of",
     "replay",

@@ -15,7 +15,7 @@ from ..records import NOTHING, Usage
 from ..records.typed import value_type
 from .objects import ObjectStep, charged, identity_text, price_in, text_of
 
-__all__ = ["AgentStep", "PydanticAIAdapter"]
+__all__ = ["PydanticAIAdapter", "PydanticAIStep"]
 
 _FREE = ("test", "function")  # models of the library's own tests
 _Model = tuple[str, str, str]  # provider, name, base URL
@@ -32,7 +32,7 @@ class PydanticAIAdapter:
     def step(self, target: Any, purpose: Purpose) -> ObjectStep:
         output = getattr(target.output_type, "__qualname__", identity_text(target.output_type))
         identity = (_model_name(target), identity_text(_instructions(target)), output)
-        return AgentStep(
+        return PydanticAIStep(
             target=target,
             name=target.name or "agent",
             adapter="pydantic-ai/1",
@@ -42,7 +42,7 @@ class PydanticAIAdapter:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AgentStep(ObjectStep):
+class PydanticAIStep(ObjectStep):
     """A pydantic-ai agent as a step."""
 
     def unpriced(self, ctx: Context) -> str:

@@ -34,7 +34,7 @@ from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
 from .conversation import Conversation, continued
 from .files import Files, PromptFiles
-from .settings import PromptSettings, settings_of
+from .settings import PromptSettings, accepts_asking, settings_of
 
 __all__ = ["Prompt", "Reask", "Text", "filled_in", "prompt", "source_of", "unsupplied_names"]
 
@@ -69,6 +69,7 @@ class Prompt(CompositeStep[In, Out]):
 
     asks_model = True
 
+    @accepts_asking
     def __init__(
         self,
         text: Text,

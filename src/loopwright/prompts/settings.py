@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 from ..engine.context import Context
 from ..engine.step import MODEL_NAME
@@ -26,7 +27,21 @@ from ..models.settings import (
 from ..records import codec
 from ..records.codec import Json
 
-__all__ = ["PromptSettings", "settings_of", "warn_of", "with_schema"]
+__all__ = ["PromptSettings", "accepts_asking", "settings_of", "warn_of", "with_schema"]
+
+_P = ParamSpec("_P")
+
+
+def accepts_asking(function: Callable[_P, None]) -> Callable[_P, None]:
+    """Let a constructor accept `asking`, the name of `model_settings` in version 0.1, for one more release."""
+
+    @functools.wraps(function)
+    def accepting(*args: _P.args, **options: _P.kwargs) -> None:
+        if "asking" in options:
+            options["model_settings"] = options.pop("asking")
+        function(*args, **options)
+
+    return accepting
 
 
 @dataclass(frozen=True, slots=True)

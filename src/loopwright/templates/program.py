@@ -68,9 +68,11 @@ def paths_of(source: str) -> Paths | None:
 def _joined(paths: list[re.Match[str]]) -> Paths:
     members: dict[str, set[str]] = {}
     for path in paths:
-        first = path[2][1:].partition(".")[0]
+        first, *rest = path[2][1:].split(".", 2)
         if first:
             members.setdefault(path[1], set()).add(first)
+        if rest:
+            members.setdefault(f"{path[1]}.{first}", set()).add(rest[0])
     names = frozenset(path[1] for path in paths)
     return Paths(names, {name: frozenset(of) for name, of in members.items()})
 

@@ -65,9 +65,11 @@ class _Compiled:
     def members(self, name: str) -> frozenset[str]:
         """Return the members of a top-level name that the source needs.
 
-        `{{ a.b }} {{ a["c d"] }} {{ a.e | default("") }}` needs `b` and `c d` of `a`.
+        `{{ a.b }} {{ a["c d"] }} {{ a.e | default("") }}` needs `b` and `c d` of `a`. The members of
+        `a.b` are those of the name `a.b`.
         """
-        return self._members.get(name, frozenset()) if name in self.names else frozenset()
+        used = name.partition(".")[0] in self.names
+        return self._members.get(name, frozenset()) if used else frozenset()
 
     def check(self, names: Collection[str]) -> list[Problem]:
         """Return a problem for each name in the source that is not among `names`.
@@ -325,9 +327,18 @@ def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
             uses.append((part, part.node, getattr(part.arg, "value", None)))
     members: dict[str, set[str]] = {}
     for use, of, key in uses:
-        if isinstance(of, nodes.Name) and isinstance(key, str) and id(use) not in tested:
-            members.setdefault(of.name, set()).add(key)
+        if isinstance(key, str) and id(use) not in tested and (owner := _owner(of)):
+            members.setdefault(owner, set()).add(key)
     return {name: frozenset(keys) for name, keys in members.items()}
+
+
+def _owner(node: nodes.Node) -> str:
+    """Return a name, or a name and its member as `a.b`; "" for another expression."""
+    if isinstance(node, nodes.Name):
+        return node.name
+    if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
+        return f"{node.node.name}.{node.attr}"
+    return ""
 
 
 def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateError:

@@ -31,6 +31,7 @@ from .syntax import COUNTER_FIELDS
 __all__ = [
     "FIXED",
     "OF_ITEMS",
+    "OF_ITERATIONS",
     "OF_LOOPS",
     "OF_ROUNDS",
     "TemplatedValue",
@@ -47,6 +48,7 @@ OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its en
     "failed", "feedback", "baseline", "restarts", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({"output", "score", "passed", "feedback", "error", "improvements"})
+OF_ITERATIONS = OF_ROUNDS | {"iteration"}  # fields of `loop.last` and `loop.best`
 
 
 def variables(ctx: Context, value: Json) -> dict[str, Json]:
@@ -262,7 +264,13 @@ def needed(part: Template | Expression) -> frozenset[str]:
     items = {f"loop.{name}" for name in fields & OF_ITEMS | fields - OF_LOOPS - COUNTER_FIELDS}
     # With the parent, so that a check can distinguish a missing step from a missing variable.
     steps = {f"{of}.{name}" for of in ("steps", "loops") for name in part.members(of)}
-    return part.required | supplied | items | steps
+    # Otherwise an iteration before would be paid for first: `loop.last` has empty fields in the first one.
+    wrong = {
+        f"{of}.{name}"
+        for of in ("loop.last", "loop.best")
+        for name in part.members(of) - OF_ITERATIONS
+    }
+    return part.required | supplied | items | steps | wrong
 
 
 def rendered(part: TemplatedValue | Template | Expression, ctx: Context, value: Json) -> Json:

@@ -32,7 +32,7 @@ from .._platform.processes import KILLED, end_group, new_group
 from ..engine.leftovers import TOKEN, title_of
 from ..records.codec import Json
 
-__all__ = ["CAN_SUPERVISE", "Ended", "Supervised", "settle"]
+__all__ = ["CAN_SUPERVISE", "EndedProcess", "Supervised", "settle"]
 
 PROGRAM = Path(__file__).absolute().with_name("supervisor.py")
 # The supervisor forks, and receives open files at a socket.
@@ -45,7 +45,7 @@ NEEDED = ("PATH", "HOME", "TMPDIR", "LC_", "LANG", "LD_", "DYLD_")  # to start P
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedProcess:
     """A process that a supervisor had to end.
 
     Args:
@@ -95,7 +95,7 @@ class Supervised:
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.pid = 0
         self.returncode: int | None = None
-        self.ended: tuple[Ended, ...] = ()
+        self.ended: tuple[EndedProcess, ...] = ()
         self._line = b""
         files = _Files(stdin)
         request = {
@@ -172,7 +172,7 @@ class Supervised:
         elif event == "failed":
             self._fail(OSError(int(number), os.strerror(int(number))))
         elif event == "ended":
-            self.ended += (Ended(int(number), more[0], more[1]),)
+            self.ended += (EndedProcess(int(number), more[0], more[1]),)
 
     def _fail(self, error: OSError) -> None:
         if not self.started.done():

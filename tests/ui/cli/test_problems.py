@@ -42,7 +42,7 @@ WRONG = {
     "run steps:echo --input-file no.txt": "--input-file: 'no.txt' cannot be read: "
     "No such file or directory",
     "runs --status fail": "--status: 'fail' is not a status; did you mean 'failed'?",
-    "runs --status x": "--status: 'x' is not a status; use one of running, interrupted, "
+    "runs --status x": "--status: 'x' is not a status; use one of queued, running, interrupted, "
     "satisfied, exhausted, failed, impossible, suspended, cancelled",
     "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
     "show last": "there is no journal at .loopwright/runs.db yet; loopwright run creates it",

@@ -26,7 +26,7 @@ from ...models.attempts import ModelAttempt
 from ...models.replies.own_words import is_blank
 from ...models.settings import ModelSettings
 from ...prompts.prompt import Text, filled_in, source_of
-from ...prompts.settings import PromptSettings, settings_of, warn_of
+from ...prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of
 from ...prompts.tool_prompt import answered
 from ...records import Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
@@ -98,6 +98,7 @@ class ReasoningAgent(CompositeStep):
         '42'
     """
 
+    @accepts_asking
     def __init__(
         self,
         prompt: Text = "",

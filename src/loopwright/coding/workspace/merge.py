@@ -81,7 +81,7 @@ def _edited(store: Store, commit: str, removed: dict[str, str], added: dict[str,
     index = store.home / f"merge-{os.getpid()}.index"
     git = Git(store.folder, index=index, cwd=store.home)
     try:
-        git("read-tree", "--reset", commit)
+        git("read-tree", commit)
         patterns = [f":(literal){path}" for path in removed]
         paths = git("ls-files", "-z", "--", *patterns)
         zeros = b"0 " + b"0" * len(commit) + b"\t"

@@ -68,8 +68,9 @@ class Tree:
             store.folder,
             work_tree=folder,
             index=self.index,
-            # Outside the folder: git does not remove its own working directory.
-            cwd=store.home,
+            # Git compares a file that changed in the second of the index again before it writes the index,
+            # but not in each command that is started elsewhere.
+            cwd=folder,
         )
         self._lock: int | None = None
         self._root = os.fsencode(folder) + b"/"
@@ -127,6 +128,7 @@ class Tree:
 
     def scan(self) -> tuple[str, list[str]]:
         """Return the tree of the present files, and the paths that are left out."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         listing = self._listing()
         empty = self.git.text("hash-object", "-w", "-t", "blob", "--stdin")
         if listing.remove:

@@ -298,6 +298,8 @@ class Files:
             base=base,
             folder=str(tree.folder),
             retain=options.retain,
+            max_file=tree.max_file,
+            submodules=self.submodules,
         )
         return {
             "commit": base,

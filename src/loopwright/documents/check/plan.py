@@ -41,6 +41,10 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
     result: dict[str, list[str]] = {
         k: [] for k in ("models", "commands", "python", "hosts", "environment")
     }
+    # The models of the compiled calls: the caller or the environment may replace those of a document.
+    for model, url in loaded.models:
+        result["models"].append(model)
+        _collect_hosts(model, url, result)
     for document in documents:
         _collect(document, result)
     return {
@@ -61,27 +65,24 @@ def _collect(document: Document, result: dict[str, list[str]]) -> None:
     result["commands"] += [_command(command) for command, _ in commands_in(document)]
     result["python"] += functions_in(document)
     for server in document.servers.values():
-        _collect_hosts([], server.url, result)
+        _collect_hosts("", server.url, result)
     for part in parts(document):
         value = part.__dict__  # most parts have none of these attributes, and this is faster
         result["environment"] += variables_of(part)
-        models = [value.get("model"), *(value.get("models") or ())]
-        result["models"] += [name for name in models if name]
-        _collect_hosts([name for name in models if name], value.get("model_url"), result)
         # The `env` of a document has constants for templates, not variables of the environment.
         if part is not document:
             result["environment"] += value.get("env", ())
         result["environment"] += value.get("pass_env") or ()
 
 
-def _collect_hosts(models: list[str], url: str | None, result: dict[str, list[str]]) -> None:
-    """Collect the hosts of models, and the names of the variables with their keys."""
+def _collect_hosts(model: str, url: str | None, result: dict[str, list[str]]) -> None:
+    """Collect the host of a model or a server, and the names of the variables with its keys."""
+    provider = PROVIDERS.get(model.partition(":")[0])
     if url:
         result["hosts"].append(urlsplit(url.strip()).hostname or url)
-    for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
-        if provider is not None and not url:
-            result["hosts"] += filter(None, [_host(provider)])
-            result["environment"] += (*provider.keys, *provider.places)
+    elif provider is not None:
+        result["hosts"] += filter(None, [_host(provider)])
+        result["environment"] += (*provider.keys, *provider.places)
 
 
 def _host(provider: Provider) -> str | None:

@@ -108,9 +108,13 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     text = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
     digest = _digest(files.taken, [*commands, *references, *loaded.keys, *text])
     return LocalActions(
-        tuple(dict.fromkeys(commands)), tuple(dict.fromkeys(references)), loaded.keys, digest,
-        tuple(dict.fromkeys(sent)), files.taken,
-    )  # fmt: skip
+        tuple(dict.fromkeys(commands)),
+        tuple(dict.fromkeys(references)),
+        loaded.keys,
+        digest,
+        files=tuple(dict.fromkeys(sent)),
+        contents=files.taken,
+    )
 
 
 def _programs(document: Document, folder: Path) -> Iterator[list[str]]:

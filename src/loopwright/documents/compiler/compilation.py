@@ -24,6 +24,7 @@ from ...templates import Expression, TemplateError, compile_expression
 from ...templates.variables import (
     FIXED,
     OF_ITEMS,
+    OF_ITERATIONS,
     OF_LOOPS,
     OF_ROUNDS,
     TemplatedValue,
@@ -194,6 +195,11 @@ class Compilation:
 
     def _suggestion(self, name: str) -> str:
         """Return the nearest name, or all names, for a message."""
+        if name.startswith(("loop.last.", "loop.best.")):
+            fields = sorted(OF_ITERATIONS)
+            return (
+                nearest(name.rpartition(".")[2], fields) or f"; its fields are {', '.join(fields)}"
+            )
         field = name.removeprefix("loop.")
         if field != name and field not in OF_ITEMS:
             if field in OF_ROUNDS:

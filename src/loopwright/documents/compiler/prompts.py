@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...engine.step import digest_of
-from ...errors import ConfigurationError, listed, nearest
+from ...errors import ConfigurationError, Problem, listed, nearest
 from ...evaluators.judge.judge import TOKENS, Judge
 from ...evaluators.judge.judge_tools import JudgeTools
 from ...evaluators.judge.questions import JudgeQuestion, YesNo, preset_question
@@ -363,18 +363,27 @@ def _models(
         )
         return None
     for name in models:
-        if ":" not in name:
-            compilation.problem(
-                (*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
-            )
-            return None
-        provider = name.partition(":")[0]
-        if settings.providers and provider not in settings.providers:
-            hint = nearest(provider, settings.providers)
-            hint = hint or listed(provider, settings.providers, lead="there are")
-            compilation.problem((*at, "model"), f"the provider {provider!r} is not available{hint}")
+        problem = _problem_of_model(name, settings.providers)
+        if problem and settings.model:
+            wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
+            if wrong not in compilation.project.problems:  # one for all steps
+                compilation.project.problems.append(wrong)
+        elif problem:
+            compilation.problem((*at, "model"), problem)
+        if problem:
             return None
     return list(models)
+
+
+def _problem_of_model(name: str, providers: Sequence[str]) -> str:
+    """Return the problem of the name of a model, or ""."""
+    provider, colon, _ = name.partition(":")
+    if not colon:
+        return f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
+    if not providers or provider in providers:
+        return ""
+    hint = nearest(provider, providers) or listed(provider, providers, lead="there are")
+    return f"the provider {provider!r} is not available{hint}"
 
 
 def timers(call: float | None, answer: float | None = None) -> Timers:

@@ -82,8 +82,12 @@ def items_of(value: Json, path: str = "") -> list[Json]:
     if isinstance(value, list):
         return value
     if not isinstance(value, str):
-        kind = type(value).__name__
-        raise _refused(f"items: expected a list, a JSON array or lines of text, not {kind}", path)
+        expected = "expected a list, a JSON array or lines of text"
+        if value is None:
+            raise _refused(
+                f"items: there is no value; {expected}. Does the run have an input?", path
+            )
+        raise _refused(f"items: {expected}, not {type(value).__name__}", path)
     text = strip_fence(value)
     # Only a text that looks like JSON is parsed: a list of lines is the usual reply of a model.
     if text.startswith("["):

@@ -21,7 +21,7 @@ from ...errors import ConfigurationError, StepError
 from ...models.protocol import MAX_TOOL_CALLS
 from ...models.settings import ModelSettings
 from ...prompts.prompt import Text, filled_in, source_of
-from ...prompts.settings import PromptSettings, settings_of, with_schema
+from ...prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...records import Criterion, Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
@@ -70,6 +70,7 @@ class Judge(CompositeStep[object, Evaluation]):
     asks_model = True
     fingerprint: str
 
+    @accepts_asking
     def __init__(
         self,
         criteria: Mapping[str, Text],

@@ -23,7 +23,7 @@ from ...engine.context import Context
 from ...engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
 from ...errors import EvaluationError
 from ...models.settings import ModelSettings
-from ...prompts.settings import PromptSettings, settings_of, with_schema
+from ...prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
 from ...records import (
     Criterion,
     Evaluation,
@@ -134,6 +134,7 @@ class Rubric(CompositeStep[object, Evaluation]):
     asks_model = True
     fingerprint: str
 
+    @accepts_asking
     def __init__(
         self,
         criteria: Sequence[str],

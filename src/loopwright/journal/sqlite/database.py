@@ -30,7 +30,7 @@ from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
 from .files import FILE, create_private, write_content
-from .leases import LEASE, Clocks, Owner, register, renew
+from .leases import LEASE, Clocks, LeaseOwner, register, renew
 from .schema import connect_writer, journal_error
 
 OnPoint = Callable[[str, int], None]
@@ -74,7 +74,7 @@ class SideLock:
         os.close(self._file)
 
 
-class Database:
+class SqliteDatabase:
     """The connection that writes, opened at the first use; only the writer's thread may use it.
 
     `logs` are the open runs of this store by key.
@@ -98,7 +98,7 @@ class Database:
         self._on_point = on_point
         self._points = 0
         self._opened_at = clocks.steady()
-        self._owner: Owner | None = None
+        self._owner: LeaseOwner | None = None
         self._next_content = itertools.count(1).__next__
         self._lock: SideLock | None = None
         self._db: sqlite3.Connection | None = None
@@ -108,7 +108,7 @@ class Database:
         self._cancel_state = 0  # the state at the latest search for requests to cancel
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> LeaseOwner:
         """The row of this store; it exists in every transaction."""
         assert self._owner is not None
         return self._owner

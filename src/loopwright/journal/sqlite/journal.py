@@ -20,7 +20,7 @@ from ..recorded.memory import AppendQueue
 from ..recorded.pages import PageReader
 from ..recorded.writer import BEAT, Transaction, Writer
 from ..views import RunPage, Wanted
-from .database import Database, OnPoint
+from .database import OnPoint, SqliteDatabase
 from .leases import LEASE, Clocks
 from .memory import SqliteMemory, append_rows
 from .run_ownership import SqliteRuns
@@ -79,7 +79,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         self._renew_writer()
 
     def _renew_writer(self) -> None:
-        database = Database(
+        database = SqliteDatabase(
             self.path, self._synchronous, self._clocks, self._on_point, lease=self._lease
         )
         self._database = database

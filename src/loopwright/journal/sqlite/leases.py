@@ -38,7 +38,7 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class LeaseOwner:
     """An opened store: its process, the end of its lease, its age in seconds."""
 
     key: int
@@ -109,17 +109,17 @@ def _started_by_ps(pid: int) -> str:
 _TEXTS = (0, 1, 3)  # positions of the text among the values of an owner
 
 
-def _sealed(owner: Owner) -> list[Value]:
+def _sealed(owner: LeaseOwner) -> list[Value]:
     return [owner.place, owner.host, owner.pid, owner.started, owner.until, owner.seconds]
 
 
-def register(db: sqlite3.Connection, now: float, lease: float = LEASE) -> Owner:
+def register(db: sqlite3.Connection, now: float, lease: float = LEASE) -> LeaseOwner:
     """Insert a row for this store in a transaction, and delete dead owners without runs."""
     # At this moment, because a program that opens many journals would otherwise leave a row for
     # each.
     _delete_dead(db, now)
     pid, host = os.getpid(), socket.gethostname()
-    owner = Owner(
+    owner = LeaseOwner(
         key=0,
         place=place(),
         host=host,
@@ -142,7 +142,7 @@ def _delete_dead(db: sqlite3.Connection, now: float) -> None:
         (now - LEASE,),
     ).fetchall()
     for key, where, pid, start, until in idle:
-        owner = Owner(
+        owner = LeaseOwner(
             key=key,
             place=_text(where),
             host="",
@@ -159,7 +159,7 @@ def _text(value: Json) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def renew(db: sqlite3.Connection, owner: Owner, until: float, seconds: float) -> Owner:
+def renew(db: sqlite3.Connection, owner: LeaseOwner, until: float, seconds: float) -> LeaseOwner:
     """Write the end of a store's lease and its age, in a transaction."""
     owner = replace(owner, until=until, seconds=seconds)
     db.execute(
@@ -169,7 +169,7 @@ def renew(db: sqlite3.Connection, owner: Owner, until: float, seconds: float) ->
     return owner
 
 
-def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
+def read_owners(db: sqlite3.Connection) -> dict[int, LeaseOwner]:
     """Return every owner by its key. Raises JournalDamaged if one fails its checksum."""
     owners = {}
     for key, *values, checksum in db.execute("SELECT * FROM owners").fetchall():
@@ -178,7 +178,7 @@ def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
                 # A seal that does not match is reported, a decoding error would hide which row is
                 # damaged.
                 values[i] = values[i].decode("utf-8", "replace")
-        owner = Owner(key, *values)
+        owner = LeaseOwner(key, *values)
         if seal(_sealed(owner)) != checksum:
             raise JournalDamaged(
                 f"owner {key}: this row does not match its checksum; "
@@ -188,7 +188,7 @@ def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
     return owners
 
 
-def locked(run_id: str, owner: Owner) -> RunLocked:
+def locked(run_id: str, owner: LeaseOwner) -> RunLocked:
     """Return the error for a run with a live owner."""
     return RunLocked(
         f"{run_id}: process {owner.pid} on {owner.host} is running it; wait for it, "

@@ -69,7 +69,7 @@ def runs_query(
     return "".join(["SELECT * FROM runs", *where, " ORDER BY id DESC LIMIT ? OFFSET ?"]), values
 
 
-class Reader(RowReader):
+class RunReader(RowReader):
     """A connection that cannot write, for one thread at a time."""
 
     def __init__(self, db: sqlite3.Connection, files: Path, now: Callable[[], float]) -> None:

@@ -28,8 +28,8 @@ from ..recorded.encoding import (
 )
 from ..recorded.journal import OpenedRun, RewindPlan, running
 from ..recorded.writer import DurableLog
-from .database import Database
-from .leases import LEASE, Owner, locked, read_owners
+from .database import SqliteDatabase
+from .leases import LEASE, LeaseOwner, locked, read_owners
 
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
 _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
@@ -62,7 +62,7 @@ def find_row(db: sqlite3.Connection, run_id: str) -> RunRow:
     return read_row(rows[0])
 
 
-def present(row: RunRow, owners: dict[int, Owner], now: float) -> RunInfo:
+def present(row: RunRow, owners: dict[int, LeaseOwner], now: float) -> RunInfo:
     """Return a run in its present state: a running run without a live owner is interrupted."""
     info = row.info
     if info.status != "running":
@@ -81,7 +81,7 @@ def present(row: RunRow, owners: dict[int, Owner], now: float) -> RunInfo:
 class SqliteRuns:
     """The rows of runs in an SQLite journal; see RunTable."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
     def take(

@@ -17,7 +17,7 @@ from ..recorded.encoding import RunRow, Value
 from ..recorded.pages import FIRST, WINDOW, PageReader
 from ..views import Wanted
 from .leases import read_owners
-from .reader import STATEMENTS, End, Reader, run_terms
+from .reader import STATEMENTS, End, RunReader, run_terms
 from .run_ownership import present
 from .schema import connect_reader, expect_journal, journal_error
 
@@ -122,11 +122,11 @@ class SqliteWatch:
             self._db = None
 
 
-class Pages(Reader, PageReader):
+class Pages(RunReader, PageReader):
     """A reader that also answers the queries of pages."""
 
     def __init__(self, db: sqlite3.Connection, files: Path, now: Callable[[], float]) -> None:
-        Reader.__init__(self, db, files, now)
+        RunReader.__init__(self, db, files, now)
         PageReader.__init__(self)
 
     @contextmanager

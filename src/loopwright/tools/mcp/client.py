@@ -33,7 +33,7 @@ from ..base import HARD_LIMIT
 from ..process import READ, ChildProcess, CommandResult, inherited, tail
 from .settings import VARIABLE, ServerSettings
 
-__all__ = ["Connection", "connect"]
+__all__ = ["McpConnection", "connect"]
 
 PAGES = 100  # of a list of tools; a server may return a next page for ever
 DAY = 86_400.0  # seconds
@@ -114,9 +114,13 @@ class _ServerProcess(ChildProcess):
         """How the server ended, with the end of its standard error; "" while it runs."""
         if self.exit_code is None:
             return ""
+        return f"{CommandResult(self.exit_code).ending}{self.last_output}"
+
+    @property
+    def last_output(self) -> str:
+        """The end of its standard error, for a message; "" without one."""
         last = tail(self._errors.decode(errors="replace"), 500)
-        ending = CommandResult(self.exit_code).ending
-        return f"{ending}; its last output: {last}" if last else ending
+        return f"; its last output: {last}" if last else ""
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Iterate over the lines of the output until the server ends or closes it.
@@ -178,7 +182,7 @@ class _ServerProcess(ChildProcess):
                 self.close()
 
 
-class Connection:
+class McpConnection:
     """One connection to a server, held open by a separate task. Call `open`, use it, call `close`.
 
     Args:
@@ -407,6 +411,8 @@ class Connection:
         if self._lost.done():
             raise await self._death(name)
         after = f"{self.server.name}: no answer to {name} within {timeout:g} s"
+        if name == "initialize" and self._child is not None:
+            after += f"; is the program an MCP server over standard input and output?{self._child.last_output}"
         raise StepError(after, kind="server_timeout")
 
     async def _death(self, name: str) -> StepError:
@@ -433,7 +439,7 @@ class Connection:
         return StepError(f"{self.server.name}: {name}: {text}", kind="server_error")
 
 
-async def connect(server: ServerSettings, token: str = "") -> Connection:
+async def connect(server: ServerSettings, token: str = "") -> McpConnection:
     """Start a server and return the connection, with the older handshake or else the modern one.
 
     Args:
@@ -441,13 +447,13 @@ async def connect(server: ServerSettings, token: str = "") -> Connection:
         token: Names the run in the environment of the server's process.
 
     Raises:
-        StepError: See Connection.open.
+        StepError: See McpConnection.open.
     """
-    connection = Connection(server, token)
+    connection = McpConnection(server, token)
     try:
         await connection.open("legacy")
     except MCPError:
-        connection = Connection(server, token)
+        connection = McpConnection(server, token)
         try:
             await connection.open("auto")
         except MCPError as error:

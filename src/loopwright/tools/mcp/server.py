@@ -32,7 +32,7 @@ from ..base import HARD_LIMIT, Tool
 from .settings import VARIABLE, Selection, ServerSettings
 
 if TYPE_CHECKING:
-    from .client import Connection
+    from .client import McpConnection
 
 __all__ = ["VARIABLE", "McpServer", "McpTool", "mcp_server"]
 
@@ -200,7 +200,7 @@ class _Session:
         self._listings = 0
         self._listing: list[dict[str, Json]] | None = None
         self._refused: StepError | None = None
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._lock = asyncio.Lock()
 
     async def listing(self, ctx: Context) -> Sequence[dict[str, Json]]:
@@ -239,7 +239,7 @@ class _Session:
             connection = await self._ready()
         return await connection.call(name, arguments, timeout)
 
-    async def _ready(self) -> Connection:
+    async def _ready(self) -> McpConnection:
         """Return a connection to a server that has the recorded tools."""
         if self._refused is not None:
             raise self._refused
@@ -255,7 +255,7 @@ class _Session:
                 raise self._refused
         return connection
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> McpConnection:
         """Start the server, unless it runs or has been restarted too often."""
         if self._connection is not None and self._connection.alive:
             return self._connection
@@ -299,7 +299,7 @@ def _digest(listing: Sequence[Mapping[str, Json]]) -> str:
 
 
 class _Connect(Protocol):
-    def __call__(self, server: ServerSettings, token: str) -> Awaitable[Connection]: ...
+    def __call__(self, server: ServerSettings, token: str) -> Awaitable[McpConnection]: ...
 
 
 def _connect() -> _Connect:

@@ -56,6 +56,8 @@ COMMANDS = (
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "cancel_rewind", "Cancel a run."),
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
+    Command("workspace", "workspace", "List, show or put back the files of loops."),
+    Command("bench", "bench", "Measure the judge of a document against labels of people."),
     Command("replay", "replay", "Show what other limits would have done on recorded runs."),
     Command("memory", "memory", "Show the memory of loops and agents."),
     Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),

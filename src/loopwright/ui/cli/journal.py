@@ -24,7 +24,7 @@ from .options import AsJson, JournalUrl
 from .output import Output
 
 
-class Action(StrEnum):
+class JournalAction(StrEnum):
     """The actions of the command."""
 
     INIT = "init"
@@ -60,7 +60,7 @@ class _Prunable(Protocol):
 
 def journal(
     action: Annotated[
-        Action,
+        JournalAction,
         typer.Argument(
             metavar="ACTION",
             help="init (create or update the tables), check (read every entry), move (copy the runs "
@@ -84,16 +84,16 @@ def journal(
 ) -> int:
     """Create, check, copy or clean a journal."""
     with Output(as_json=as_json) as output:
-        if action is Action.MOVE:
+        if action is JournalAction.MOVE:
             if not url:
                 raise ConfigurationError(
                     "move: no URL. Write: loopwright journal move postgres://HOST/DATABASE"
                 )
             return asyncio.run(_move(journal, url, output))
         place = url or journal
-        if action is Action.INIT:
+        if action is JournalAction.INIT:
             return asyncio.run(_init(place, output))
-        if action is Action.CHECK:
+        if action is JournalAction.CHECK:
             return asyncio.run(_check(place, output))
         return asyncio.run(_prune(place, _time_of(ended_before), output))
 

@@ -20,6 +20,7 @@ from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..formatting import Signs
 from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of
+from ..run_files import files_text
 from .output import Output, Part
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ def _summary(item: Iteration) -> str:
     text = item.feedback
     if not text and item.evaluation is None:
         text = text_of(item.output)  # without an evaluation, the output is shown
+    if changed := files_text(item):
+        text = f"{changed}  {text}"
     return text[:LINE_INPUT]
 
 

@@ -49,6 +49,9 @@ _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
 PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
 DEBUG = "LOOPWRIGHT_DEBUG"
 _MAX_LINE = 2000  # characters of a line about an error
+_NOT_A_NUMBER = re.compile(
+    r"Input should be (a valid (?:number|integer)), unable to parse string as an? \w+"
+)
 
 
 class _Stream:
@@ -297,7 +300,7 @@ def _usage(error: _UsageError, command: str) -> str:
         commands = getattr(getattr(context, "command", None), "commands", ())
         hint = nearest(named[1], commands)
         return f"there is no command {named[1]!r}{hint or f'; see: {path} --help'}"
-    message = message.replace("Value error, ", "").rstrip(".")
+    message = _NOT_A_NUMBER.sub(r"expected \1", message.replace("Value error, ", "")).rstrip(".")
     return f"{message[:1].lower()}{message[1:]}; see: {path} --help"
 
 

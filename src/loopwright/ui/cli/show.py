@@ -21,6 +21,7 @@ from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
+from ..run_files import files_text, run_files
 from ..run_summary import (
     ended,
     executions_in,
@@ -86,7 +87,7 @@ def show(
     ] = None,
     diff: Annotated[
         tuple[int, int] | None,
-        typer.Option("--diff", metavar="I J", help="Compare the outputs of two iterations."),
+        typer.Option("--diff", metavar="I J", help="Compare outputs and files of two iterations."),
     ] = None,
     loop: LoopName = "",
     timeline: Annotated[
@@ -101,13 +102,24 @@ def show(
     only_output: Annotated[
         bool, typer.Option("--output", help="Print only the output, complete and unchanged.")
     ] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="List the files that each iteration changed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Show a run: its status, the reason for its end, its scores and its iterations."""
-    views = [iteration is not None, diff is not None, timeline, lifecycle, traceback, only_output]
+    views = [
+        iteration is not None,
+        diff is not None,
+        timeline,
+        lifecycle,
+        traceback,
+        only_output,
+        files,
+    ]
     if sum(views) > 1:
         raise ConfigurationError(
-            "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback and --output"
+            "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback, --output and --files"
         )
     info, entries = reading(journal, lambda store: on_record(store, name))
     with Output(as_json=as_json) as output:
@@ -115,6 +127,8 @@ def show(
             _iteration(info, entries, loop, iteration, output)
         elif diff is not None:
             _diff(info, entries, loop, diff, output)
+        elif files:
+            _files(info, entries, loop, output)
         elif timeline:
             _timeline(info, entries, output)
         elif lifecycle:
@@ -243,19 +257,37 @@ def _diff(
     names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
     before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
+    kept = run_files(entries, path)
+    patch = "" if kept is None or one.files is None else kept.diff(one, two)
     if output.as_json:
         text = "\n".join(lines)
-        output.write_json(
-            {"run_id": info.run_id, "loop": path, "iterations": [*numbers], "diff": text}
-        )
+        shown: Json = {"run_id": info.run_id, "loop": path, "iterations": [*numbers], "diff": text}
+        output.write_json(shown if kept is None else {**shown, "files": patch})
         return
     if not lines:
         output.write(f"the outputs of iterations {numbers[0]} and {numbers[1]} are the same")
     styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in lines:
+    for line in [*lines, *patch.splitlines()]:
         output.write((line, styles.get(line[:1], "")))
     if others:
         output.write((f"loop: {path}; for another loop, use {others}", "dim"))
+
+
+def _files(info: RunInfo, entries: list[Entry], loop: str, output: Output) -> None:
+    """Write the files that each iteration of a loop changed."""
+    loops = iterations_of(entries)
+    path = loop_of(info, loops, loop)
+    kept = run_files(entries, path)
+    if kept is None:
+        raise ConfigurationError(f"--files: {path} has no workspace")
+    changes = {item.number: kept.changes(item) for item in loops[path] if item.files is not None}
+    if output.as_json:
+        output.write_json({"run_id": info.run_id, "loop": path, "files": changes})
+        return
+    for item in loops[path]:
+        output.write((f"{item.number}  {files_text(item)}", "bold"))
+        for name, (added, removed) in changes.get(item.number, {}).items():
+            output.write(f"   {texts.one_line(name)}  +{added} -{removed}")
 
 
 def _lines(output: Json) -> list[str]:
@@ -322,6 +354,12 @@ def _outcome(entry: Entry) -> tuple[str, str]:
     value: Json = entry.value
     if isinstance(value, dict) and {"score", "passed"} <= value.keys():  # an evaluation
         return f"{texts.score(value['score'])} {value.get('feedback', '')}", "dim"
+    if isinstance(value, dict) and {"text", "finish"} <= value.keys():  # a reply of a model
+        calls = [
+            f"{call['name']} {text_of(call['arguments'])}" for call in value.get("tool_calls", ())
+        ]
+        called = f"calls {', '.join(calls)}" if calls else ""
+        return " ".join(filter(None, (value["text"], called))), "dim"
     return text_of(value), "dim"
 
 

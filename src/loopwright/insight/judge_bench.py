@@ -1,0 +1,332 @@
+"""Measure a judge against labels of people: its errors, their persistence, and the votes that help.
+
+Intervals are at 95 %: Wilson over cases for shares, a bootstrap over cases for kappa, flip rate and icc.
+Without enough cases the report has the reason in place of a value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from .._statistics import (
+    Estimate,
+    binomial_upper,
+    bootstrap,
+    certified_errors,
+    correlation_of_votes,
+    flip_rate,
+    kappa,
+    majority_error,
+    wilson,
+)
+from ..errors import ConfigurationError, nearest
+from ..evaluators.judge.votes import Votes, error_rates
+from ..records.codec import Json, number
+
+__all__ = ["JudgeCase", "JudgeReport", "cases_from_jsonl", "measure_judge"]
+
+FIELDS = ("id", "output", "label", "input", "votes", "score")
+CASES_FOR_ICC = 100  # below, the interval of icc covers too little
+MANY_VOTES = 61  # votes of an "unlimited" majority
+CERTIFY_FROM = 0.75  # the lowest score whose labels certify a threshold
+MOST_REJECTED = 0.5  # a rule that rejects more good outputs is of no use
+_SHOWN = 200  # characters of an output in the list of persistent errors
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCase:
+    """An output with the label of a person and the votes of a judge.
+
+    Args:
+        id: the name of the case.
+        output: the text that was judged.
+        label: whether a person accepts it.
+        votes: the votes in order; None is a vote that could not be read.
+        score: the score of the judge from 0 to 1, or None.
+    """
+
+    id: str
+    output: str
+    label: bool
+    votes: tuple[bool | None, ...] = ()
+    score: float | None = None
+
+    @property
+    def readable(self) -> list[bool]:
+        """The votes that could be read."""
+        return [vote for vote in self.votes if vote is not None]
+
+
+def cases_from_jsonl(text: str, file: str = "cases") -> list[JudgeCase]:
+    """Return the cases in JSON lines: `{id, output, label, votes, score, input}`.
+
+    Args:
+        text: one object per line; empty lines are skipped.
+        file: the name for messages.
+
+    Raises:
+        ConfigurationError: for a line that is not a case, with its number.
+
+    Example:
+        >>> cases_from_jsonl('{"id": "a", "output": "text", "label": true, "votes": [true]}')[0].label
+        True
+    """
+    cases: list[JudgeCase] = []
+    seen: dict[str, int] = {}
+    for line, row in enumerate(text.splitlines(), start=1):
+        if not row.strip():
+            continue
+        try:
+            case = _case(json.loads(row), line)
+        except (ConfigurationError, ValueError) as error:
+            raise ConfigurationError(f"{file}:{line}: {error}") from error
+        if case.id in seen:
+            raise ConfigurationError(
+                f"{file}:{line}: id {case.id!r} is already used in line {seen[case.id]}"
+            )
+        seen[case.id] = line
+        cases.append(case)
+    if not cases:
+        raise ConfigurationError(f"{file}: there is no case. Write one JSON object per line.")
+    return cases
+
+
+def _case(data: Json, line: int) -> JudgeCase:
+    if not isinstance(data, dict):
+        raise ConfigurationError("this line is not a JSON object")
+    for key in data:
+        if key not in FIELDS:
+            hint = nearest(key, FIELDS) or f"; a case has {', '.join(FIELDS)}"
+            raise ConfigurationError(f"unknown key {key!r}{hint}")
+    if not isinstance(data.get("label"), bool):
+        raise ConfigurationError("label: missing, or not true or false")
+    if not isinstance(data.get("output"), str):
+        raise ConfigurationError("output: missing, or not a text")
+    votes = data.get("votes", [])
+    if not isinstance(votes, list) or not all(v is None or isinstance(v, bool) for v in votes):
+        raise ConfigurationError("votes: not a list of true, false and null")
+    score = data.get("score")
+    if score is not None and number("score", score, minimum=0) > 1:
+        raise ConfigurationError(f"score: {score} is above 1")
+    return JudgeCase(str(data.get("id", line)), data["output"], data["label"], tuple(votes), score)
+
+
+@dataclass(frozen=True)
+class JudgeReport:
+    """The measured quality of a judge.
+
+    Args:
+        values: the report as the JSON object that `to_json` returns.
+    """
+
+    values: dict[str, Json]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the report as a JSON object."""
+        return dict(self.values)
+
+    def failed(self, gates: Mapping[str, tuple[float | None, float | None]]) -> list[str]:
+        """Return a sentence for each gate that is not met.
+
+        Args:
+            gates: the lowest and the highest accepted value by name, such as `{"kappa": (0.6, None)}`.
+        """
+        sentences = []
+        for name, (low, high) in gates.items():
+            value = self.values[name].get("value")
+            if low is None and high is None:
+                continue
+            if value is None:
+                sentences.append(f"{name} is unknown: {self.values[name]['why']}")
+            elif low is not None and value < low:
+                sentences.append(f"{name} {value:.3f} is below {low:g}")
+            elif high is not None and value > high:
+                sentences.append(f"{name} {value:.3f} is above {high:g}")
+        return sentences
+
+
+def measure_judge(
+    cases: Sequence[JudgeCase],
+    *,
+    alpha: float = 0.05,
+    max_votes: int = 7,
+    certify: float | None = None,
+) -> JudgeReport:
+    """Measure a judge by its votes on labelled cases.
+
+    Args:
+        cases: the cases with votes.
+        alpha: the accepted share of bad outputs that pass. Default: 0.05.
+        max_votes: the most votes per output of the advice. Default: 7.
+        certify: the accepted share of false accepts of a certified threshold. Default: none is certified.
+
+    Returns:
+        Confusion matrix of the first votes, shares with intervals, error by number of votes, advice from
+        the exact calculation, a certified threshold, and the errors that every vote repeats.
+
+    Raises:
+        ConfigurationError: without a readable vote, or for a share outside 0 to 1.
+
+    Example:
+        >>> good = [JudgeCase(f"g{i}", "text", True, (True, True, True)) for i in range(60)]
+        >>> bad = [JudgeCase(f"b{i}", "text", False, (False, False, False)) for i in range(60)]
+        >>> measure_judge(good + bad).to_json()["sensitivity"]["value"]
+        1.0
+    """
+    for name, share in (("alpha", alpha), ("certify", certify)):
+        if share is not None and not 0 < number(name, share, minimum=0) < 1:
+            raise ConfigurationError(f"{name}: {share} is not between 0 and 1")
+    decided = [case for case in cases if case.votes and case.votes[0] is not None]
+    if not decided:
+        raise ConfigurationError("no case has a readable first vote. Add votes to the cases.")
+    tp, fp, tn, fn = _confusion(decided)
+    icc = _icc(decided)
+    values: dict[str, Json] = {
+        "cases": len(cases),
+        "votes": max(len(case.votes) for case in cases),
+        "confusion": {
+            "tp": tp, "fp": fp, "tn": tn, "fn": fn, "undecided": len(cases) - len(decided),
+        },
+        "sensitivity": _share(tp, tp + fn, "no case has the label true"),
+        "specificity": _share(tn, tn + fp, "no case has the label false"),
+        "precision": _share(tp, tp + fp, "the judge accepts no case"),
+        "agreement": _share(tp + tn, len(decided), ""),
+        "kappa": _resampled(decided, _kappa, "one side gives all cases the same answer"),
+        "flip_rate": _resampled(decided, _flips, "no case has two votes"),
+        "icc": icc,
+    }  # fmt: skip
+    error = (fp + fn) / len(decided)
+    share = icc.get("value")
+    values["error"] = {
+        "one": error,
+        "majority": fmean(_majority_wrong(case) for case in decided),
+        "unlimited": None if share is None else majority_error(error, share, MANY_VOTES),
+    }
+    values["advice"] = _advice(tp, fp, tn, fn, share, alpha, max_votes)
+    values["certified"] = None if certify is None else _certified(cases, certify)
+    values["persistent"] = list(_persistent(decided))
+    return JudgeReport(values)
+
+
+def _confusion(cases: Sequence[JudgeCase]) -> tuple[int, int, int, int]:
+    """Return tp, fp, tn and fn of the first votes."""
+    counts = [0, 0, 0, 0]
+    for case in cases:
+        counts[(0 if case.label else 1) if case.votes[0] else (3 if case.label else 2)] += 1
+    return counts[0], counts[1], counts[2], counts[3]
+
+
+def _share(successes: int, n: int, why: str) -> dict[str, Json]:
+    return _row(wilson(successes / n, n)) if n else {"why": why}
+
+
+def _row(estimate: Estimate) -> dict[str, Json]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _resampled(
+    cases: Sequence[JudgeCase], statistic: Callable[[Sequence[JudgeCase]], float | None], why: str
+) -> dict[str, Json]:
+    value = statistic(cases)
+    if value is None:
+        return {"why": why}
+    limits = bootstrap(len(cases), lambda drawn: statistic([cases[place] for place in drawn]))
+    return {"why": "too few cases"} if limits is None else _row(Estimate(value, *limits))
+
+
+def _kappa(cases: Sequence[JudgeCase]) -> float | None:
+    return kappa(*_confusion(cases))
+
+
+def _flips(cases: Sequence[JudgeCase]) -> float | None:
+    return flip_rate([case.readable for case in cases])
+
+
+def _correlation(cases: Sequence[JudgeCase]) -> float | None:
+    flips = _flips(cases)
+    wrong = [vote is not case.label for case in cases for vote in case.readable]
+    return None if flips is None else correlation_of_votes(flips, fmean(wrong))
+
+
+def _icc(cases: Sequence[JudgeCase]) -> dict[str, Json]:
+    if len(cases) < CASES_FOR_ICC:
+        return {"why": f"too few: {len(cases)} of {CASES_FOR_ICC} cases"}
+    return _resampled(cases, _correlation, "it needs two votes per case, and an error")
+
+
+def _majority_wrong(case: JudgeCase) -> float:
+    """Return 1 if the majority of the votes is wrong, 0.5 for a tie."""
+    wrong = fmean(vote is not case.label for vote in case.readable)
+    return 0.5 if wrong == 0.5 else float(wrong > 0.5)
+
+
+def _advice(
+    tp: int, fp: int, tn: int, fn: int, icc: float | None, alpha: float, most: int
+) -> dict[str, Json]:
+    """Return the voting rule with the fewest false rejects among those that keep `alpha`."""
+    if not tp + fn or not tn + fp:
+        return {"why": "it needs cases of both labels"}
+    if icc is None:
+        return {
+            "why": f"icc is unknown. Label {CASES_FOR_ICC} cases and ask for two votes or more."
+        }
+    false_yes, yes = fp / (tn + fp), tp / (tp + fn)
+    best: tuple[float, float, Votes, float] | None = None
+    for votes in _rules(most):
+        accepted = error_rates(false_yes, votes, icc).accept
+        if accepted > alpha:
+            continue
+        good = error_rates(yes, votes, icc)
+        row = 1 - good.accept, good.votes, votes, accepted
+        if row[0] <= MOST_REJECTED and (best is None or row[:2] < best[:2]):
+            best = row
+    if best is None:
+        return {
+            "unattainable": f"no rule of up to {most} votes keeps false accepts at {alpha:.0%} and accepts "
+            "half of the good outputs: use a second judge, a checklist, or a deterministic check"
+        }
+    rejected, _, votes, accepted = best
+    return {
+        "accept_lead": votes.accept, "reject_lead": votes.reject, "max_votes": votes.most,
+        "false_accept": accepted, "false_reject": rejected,
+    }  # fmt: skip
+
+
+def _rules(most: int) -> Iterator[Votes]:
+    for count in range(1, most + 1):
+        for accept in range(1, count + 1):
+            for reject in range(1, count + 1):
+                yield Votes(accept, reject, count)
+
+
+def _certified(cases: Sequence[JudgeCase], alpha: float) -> dict[str, Json]:
+    """Return the lowest threshold whose false accepts stay below `alpha` by Clopper and Pearson."""
+    scored = sorted(
+        ((case.score, case.label) for case in cases if case.score is not None), reverse=True
+    )
+    liked = [row for row in scored if row[0] >= CERTIFY_FROM]
+    best: dict[str, Json] | None = None
+    errors = 0
+    for count, (score, label) in enumerate(liked, start=1):
+        errors += not label
+        # A threshold admits every output with its score, so equal scores count together.
+        if count < len(liked) and liked[count][0] == score:
+            continue
+        if binomial_upper(errors, count) <= alpha:
+            best = {"threshold": score, "labels": count, "errors": errors}
+    needed = certified_errors(alpha)
+    return best or {
+        "why": f"needs {needed} labels of scores from {CERTIFY_FROM} without an error for {alpha:.0%}; "
+        f"there are {len(liked)}"
+    }
+
+
+def _persistent(cases: Sequence[JudgeCase]) -> Iterator[dict[str, Json]]:
+    """Iterate over the cases on which two votes or more are all wrong."""
+    for case in cases:
+        votes = case.readable
+        if len(votes) > 1 and all(vote is not case.label for vote in votes):
+            yield {"id": case.id, "label": case.label, "output": case.output[:_SHOWN]}

@@ -1,0 +1,69 @@
+"""The files of a recorded run: what each iteration changed, and the difference of two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..coding.workspace.store import Store
+from ..errors import ConfigurationError
+from ..journal import Entry, surviving
+from ..records import Iteration
+
+__all__ = ["RunFiles", "files_text", "run_files"]
+
+
+def files_text(item: Iteration) -> str:
+    """Return the changes of an iteration, such as `files 3 +14 -2`; "" without a workspace."""
+    if item.files is None:
+        return ""
+    return f"files {item.files['files']} +{item.files['added']} -{item.files['removed']}"
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The snapshots of one loop.
+
+    Args:
+        store: the store on this machine.
+        base: the commit of the files at its start.
+    """
+
+    store: Store
+    base: str
+
+    def changes(self, item: Iteration) -> dict[str, list[int]]:
+        """Return the changed paths of an iteration with the lines added and removed."""
+        commit = self._commit(item)
+        return self.store.changes(self.store.find(f"{commit}^") or self.base, commit)
+
+    def diff(self, before: Iteration | None, after: Iteration) -> str:
+        """Return the difference of two iterations as a patch; None is the start."""
+        first = self.base if before is None else self._commit(before)
+        return self.store.diff(first, self._commit(after)).encode("utf-8", "replace").decode()
+
+    def _commit(self, item: Iteration) -> str:
+        commit = str((item.files or {})["commit"])
+        if not self.store.has(commit):
+            raise ConfigurationError(
+                f"the files of iteration {item.number} are not on this machine: {self.store.folder} "
+                "does not have them, or they were deleted"
+            )
+        return commit
+
+
+def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:
+    """Return the snapshots of the loop at a path; None without a workspace."""
+    begun = {
+        entry.path.removesuffix("/workspace"): entry.value
+        for entry in surviving(entries)
+        if entry.kind == "finished" and entry.path.endswith("/workspace") and entry.value
+    }
+    if path not in begun:
+        return None
+    # A loop inside another one shares its store.
+    homes = [
+        value["home"] for at, value in begun.items() if "home" in value and path.startswith(at)
+    ]
+    return RunFiles(Store(Path(homes[-1])), begun[path]["commit"]) if homes else None

@@ -1,0 +1,112 @@
+"""Documents travel with submitted runs; a worker never reads the submitter's path, and trusts contents."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit
+from loopwright.cluster.carried import carry, unpacked
+from loopwright.documents import Loaded, load
+from loopwright.errors import ConfigurationError
+from loopwright.journal import MemoryJournal
+from loopwright.records.codec import Json
+
+from .waiting import serving, until, until_status
+
+MAIN = """
+schema: loopwright/1
+name: greet
+steps:
+  - {name: inner, workflow: inner}
+  - {name: shout, python: "helper:shout"}
+  - {name: read, shell: "cat words.txt"}
+"""
+INNER = "schema: loopwright/1\nname: inner\nsteps: [{name: say, set: Hello}]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project, and a folder of temporary files for this test."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    place = tmp_path / "project"
+    place.mkdir()
+    (place / "main.yaml").write_text(MAIN)
+    (place / "inner.yaml").write_text(INNER)
+    (place / "helper.py").write_text("def shout(value):\n    return str(value).upper()\n")
+    (place / "words.txt").write_text("words of the file")
+    return place
+
+
+def carried(folder: Path) -> tuple[Loaded, dict[str, Json]]:
+    loaded = load(folder / "main.yaml")
+    return loaded, carry(loaded, loaded.local_actions().contents, acts=True)
+
+
+def unpack(source: Mapping[str, Json]) -> Loaded:
+    return unpacked(source, trust=lambda _: True, environ={})
+
+
+def test_a_run_carries_every_file_that_the_document_uses(folder: Path) -> None:
+    """The called document, the module and the file of a command are there without the project."""
+    loaded, source = carried(folder)
+    shutil.rmtree(folder)
+    again = unpack(source)
+    assert again.step.fingerprint == loaded.step.fingerprint
+    assert str(folder) not in str(source)
+
+
+def test_the_digest_is_the_same_in_another_folder(folder: Path, tmp_path: Path) -> None:
+    """The digest covers relative names, so one approval is for all machines."""
+    other = tmp_path / "elsewhere"
+    shutil.copytree(folder, other)
+    assert carried(folder)[1]["carried"] == carried(other)[1]["carried"]
+
+
+def test_changed_contents_are_refused(folder: Path) -> None:
+    """A worker compares the contents with the digest that it trusts."""
+    _, source = carried(folder)
+    files = source["carried"]["files"]
+    source["carried"] = {**source["carried"], "files": {**files, "words.txt": "other words"}}
+    with pytest.raises(ConfigurationError, match="digest"):
+        unpack(source)
+
+
+def test_files_outside_the_folder_are_refused(folder: Path) -> None:
+    """A name that leaves the folder of the run is refused, even with a digest that matches."""
+    from loopwright.cluster.carried import _digest
+
+    files = {"../evil.py": "raise SystemExit", "main.yaml": INNER}
+    data = {"main": "main.yaml", "files": files, "acts": False, "digest": _digest(files, {})}
+    with pytest.raises(ConfigurationError, match="outside"):
+        unpack({"carried": data})
+
+
+async def test_an_untrusted_document_goes_back_and_a_trusted_one_runs(folder: Path) -> None:
+    """The submitter's word is not enough: a worker that does not trust the digest runs no command."""
+    journal, deliverer = MemoryJournal(), InMemoryDeliverer()
+    loaded, source = carried(folder)
+    source["carried"] = {**source["carried"], "acts": False}
+    submission = Submission(loaded.step, source=source, pinned=False)
+    run_id = await submit(submission, journal=journal, deliverer=deliverer)
+    shutil.rmtree(folder)
+
+    async def returned() -> bool:
+        assert worker.runs is not None
+        return run_id in await worker.runs.returns([run_id])
+
+    async with serving(Worker(journal=journal, deliverer=deliverer)) as worker:
+        await until(returned)
+        assert (await journal.find(run_id)).status == "queued"
+    digest = str(source["carried"]["digest"])
+    trusting = Worker(journal=journal, deliverer=deliverer, trust=[digest[:16]])
+    async with serving(trusting) as worker:
+        assert worker.runs is not None
+        await worker.runs.wake(run_id)
+        await until_status(journal, run_id, "satisfied")
+    entries = await journal.entries(run_id)
+    assert entries[-1].value["output"] == "words of the file"

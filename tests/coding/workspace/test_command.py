@@ -1,0 +1,81 @@
+"""The files of a run on the command line: `workspace`, `show --files` and `show --diff`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loopwright import Workspace, run_sync
+from loopwright.ui.cli import main
+
+from .conftest import Repo
+from .test_loops import counting
+
+
+@pytest.fixture
+def run(repo: Repo) -> Path:
+    """The folder of an exhausted run of three iterations."""
+    loop = counting(Workspace(repo.folder, merge="none"))
+    result = run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="r1")
+    return Path(result.workspace["folder"])
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main([*words]) == 0
+    return capsys.readouterr().out
+
+
+def test_list_and_show_name_the_snapshots(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list has one line for each workspace, and show one for each snapshot."""
+    assert "r1  fix  copy  3 snapshots  exhausted" in shown(capsys, "workspace", "list")
+    assert "files 2 +2 -1" in shown(capsys, "workspace", "show", "r1")
+    assert json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["recorded"] is True
+
+
+def test_restore_puts_an_iteration_in_place(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was there is kept without a record."""
+    (run / "mine").write_text("mine")
+    shown(capsys, "workspace", "restore", "r1", "3")
+    assert (run / "n.txt").read_text() == "3\n"
+    assert not (run / "mine").exists()
+    assert len(json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]) == 1
+
+
+def test_diff_is_a_patch_of_two_iterations(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command and `show --diff` print the same difference of files."""
+    assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "1", "2")
+    assert "-1\n+2" in shown(capsys, "show", "r1", "--diff", "1", "2")
+
+
+def test_branch_is_made_later(repo: Repo, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any iteration becomes a branch."""
+    shown(capsys, "workspace", "branch", "r1", "1", "--name", "first")
+    assert repo.git("show", "first:n.txt") == "1"
+
+
+def test_prune_of_a_run_deletes_its_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a run it deletes those whose time is over."""
+    assert "no workspace to delete" in shown(capsys, "workspace", "prune")
+    shown(capsys, "workspace", "prune", "r1")
+    assert not run.exists()
+    assert "no workspaces" in shown(capsys, "workspace", "list")
+
+
+def test_show_lists_the_changed_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each iteration has the paths that it changed."""
+    text = shown(capsys, "show", "r1", "--files")
+    assert "new2  +1 -0" in text
+    assert json.loads(shown(capsys, "show", "r1", "--files", "--json"))["files"]["2"]["new2"] == [
+        1,
+        0,
+    ]
+    assert "files 2 +2 -1" in shown(capsys, "show", "r1")
+
+
+def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names where it looked."""
+    assert main(["workspace", "show", "zz"]) == 2
+    assert "no workspace of this run" in capsys.readouterr().err
