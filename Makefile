@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -98,6 +98,16 @@ tests/small_model/.venv/.synced: tests/small_model/requirements.txt | .venv/bin/
 
 test-model: install tests/small_model/.venv/.synced
 	$(RUN)/pytest tests/small_model/small_model.py
+
+# Real coding agents (0.9 GB, pinned) against a loopback server. LATEST=1 tries the newest versions instead.
+tests/npm/agents/node_modules/.synced: tests/npm/agents/package.json tests/npm/agents/package-lock.json | .venv/.synced
+	@npm ci --prefix tests/npm/agents --silent --no-audit --no-fund
+	@touch $@
+
+test-agents: tests/npm/agents/node_modules/.synced
+	@test -z "$(LATEST)" || npm install --prefix tests/npm/agents --no-save --silent --no-audit --no-fund \
+	  @openai/codex@latest @google/gemini-cli@latest @qwen-code/qwen-code@latest opencode-ai@latest
+	$(RUN)/pytest tests/coding/agents/real_agents.py
 
 fix: install
 	$(RUN)/ruff format src tests examples benchmarks docs/scripts

@@ -62,14 +62,6 @@ class Sessions:
         """Return the lock of a key: two calls of one session must not run at the same time."""
         return self.locks.setdefault(key, asyncio.Lock())
 
-    def put_back(self, loop: str) -> None:
-        """Forget the sessions of a loop whose files were put back.
-
-        A conversation must not remember files that are gone.
-        """
-        for key in [key for key in self.by_key if key.startswith(f"{loop}/")]:
-            del self.by_key[key]
-
     async def aclose(self) -> None:
         """Forget the sessions at the end of the run."""
         self.by_key.clear()

@@ -126,7 +126,7 @@ class AgentStep(CompositeStep):
         """
         folder, env = self._folder(ctx), await self._variables(value, ctx)
         key = session_key(self.session, ctx, f"{self.manifest.name} {folder}")
-        answer = _Answer(ctx, key, folder, env)
+        answer = _Answer(ctx, key, folder, env, fresh=_was_put_back(ctx))
         prompt = filled_in(self.prompt, value, ctx)
         async with self._alone(answer):
             if self.schema is None:
@@ -151,9 +151,9 @@ class AgentStep(CompositeStep):
         Raises:
             StepError: of kind `no_workspace`.
         """
-        files = getattr(ctx.scope, "files", None)
+        files = None if ctx.scope is None else ctx.scope.files
         if files is not None:
-            return Path(files.inside(self.cwd))
+            return files.inside(self.cwd)
         if self.here:
             return (self.cwd or Path.cwd()).resolve()
         raise StepError(
@@ -165,7 +165,7 @@ class AgentStep(CompositeStep):
         )
 
     async def _variables(self, value: Json, ctx: Context) -> dict[str, str]:
-        files = getattr(ctx.scope, "files", None)
+        files = None if ctx.scope is None else ctx.scope.files
         result = {} if files is None else dict(files.variables)
         for name, item in self.env.items():
             text: object = item
@@ -305,6 +305,17 @@ class AgentStep(CompositeStep):
             retryable=retryable,
             retry_after=failure["retry_after"],
         )
+
+
+def _was_put_back(ctx: Context) -> bool:
+    """Return whether the iteration continues from other files than those of the last iteration.
+
+    A conversation must not remember files that are gone.
+    """
+    files = None if ctx.scope is None else ctx.scope.files
+    if files is None or ctx.iteration <= 1:
+        return False
+    return files.parent is None or files.parent.number != ctx.iteration - 1
 
 
 def _shown(record: AgentRecord) -> dict[str, Json]:
