@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -47,6 +47,12 @@ postgres: install
 	else \
 	  echo "*** PostgreSQL is missing: the shared journal cannot be tested; install postgresql"; \
 	  test -z "$$CI"; \
+	fi
+	@if test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq pgbouncer >/dev/null; then :; \
+	else \
+	  echo "*** PgBouncer is missing: the shared journal cannot be tested behind a connection pooler"; \
 	fi
 
 # The broker of the deliverer Celery. Where it cannot be installed its tests are skipped, in CI they fail.
@@ -99,6 +105,9 @@ fix: install
 
 bench: install
 	$(RUN)/python -m benchmarks
+
+bench-insight: install
+	$(RUN)/python -m benchmarks.insight
 
 house: install
 	$(RUN)/python -m benchmarks.house

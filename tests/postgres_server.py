@@ -180,8 +180,8 @@ class PostgresServer:
             db.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(database)))
             db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
             info = db.info
-            given = {"PGHOST": info.host, "PGPORT": str(info.port), "PGUSER": info.user}
-            return {**given, "PGPASSWORD": info.password or ""}
+            variables = {"PGHOST": info.host, "PGPORT": str(info.port), "PGUSER": info.user}
+            return {**variables, "PGPASSWORD": info.password or ""}
 
     def drop_database(self, name: str) -> None:
         """Delete a database and end the sessions on it."""

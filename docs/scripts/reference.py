@@ -59,6 +59,7 @@ MODULES = {
     "loopwright.testing.deliverers": "Conformance of deliverers",
     "loopwright.errors": "Errors",
     "loopwright.types": "Types of signatures",
+    "loopwright.insight": "Insight",
 }
 
 # Methods that only Loopwright calls, by class. The reference does not show them.

@@ -62,11 +62,11 @@ async def test_a_server_that_is_not_there(postgres_server: PostgresServer) -> No
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-        said = await refusal(postgres_server.url_of("x", port=port))
-    assert said.startswith(
+        message = await refusal(postgres_server.url_of("x", port=port))
+    assert message.startswith(
         f"postgresql://tester@127.0.0.1:{port}/x: the server cannot be reached ("
     )
-    assert said.endswith("); check its address and that it runs")
+    assert message.endswith("); check its address and that it runs")
 
 
 async def test_a_wrong_password(postgres_server: PostgresServer, postgres_url: str) -> None:

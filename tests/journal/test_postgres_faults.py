@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 
 from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry, Posted
+from loopwright.journal.postgres.connection import Server, is_transient
 from loopwright.journal.postgres.journal import PostgresJournal
 from loopwright.memory import entry
-from postgres_server import PostgresServer, ServerMissing
+from postgres_server import GUEST, PASSWORD, PostgresServer, ServerMissing
 
 from .postgres_stores import query
 from .proxy import Proxy
@@ -360,15 +362,15 @@ async def test_owners_that_race_break_no_chain(postgres_url: str) -> None:
 
 
 async def test_two_answers_leave_one(postgres_url: str) -> None:
-    """Of answers that people post at once to one question, one wins and all are told which."""
+    """Of answers that people post at once to one question, one wins and all callers receive it."""
     async with PostgresJournal(postgres_url) as one, PostgresJournal(postgres_url) as two:
         await recorded(one, info(), rounds(1))
         answers = [Posted("refine/1", 3, number, f"p{number}", 1.0) for number in range(10)]
-        told = await asyncio.gather(
+        stored = await asyncio.gather(
             *((one, two)[number % 2].post("run-1", answer) for number, answer in enumerate(answers))
         )
-        assert len({answer.who for answer in told}) == 1
-        assert await one.inbox("run-1") == [told[0]]
+        assert len({answer.who for answer in stored}) == 1
+        assert await one.inbox("run-1") == [stored[0]]
 
 
 async def test_an_owner_whose_row_is_gone_comes_back(postgres_url: str) -> None:
@@ -405,10 +407,10 @@ async def test_behind_a_pooler_only_the_lease_counts(
                     with pytest.raises(RunLocked):
                         await other.open(info())
                     await asyncio.sleep(0.1)
-                heard = asyncio.Event()
-                log.on_cancel = heard.set
+                cancelled = asyncio.Event()
+                log.on_cancel = cancelled.set
                 assert await other.cancel("run-1")
-                await asyncio.wait_for(heard.wait(), 5)
+                await asyncio.wait_for(cancelled.wait(), 5)
             await log.close(log.info)
 
 
@@ -426,3 +428,52 @@ async def test_the_sweep_of_dead_owners_keeps_those_with_runs(postgres_url: str)
             await three.open(info("run-3"))
             owners = query(postgres_url, "SELECT id FROM loopwright.owners ORDER BY id")
             assert [key for (key,) in owners] == [1, 3]
+
+
+async def test_too_many_connections_are_waited_for(
+    postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that accepts no connection now stalls the runs, and no run fails."""
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    async with PostgresJournal(postgres_url) as owner:
+        await owner.prepare()
+    query(postgres_url, f"GRANT USAGE ON SCHEMA loopwright TO {GUEST}")
+    query(postgres_url, f"GRANT ALL ON ALL TABLES IN SCHEMA loopwright TO {GUEST}")
+    name = postgres_url.rpartition("/")[2]
+    async with PostgresJournal(postgres_server.url_of(name, user=GUEST)) as journal:
+        log = await journal.open(info())
+        await record(log, rounds(1))
+        query(postgres_url, f"ALTER ROLE {GUEST} CONNECTION LIMIT 0")
+        try:
+            query(
+                postgres_url,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename=%s",
+                (GUEST,),
+            )
+            waiting = asyncio.ensure_future(record(log, rounds(1, start=2)))
+            done, _ = await asyncio.wait({waiting}, timeout=0.3)
+            assert not done
+        finally:
+            query(postgres_url, f"ALTER ROLE {GUEST} CONNECTION LIMIT -1")
+        await waiting
+        await log.close(replace(log.info, status="satisfied"))
+        assert shown(await journal.entries("run-1")) == shown(rounds_seen(rounds(2)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "transient"),
+    [
+        (psycopg.errors.DiskFull, "the disk of the server is full", True),
+        (psycopg.errors.UndefinedTable, "cannot be read as a journal", False),
+        (psycopg.errors.SyntaxError, "report this", False),
+    ],
+)
+def test_errors_of_the_server_are_errors_of_the_journal(
+    kind: type[psycopg.Error], message: str, transient: bool
+) -> None:
+    """Errors that pass are waited for; each error is one sentence that names the journal."""
+    server = Server("postgres://me:secret@db/runs")
+    error = server.error(kind("something"))
+    assert str(error).startswith("postgres://me:***@db/runs: ")
+    assert message in str(error)
+    assert is_transient(kind("something")) is transient

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..records import Evaluation, Record, codec, own
 from ..records.codec import ATOMS, Json
+from ..records.isolation import own_json
 from ..records.typed import ValueType, value_type
 
 __all__ = ["ANNOTATION_UNREADABLE", "UNTYPED_OUTPUT", "FunctionTypes", "types_of"]
@@ -48,6 +49,16 @@ class FunctionTypes:
         self.read: Callable[[Json], object] = own if input is None else self._read
         # Whether an output that is JSON is written as it is, without the declared type.
         self.json_output = not problem and (output is None or output.is_json)
+
+    def for_input_as_json(self) -> FunctionTypes:
+        """Return the types of a step that has this output and whose own input is JSON."""
+        result = FunctionTypes(self.name, None, self.output, self.problem)
+        result.read = own_json
+        return result
+
+    def for_reader(self) -> FunctionTypes:
+        """Return the types of a step that passes its input to this function and has an output of its own."""
+        return FunctionTypes(self.name, self.input, None, self.problem)
 
     def _read(self, value: Json) -> object:
         kind, declared = type(value), self.input
@@ -127,7 +138,11 @@ def _hints(function: Any) -> tuple[dict[str, Any], dict[str, inspect.Parameter],
     problem = ""
     # A decorator has other globals than the function whose annotations it copied.
     names = inspect.unwrap(inner)
+    read_here = {next(iter(parameters), ""), "return"}
     for name, annotation in annotations.items():
+        # The annotation of `ctx` often names a class that only type checkers import.
+        if name not in read_here:
+            continue
         if not isinstance(annotation, str):
             hints[name] = annotation
             continue

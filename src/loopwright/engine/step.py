@@ -254,6 +254,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         function, name, reserve, idempotent, inline, fingerprint: as for `step`.
         reports: whether it reports its cost. Default: whether it takes a context.
         typed: whether its annotations declare the types of its input and output.
+        reader: the step that receives the input inside the function, whose input type it has.
     """
 
     act: _Act
@@ -270,6 +271,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "function",
         "idempotent",
         "name",
+        "reader",
         "reports",
         "reserve",
         "scores_only",
@@ -289,9 +291,12 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         fingerprint: str = "",
         reports: bool | None = None,
         typed: bool = False,
+        reader: Leaf | None = None,
     ) -> None:
         # Annotations are read at the first use: they may name classes that are defined later.
-        self.types = UNREAD if typed and not hasattr(function, KNOWN_AS) else None
+        declares = reader is not None or (typed and not hasattr(function, KNOWN_AS))
+        self.types = UNREAD if declares else None
+        self.reader = reader
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -308,7 +313,11 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     def declared(self) -> FunctionTypes | None:
         """Return its declared types, by the annotations; None if it has JSON."""
         if self.types is UNREAD:
-            self.types = types_of(self.function, self.name)
+            if self.reader is None:
+                self.types = types_of(self.function, self.name)
+            else:
+                types = self.reader.declared()
+                self.types = None if types is None else types.for_reader()
         return self.types
 
     @property

@@ -141,6 +141,7 @@ def function_check(
         idempotent=inner.idempotent,
         fingerprint=digest_of("check", name, inner.fingerprint, repr(at_least)),
         reports=reports(inner),
+        reader=inner,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..engine.context import Context
 from ..engine.outcomes import attempt, combined
@@ -22,6 +23,7 @@ Check = EvaluatorLike | Mapping[str, Json]  # an evaluator, a function, or optio
 
 @dataclass(frozen=True)
 class _Checklist(CompositeStep[object, Evaluation]):
+    keeps_types: ClassVar[bool] = True
     name: str
     members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]

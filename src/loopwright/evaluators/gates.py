@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..engine.context import Context
 from ..engine.outcomes import attempt, combined
@@ -19,6 +20,7 @@ __all__ = ["gates"]
 
 @dataclass(frozen=True)
 class _Gates(CompositeStep[object, Evaluation]):
+    keeps_types: ClassVar[bool] = True
     name: str
     members: tuple[tuple[str, Step], ...]
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from ...engine.composites import retry, with_timeout
 from ...engine.context import Context
 from ...engine.outcomes import acceptable
+from ...engine.signatures import ANNOTATION_UNREADABLE
 from ...engine.step import Leaf, Step
 from ...errors import ConfigurationError, Problem, listed, nearest
 from ...records.codec import Json
@@ -47,7 +48,13 @@ from ..steps.steps import (
 )
 from ..yaml.reader import Source
 from ..yaml.source import Location
-from .functions import Function, function, resolve_reference
+from .functions import (
+    Function,
+    function,
+    resolve_reference,
+    undefined_annotation,
+    unreadable_annotation,
+)
 
 __all__ = [
     "LANGUAGES",
@@ -218,10 +225,20 @@ class Compilation:
             # An approved function was checked before its approval, and its file may have changed since.
             takes_context = agreed is None and resolve_reference(reference, self.folder)
             if self.project.execute:
-                return function(reference, self.folder, agreed)
+                result = function(reference, self.folder, agreed)
+                self._note_annotation(path, unreadable_annotation(result))
+                return result
+            if agreed is None:
+                self._note_annotation(path, undefined_annotation(reference, self.folder))
             return _unimported_with_context if takes_context else _unimported
 
         return self.attempt(path, find)
+
+    def _note_annotation(self, path: Location, sentence: str) -> None:
+        """Note an annotation of a function that cannot be read."""
+        if sentence:
+            note = self.source.problem(path, sentence, code=ANNOTATION_UNREADABLE)
+            self.project.notes.append(note)
 
     def inside(self, name: str, path: Location, folder: Path | None = None) -> str:
         """Return the absolute path of a path in the document's folder; a path outside the root is a problem."""

@@ -62,7 +62,7 @@ def compile_python(compilation: Compilation, spec: Action, name: str, at: Locati
     # Functions are repeatable by default, commands are not: the rule of the Python API.
     idempotent = True if spec.idempotent is None else spec.idempotent
     return compilation.attempt(
-        path, lambda: FunctionStep(function, name=name, idempotent=idempotent)
+        path, lambda: FunctionStep(function, name=name, idempotent=idempotent, typed=True)
     )
 
 

@@ -8,16 +8,19 @@ file nor its compiled form is read again.
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from ...engine.signatures import types_of
 from ...engine.step import Step
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
@@ -30,6 +33,8 @@ __all__ = [
     "module_path_of",
     "resolve_reference",
     "serve_approved",
+    "undefined_annotation",
+    "unreadable_annotation",
 ]
 
 # A function, a class of conditions or capabilities, or a step.
@@ -52,12 +57,7 @@ def resolve_reference(reference: str, folder: Path) -> bool:
     if source is None:
         _check_attribute(reference, sys.modules.get(module), name)
         return True  # a compiled module that is not imported yet; the import will report problems
-    try:
-        tree = ast.parse(source.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigurationError(
-            f"{reference!r}: {source.name} cannot be read: {_reason(error)}"
-        ) from error
+    tree = _tree(reference, source)
     names = {n for node in tree.body for n in _defined(node)}
     first = name.split(".")[0]
     # `from x import *` may define any name.
@@ -66,6 +66,91 @@ def resolve_reference(reference: str, folder: Path) -> bool:
             f"{reference!r}: {source.name} has no {first!r}{nearest(first, names)}"
         )
     return not any(_is_plain(node, name) for node in tree.body)
+
+
+def _tree(reference: str, source: Path) -> ast.Module:
+    try:
+        return ast.parse(source.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigurationError(
+            f"{reference!r}: {source.name} cannot be read: {_reason(error)}"
+        ) from error
+
+
+def unreadable_annotation(target: Function | Step) -> str:
+    """Return the sentence on an annotation of an imported function that cannot be read, or ""."""
+    function = getattr(target, "function", None) if isinstance(target, Step) else target
+    # The annotations of a class are those of its fields, which `dataclass` or pydantic reads.
+    if not callable(function) or isinstance(function, type):
+        return ""
+    problem = types_of(function, getattr(function, "__name__", type(function).__name__)).problem
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not problem or code is None:
+        return problem
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}: {problem}"
+
+
+def undefined_annotation(reference: str, folder: Path) -> str:
+    """Return the sentence on an annotation that has a name which its module does not define, or "".
+
+    It reads the source and does not run the module, so it covers functions at the top of a module only.
+    """
+    module, name = _split(reference)
+    source = _source_file(module, folder)
+    if source is None:
+        return ""
+    tree = _tree(reference, source)
+    names = {n for node in tree.body if not _is_for_checkers(node) for n in _defined(node)}
+    functions = (n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    node = next((n for n in functions if n.name == name), None)
+    if node is None or "*" in names:
+        return ""
+    names |= {*dir(builtins), *(part.name for part in getattr(node, "type_params", ()))}
+    first = [*node.args.posonlyargs, *node.args.args][:1]
+    for annotation in (*(argument.annotation for argument in first), node.returns):
+        for used in _names_in(annotation):
+            if used not in names:
+                return (
+                    f"{source.name}:{node.lineno}: {name}: the annotation {_written(annotation)!r} cannot "
+                    f"be read (the module does not define {used!r}); its values are passed as JSON"
+                )
+    return ""
+
+
+def _is_for_checkers(node: ast.stmt) -> bool:
+    """Return whether a statement is `if TYPE_CHECKING:`, whose names do not exist when the module runs."""
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def _names_in(annotation: ast.expr | None) -> Iterator[str]:
+    """Iterate over the names that an annotation uses."""
+    if isinstance(annotation, ast.Name):
+        yield annotation.id
+    elif isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            yield from _names_in(ast.parse(annotation.value, mode="eval").body)
+        except (SyntaxError, ValueError):
+            yield annotation.value
+    elif isinstance(annotation, ast.Subscript):
+        yield from _names_in(annotation.value)
+        kind = ast.unparse(annotation.value).rpartition(".")[2]
+        inner = annotation.slice
+        # The other arguments of these two are values, so a text there names no class.
+        if kind == "Annotated" and isinstance(inner, ast.Tuple):
+            inner = inner.elts[0]
+        if kind != "Literal":
+            yield from _names_in(inner)
+    elif annotation is not None:
+        for part in ast.iter_child_nodes(annotation):
+            if isinstance(part, ast.expr):
+                yield from _names_in(part)
+
+
+def _written(annotation: ast.expr | None) -> str:
+    """Return the text of an annotation, without the quotes of a forward reference."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    return "" if annotation is None else ast.unparse(annotation)
 
 
 def _is_plain(node: ast.stmt, name: str) -> bool:

@@ -146,7 +146,7 @@ def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> S
         function = compilation.function((*at, "python"), spec.python)
         if function is None or isinstance(function, Step):
             return function
-        return compilation.attempt(at, lambda: FunctionStep(function, name="adapt"))
+        return compilation.attempt(at, lambda: FunctionStep(function, name="adapt", typed=True))
     if spec.rotate is not None:
         strategies = spec.rotate
         return compilation.attempt((*at, "rotate"), lambda: adapters.rotate(*strategies))

@@ -13,11 +13,14 @@ from ...engine.composites import Wrapper
 from ...engine.context import Context
 from ...engine.outcomes import attempt
 from ...engine.scope import Scope
-from ...engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
+from ...engine.signatures import FunctionTypes
+from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of
 from ...engine.workflow import Workflow
 from ...errors import StepError
-from ...records import Reason, Result, Status, Usage, codec, own
+from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
+from ...records.isolation import own_json
+from ...records.typed import ValueType, json_of
 from ...templates import Expression
 from ...templates.variables import TemplatedValue, rendered
 from .loop_node import ungrouped
@@ -49,6 +52,7 @@ class WithInput(Leaf):
     required: bool
     reserve: Callable[[Json], Usage | None] | None
     stub: str
+    types: FunctionTypes | None
 
     def __init__(self, inner: Leaf, template: TemplatedValue) -> None:
         self.inner = inner
@@ -60,11 +64,25 @@ class WithInput(Leaf):
         self.fingerprint = digest_of(inner.fingerprint, codec.canonical(template.source))
         self.reports = reports(inner)
         self.stub = inner.stub
+        self.types = inner.types and UNREAD
+
+    def declared(self) -> FunctionTypes | None:
+        """Return the types of the inner step's output; templates read the input, as JSON."""
+        if self.types is UNREAD:
+            types = self.inner.declared()
+            self.types = None if types is None else types.for_input_as_json()
+        return self.types
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The type of the inner step's output."""
+        return self.inner.output_type
 
     def act(self, value: Json, ctx: Context) -> Awaitable[Json]:
         """Act on the rendered input."""
         # A copy: the step may change its input, and variables are shared with later steps.
-        return self.inner.act(own(rendered(self.template, ctx, value)), ctx)
+        types, result = self.inner.declared(), rendered(self.template, ctx, value)
+        return self.inner.act(own_json(result) if types is None else types.read(result), ctx)
 
 
 async def in_place(ctx: Context, name: str, inner: Step, value: Json) -> Result:
@@ -100,6 +118,11 @@ class CompositeWithInput(Wrapper):
         self.template = template
         self.name = inner.name
         self.fingerprint = digest_of(inner.fingerprint, codec.canonical(template.source))
+
+    @property
+    def input_type(self) -> ValueType | None:
+        """None: the input is for templates, which read JSON."""
+        return None
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the inner step on the rendered input."""
@@ -219,7 +242,13 @@ class DefaultOutput(_InPlace):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         result = await super().run(value, ctx)
-        return replace(result, output=self.output) if result.output is None else result
+        output = self.output if result.output is None else json_of(result.output)
+        return replace(result, output=output)
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """None: the default may be of another type than the output of the step."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -303,6 +332,11 @@ class CallDocument(CompositeStep):
     def parts(self) -> Iterable[Step]:
         return [self.workflow]
 
+    @property
+    def output_type(self) -> ValueType | None:
+        """The type of the output of the workflow."""
+        return self.workflow.output_type
+
     @functools.cached_property
     def fingerprint(self) -> str:
         return digest_of("call", self.workflow.fingerprint, codec.canonical(self.variables.source))
@@ -328,6 +362,11 @@ class RootWorkflow(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return [self.workflow]
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The type of the output of the workflow."""
+        return self.workflow.output_type
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the workflow with its variables; a variable replaces the constant of the same name."""

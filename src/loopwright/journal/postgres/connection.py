@@ -170,10 +170,10 @@ _SHAPES = (
 )  # fmt: skip
 
 
-def patiently(work: Callable[[], _RV], leave: Callable[[], None], patience: float) -> _RV:
+def patiently(work: Callable[[], _RV], reset: Callable[[], None], patience: float) -> _RV:
     """Return the result of `work`, which is repeated while the database is away.
 
-    `leave` drops the connection after each failure.
+    `reset` drops the connection after each failure.
 
     Raises:
         psycopg.Error: the last one, if the database is away for longer than `patience` seconds.
@@ -183,7 +183,7 @@ def patiently(work: Callable[[], _RV], leave: Callable[[], None], patience: floa
         try:
             return work()
         except psycopg.Error as error:
-            leave()
+            reset()
             if not is_transient(error) or time.monotonic() + pause > until:
                 raise
         time.sleep(pause)

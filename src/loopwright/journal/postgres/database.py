@@ -16,15 +16,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import psycopg
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
-from ..recorded.encoding import Content, Value, utf8
+from ..protocol import RunInfo
+from ..recorded.encoding import Content, RunRow, Value, utf8
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
 from .connection import Connection, Server, is_transient, patiently
-from .owners import Heart
+from .owners import LeaseRenewal
 from .schema import migrate
 
 OnPoint = Callable[[str, int], None]
@@ -41,7 +42,7 @@ _ROWS = (
     "ON CONFLICT DO NOTHING RETURNING 1) "
 )
 _CONTENTS = (
-    "kept AS (INSERT INTO loopwright.contents(run, id, digest, size, body) SELECT u.* FROM "
+    "stored AS (INSERT INTO loopwright.contents(run, id, digest, size, body) SELECT u.* FROM "
     "unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::integer[], %s::text[]) "
     "AS u(run, id, digest, size, body) JOIN ok ON ok.id=u.run ON CONFLICT DO NOTHING) "
 )
@@ -54,18 +55,32 @@ _OTHER = (
 )
 _KEEP = (
     "INSERT INTO loopwright.contents(run, id, digest, size, body) "
-    "SELECT %s::bigint, u.* FROM unnest(%s::bigint[], %s::bytea[], %s::integer[], %s::text[]) "
-    "AS u(id, digest, size, body)"
+    "SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::integer[], %s::text[])"
 )
 
 T = TypeVar("T")
 
 
+class BulkRows(Protocol):
+    """Rows of many runs at once."""
+
+    def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
+        """Insert the rows of runs that are new and owned by this store; return these by id."""
+
+    def write_all(
+        self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
+    ) -> set[DurableLog]:
+        """Write the rows of runs that their owners release; return the logs that are complete."""
+
+
 class Database:
     """The connection that writes, opened at the first use; only the writer's thread may use it.
 
-    `logs` are the open runs of this store by key, `taken` the keys taken in this transaction.
+    `logs` are the open runs of this store by key. Of this transaction, `taken` are the keys of runs that
+    were taken, `inserted` the new rows by the id of their runs, and `written` the logs whose rows are written.
     """
+
+    rows: BulkRows
 
     def __init__(
         self,
@@ -78,26 +93,28 @@ class Database:
     ) -> None:
         self.logs: dict[int, DurableLog] = {}
         self.taken: set[int] = set()
+        self.inserted: dict[str, RunRow] = {}
+        self.written: set[DurableLog] = set()
         self.server = server
         self.name = server.name
         self._patience = patience
         self._on_point = on_point
         self._points = 0
-        self._heart = Heart(server, lease, beat, self.logs)
+        self._renewal = LeaseRenewal(server, lease, beat, self.logs)
         self._next_content = itertools.count(1).__next__
         self._db: Connection | None = None
         self._answered = False  # whether the server could be reached once
-        self._doubt: bytes | None = None  # the number of a transaction whose outcome is unknown
+        self._uncertain: bytes | None = None  # the number of a transaction whose outcome is unknown
 
     @property
     def owner(self) -> int:
         """The key of this store; it exists in every transaction."""
-        return self._heart.owner
+        return self._renewal.owner
 
     @property
     def seconds(self) -> float:
         """The age of this store in seconds."""
-        return self._heart.seconds
+        return self._renewal.seconds
 
     def holds(self, key: int) -> bool:
         """Return whether a run is open here, or was taken in this transaction."""
@@ -122,7 +139,7 @@ class Database:
         self.logs[log.key] = log
 
     def release(self, log: DurableLog) -> None:
-        """Remove a run that was given back."""
+        """Remove a run that was released."""
         if self.logs.get(log.key) is log:
             del self.logs[log.key]
 
@@ -140,10 +157,10 @@ class Database:
         """
         for batch in batches:
             _refuse_large(batch)
-        self._doubt = None
+        self._uncertain = None
         self._point("before")
         self.patiently(lambda db: self._commit(db, batches, operations))
-        self._heart.committed = True
+        self._renewal.committed = True
         self._point("after")
 
     def patiently(self, work: Callable[[Connection], T]) -> T:
@@ -154,7 +171,7 @@ class Database:
         """
         patience = self._patience if self._answered else 0.0
         try:
-            return patiently(lambda: work(self._connected()), self._leave, patience)
+            return patiently(lambda: work(self._connected()), self._reset, patience)
         except psycopg.Error as error:
             if not is_transient(error) or not patience:
                 raise
@@ -169,7 +186,7 @@ class Database:
             try:
                 migrate(db, self.server)
                 if not self.owner:
-                    self._heart.register(db)
+                    self._renewal.register(db)
             except BaseException:
                 db.close()
                 raise
@@ -177,7 +194,7 @@ class Database:
             self._answered = True
         return self._db
 
-    def _leave(self) -> None:
+    def _reset(self) -> None:
         if self._db is not None and (self._db.closed or self._db.broken):
             self._db = None
         elif self._db is not None and self._db.info.transaction_status:
@@ -193,7 +210,7 @@ class Database:
         batches: Sequence[Batch],
         operations: Sequence[CommitOperation[Connection]],
     ) -> None:
-        if self._doubt is not None and self._was_committed(db, self._doubt):
+        if self._uncertain is not None and self._was_committed(db, self._uncertain):
             return
         logs = [log for batch in batches for log in batch.logs if log.failure is None]
         if not operations and self._on_point is None:
@@ -207,16 +224,29 @@ class Database:
         try:
             if logs:
                 self._append(db, batches, logs)
+            self._write_many(db, operations)
             for operation in operations:
                 operation.run(db)
         except BaseException:
-            self._leave()
+            self._reset()
             raise
         self._point("in_txn")
         assert isinstance(number, bytes)
-        self._doubt = number
+        self._uncertain = number
         db.execute("COMMIT")
-        self._doubt = None
+        self._uncertain = None
+
+    def _write_many(
+        self, db: Connection, operations: Sequence[CommitOperation[Connection]]
+    ) -> None:
+        """Insert and write the rows of all operations in one round trip each, if there are several."""
+        self.inserted, self.written = {}, set()
+        opening = [operation.opening for operation in operations if operation.opening is not None]
+        closing = [operation.closing for operation in operations if operation.closing is not None]
+        if len(opening) > 1:
+            self.inserted = self.rows.insert_all(db, opening)
+        if len(closing) > 1:
+            self.written = self.rows.write_all(db, closing)
 
     def _was_committed(self, db: Connection, number: bytes) -> bool:
         """Return the outcome of a transaction whose connection was lost as it was committed."""
@@ -227,7 +257,7 @@ class Database:
             raise JournalUnavailable(
                 f"{self.name}: the outcome of a commit cannot be determined; resume the runs"
             )
-        self._doubt = None
+        self._uncertain = None
         return bool(status == b"committed")
 
     def _append(self, db: Connection, batches: Sequence[Batch], logs: Sequence[DurableLog]) -> None:
@@ -253,8 +283,8 @@ class Database:
             checksums,
         )
         if contents:
-            kept = _content_columns(contents)
-            cursor = db.execute(_APPEND_ALL, (*owned, *kept, *rows), prepare=not db.pooled)
+            columns = _content_columns(contents)
+            cursor = db.execute(_APPEND_ALL, (*owned, *columns, *rows), prepare=not db.pooled)
         else:
             cursor = db.execute(_APPEND, (*owned, *rows), prepare=not db.pooled)
         [(count, ok)] = cursor.fetchall()
@@ -270,11 +300,10 @@ class Database:
                     "it; restore the journal from a backup"
                 )
 
-    def keep_contents(self, db: Connection, run: int, contents: Sequence[Content]) -> None:
-        """Insert contents within a transaction."""
+    def keep_contents(self, db: Connection, contents: Sequence[tuple[int, Content]]) -> None:
+        """Insert contents with the keys of their runs, within a transaction."""
         if contents:
-            _, *columns = _content_columns([(run, *content) for content in contents])
-            db.execute(_KEEP, (run, *columns))
+            db.execute(_KEEP, _content_columns([(run, *content) for run, content in contents]))
 
     def _point(self, position: str) -> None:
         if self._on_point is not None:
@@ -291,7 +320,7 @@ class Database:
             if log.failure is None:
                 log.fail(error)
         self.logs.clear()
-        self._heart.stop(self._db)
+        self._renewal.stop(self._db)
         if self._db is not None:
             with suppress(psycopg.Error):
                 self._db.close()

@@ -23,7 +23,7 @@ from .database import PATIENCE, Database, OnPoint
 from .memory import PostgresMemory, append_rows
 from .owners import LEASE
 from .reader import PostgresWatch, Reader
-from .runs import PostgresRuns, prune
+from .runs import PostgresRunTable, prune
 from .schema import VERSION, notes_of
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class PostgresJournal(RecordedJournal[Connection]):
             on_point=self._on_point,
         )
         self._database = database
-        self._runs = PostgresRuns(database)
+        self._runs = PostgresRunTable(database)
         self._writer = Writer(database, self._beat)
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 

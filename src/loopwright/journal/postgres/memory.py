@@ -1,7 +1,7 @@
 """Memory in the database of a PostgresJournal, written by the journal's writer.
 
 A reader that asks for the entries after a number must not miss one that is committed later with a smaller
-number. So numbers are given out under a lock of the space that lasts until the commit.
+number. So numbers are assigned under a lock of the space that lasts until the commit.
 """
 
 from __future__ import annotations

@@ -92,11 +92,11 @@ def locked(run_id: str, owner: Owner) -> RunLocked:
 
 
 def channel_of(owner: int) -> str:
-    """Return the channel on which an owner is asked to look at its runs at once."""
+    """Return the channel on which an owner is asked to check its runs at once."""
     return f"{CHANGES}_{owner}"
 
 
-class Heart:
+class LeaseRenewal:
     """The beats of one owner, on a thread and a session of their own.
 
     Args:
@@ -125,7 +125,7 @@ class Heart:
         assert isinstance(key, int)
         self.owner = key
         self._since = time.monotonic()
-        self._bell, self._ring = socket.socketpair()
+        self._wake_in, self._wake_out = socket.socketpair()
         self._thread = threading.Thread(target=self._work, name=f"beats {key}", daemon=True)
         self._thread.start()
         return key
@@ -144,10 +144,10 @@ class Heart:
         if self._thread is None:
             return
         self._stopped = True
-        self._ring.send(b".")
+        self._wake_out.send(b".")
         self._thread.join()
-        self._ring.close()
-        self._bell.close()
+        self._wake_out.close()
+        self._wake_in.close()
         if db is not None:
             with suppress(psycopg.Error):
                 db.execute(_CLOSE, (self.owner,))
@@ -172,16 +172,18 @@ class Heart:
         while not self._stopped:
             held = dict(self._logs)
             if not db.execute(_BEAT, (len(held), backend, backend, self.owner)).rowcount:
-                db.execute(_AGAIN, (self.owner, *self._row()))  # others took it for dead
+                db.execute(
+                    _AGAIN, (self.owner, *self._row())
+                )  # others deleted the row of an owner that seemed dead
             if held:
-                self._look_at(held, db)
+                self._check_runs(held, db)
             if self.committed:
                 self.committed = False
                 self._announce(db)
             self._wait([db])
 
-    def _look_at(self, held: Mapping[int, DurableLog], db: Connection) -> None:
-        """Tell the runs that were taken over, and those that a person cancelled."""
+    def _check_runs(self, held: Mapping[int, DurableLog], db: Connection) -> None:
+        """Notify the runs that were taken over, and those that a person cancelled."""
         for key, epoch, cancel in db.execute(_HELD, (list(held),)).fetchall():
             log = held[key]
             if epoch != log.info.epoch:
@@ -192,25 +194,27 @@ class Heart:
 
     def _wait(self, sources: list[Connection]) -> None:
         """Wait until the next beat, a notification or the end."""
-        select.select([self._bell.fileno(), *(db.fileno() for db in sources)], [], [], self._beat)
+        select.select(
+            [self._wake_in.fileno(), *(db.fileno() for db in sources)], [], [], self._beat
+        )
 
     @staticmethod
     def _announce(db: Connection) -> None:
         db.execute("SELECT pg_notify(%s, '')", (CHANGES,))
 
 
-class Ear:
+class CommitListener:
     """Counts the announcements of commits, for pages: on a thread and a session of its own.
 
     Behind a connection pooler, and while the database is away, it counts every `poll` seconds.
     """
 
     def __init__(self, server: Server, poll: float = 2.0) -> None:
-        self.heard = 0
+        self.count = 0
         self._server = server
         self._poll = poll
         self._stopped = False
-        self._bell, self._ring = socket.socketpair()
+        self._wake_in, self._wake_out = socket.socketpair()
         self._thread = threading.Thread(target=self._work, name="changes", daemon=True)
         self._thread.start()
 
@@ -218,30 +222,32 @@ class Ear:
         """End the thread."""
         if not self._stopped:
             self._stopped = True
-            self._ring.send(b".")
+            self._wake_out.send(b".")
             self._thread.join()
-            self._ring.close()
-            self._bell.close()
+            self._wake_out.close()
+            self._wake_in.close()
 
     def _work(self) -> None:
         while not self._stopped:
             with suppress(psycopg.Error, JournalError, OSError):
                 db = self._server.connect("changes")
                 try:
-                    self._hear(db)
+                    self._listen(db)
                 finally:
                     db.close()
             self._wait([])
-            self.heard += 1
+            self.count += 1
 
-    def _hear(self, db: Connection) -> None:
+    def _listen(self, db: Connection) -> None:
         if not db.pooled:
             db.add_notify_handler(lambda _: None)
             db.execute(f"LISTEN {CHANGES}")
         while not self._stopped:
             self._wait([] if db.pooled else [db])
-            self.heard += 1
+            self.count += 1
             db.execute("SELECT 1")  # reads what was announced
 
     def _wait(self, sources: list[Connection]) -> None:
-        select.select([self._bell.fileno(), *(db.fileno() for db in sources)], [], [], self._poll)
+        select.select(
+            [self._wake_in.fileno(), *(db.fileno() for db in sources)], [], [], self._poll
+        )

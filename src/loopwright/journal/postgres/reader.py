@@ -22,7 +22,7 @@ from ..recorded.encoding import RunRow, Value, read_row
 from ..recorded.pages import FIRST, WINDOW, PageReader
 from ..views import Wanted
 from .connection import Connection, Server
-from .owners import Ear
+from .owners import CommitListener
 from .runs import COLUMNS, answers_of, find_row, presents
 
 _LIMIT = "LIMIT NULLIF(%s::bigint, -1)"
@@ -203,14 +203,14 @@ class PostgresWatch:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._ear: Ear | None = None
+        self._listener: CommitListener | None = None
         self._db: Connection | None = None
         self._lock = threading.Lock()
 
     def version(self) -> int:
-        if self._ear is None:
-            self._ear = Ear(self._server)
-        return self._ear.heard
+        if self._listener is None:
+            self._listener = CommitListener(self._server)
+        return self._listener.count
 
     async def state(self, run_id: str) -> object:
         return await self._ask(lambda db: db.execute(WATCHED, (run_id,)).fetchone())
@@ -238,9 +238,9 @@ class PostgresWatch:
 
     def close(self) -> None:
         """Close the connections."""
-        if self._ear is not None:
-            self._ear.close()
-            self._ear = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         with self._lock:
             if self._db is not None:
                 self._db.close()

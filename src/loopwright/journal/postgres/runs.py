@@ -7,9 +7,11 @@ the owner that is compared is the owner until the commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...errors import JournalUnavailable
 from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import Posted, RunInfo, missing_run
@@ -57,6 +59,7 @@ _WRITE = (
     "created=%s,updated=%s,active=%s,epoch=%s,iterations=%s,score=%s,usage=%s,opened=%s,last=%s,"
     "head=%s,seal=%s,owner=%s,cancel=%s WHERE id=%s AND epoch=%s"
 )
+_WRITE_RETURNING = f"{_WRITE} RETURNING id"
 _LATEST = "SELECT sum FROM loopwright.entries WHERE run=%s ORDER BY first DESC LIMIT 1"
 _ASIDE = (
     "UPDATE loopwright.entries SET loop=NULL, mark=NULL "
@@ -70,6 +73,9 @@ _ANSWER = (
     "SELECT run,asked,path,value,who,at,seal FROM loopwright.inbox "
     "WHERE run=%s AND asked=%s AND path=%s"
 )
+
+
+NewRow = tuple[RunRow, list[Content]]  # a row, and the contents that it refers to
 
 
 def find_row(db: Connection, run_id: str) -> RunRow:
@@ -106,16 +112,18 @@ def answers_of(db: Connection, run: int) -> list[Posted]:
     return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
 
 
-class PostgresRuns:
+class PostgresRunTable:
     """The rows of runs in a PostgreSQL journal; see RunTable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        database.rows = self
 
     def take(self, db: Connection, info: RunInfo, *, resume: bool, takeover: bool) -> OpenedRun:
         """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
-        first = replace(info, epoch=1, status="running")
-        new = None if resume else self._create(db, first, self._database.owner)
+        new = None if resume else self._database.inserted.pop(info.run_id, None)
+        if new is None and not resume:
+            new = self._create(db, _first(info), self._database.owner)
         if new is not None:
             self._database.taken.add(new.key)
             return OpenedRun(new, "")
@@ -146,24 +154,35 @@ class PostgresRuns:
 
     def create(self, db: Connection, runs: Sequence[RunInfo]) -> list[str]:
         """Create runs without an owner; return the ids of those that are new."""
-        rows, kept = [], []
-        for info in runs:
-            row, contents = self._new_row(replace(info, epoch=0, status="queued"), None)
-            rows.append([*sealed_values(row), *queue_values(row.info)])
-            kept.append(contents)
-        cursor = db.cursor()
-        cursor.executemany(_INSERT, rows, returning=True)
-        created = []
-        for info, contents in zip(runs, kept, strict=True):
-            for (key,) in cursor.fetchall():
-                self._database.keep_contents(db, key, contents)
-                created.append(info.run_id)
-            cursor.nextset()
+        queued = (replace(info, epoch=0, status="queued") for info in runs)
+        created = self._insert(db, [self._new_row(info, None) for info in queued])
         if created:
             db.execute("SELECT pg_notify(%s, '')", (WAITING,))
+        return [row.info.run_id for row in created]
+
+    def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
+        """Insert the rows of runs that are new and owned by this store; see BulkRows."""
+        rows = []
+        for info in runs:
+            with suppress(JournalUnavailable):  # `take` reports a value that is too large
+                rows.append(self._new_row(_first(info), self._database.owner))
+        return {row.info.run_id: row for row in self._insert(db, rows)}
+
+    def _insert(self, db: Connection, rows: Sequence[NewRow]) -> list[RunRow]:
+        """Insert rows with their contents, in one round trip each; return those that are new."""
+        cursor = db.cursor()
+        values = [[*sealed_values(row), *queue_values(row.info)] for row, _ in rows]
+        cursor.executemany(_INSERT, values, returning=True)
+        created, new_contents = [], []
+        for row, contents in rows:
+            for (key,) in cursor.fetchall():
+                created.append(replace(row, key=key))
+                new_contents += [(key, content) for content in contents]
+            cursor.nextset()
+        self._database.keep_contents(db, new_contents)
         return created
 
-    def _new_row(self, info: RunInfo, owner: int | None) -> tuple[RunRow, list[Content]]:
+    def _new_row(self, info: RunInfo, owner: int | None) -> NewRow:
         contents = Contents(self._database.new_content)
         row = RunRow(
             key=0,
@@ -175,9 +194,9 @@ class PostgresRuns:
             head=chain_start(info.run_id),
             owner=owner,
         )
-        kept = contents.take()
-        self._database.refuse_large(kept)
-        return row, kept
+        new_contents = contents.take()
+        self._database.refuse_large(new_contents)
+        return row, new_contents
 
     def _create(self, db: Connection, info: RunInfo, owner: int | None) -> RunRow | None:
         """Create a run and return its row; None if its id is taken."""
@@ -188,25 +207,54 @@ class PostgresRuns:
             return None
         [key] = new
         assert isinstance(key, int)
-        self._database.keep_contents(db, key, contents)
+        self._database.keep_contents(db, [(key, content) for content in contents])
         return replace(row, key=key)
 
     def give_back(self, log: DurableLog, info: RunInfo, db: Connection) -> DurableLog:
         """Write the row of a run and release it, if the log still owns it; return the log."""
+        if log in self._database.written:
+            return log
         if log.failure is not None:  # the entries may lack the end that `info` describes
             return self.leave(log, "interrupted", db)
+        closed, new_contents = self._closed(log, info)
+        if _write_row(db, closed, log.row.info.epoch):
+            self._database.keep_contents(db, [(closed.key, content) for content in new_contents])
+        return log
+
+    def write_all(
+        self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
+    ) -> set[DurableLog]:
+        """Write the rows of runs that their owners release; see BulkRows."""
+        logs, rows, new_contents = [], [], []
+        for log, info in runs:
+            if log.failure is None:
+                with suppress(JournalUnavailable):  # `give_back` reports a value that is too large
+                    row, contents = self._closed(log, info)
+                    logs.append(log)
+                    rows.append((*sealed_values(row)[2:], row.key, log.row.info.epoch))
+                    new_contents.append(contents)
+        cursor = db.cursor()
+        cursor.executemany(_WRITE_RETURNING, rows, returning=True)
+        contents_of: list[tuple[int, Content]] = []
+        for contents in new_contents:
+            for (key,) in cursor.fetchall():
+                contents_of += [(key, content) for content in contents]
+            cursor.nextset()
+        self._database.keep_contents(db, contents_of)
+        return set(logs)
+
+    def _closed(self, log: DurableLog, info: RunInfo) -> NewRow:
+        """Return the row of a run that its owner releases, and the contents to store with it."""
         row, source = log.row, log.row.source
-        kept: list[Content] = []
+        new_contents: list[Content] = []
         if info.source != log.info.source:
             contents = Contents(self._database.new_content)
             source = _folded(info.source, contents)
-            kept = contents.take()
-            self._database.refuse_large(kept)
+            new_contents = contents.take()
+            self._database.refuse_large(new_contents)
         last, head = log.position
         closed = replace(row, info=_storable(info), source=source, last=last, head=head, owner=None)
-        if _write_row(db, closed, row.info.epoch):
-            self._database.keep_contents(db, row.key, kept)
-        return log
+        return closed, new_contents
 
     def leave(self, log: DurableLog, status: str, db: Connection) -> DurableLog:
         """Release a run with a status and no other change; return the log."""
@@ -258,6 +306,10 @@ class PostgresRuns:
         db.execute(_PUT, answer_values(row.key, answer))
         db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
         return read_answer(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
+
+
+def _first(info: RunInfo) -> RunInfo:
+    return replace(info, epoch=1, status="running")
 
 
 def _folded(value: Json, contents: Contents) -> str:

@@ -42,8 +42,8 @@ CREATE TABLE loopwright.owners(
   closed boolean NOT NULL) WITH (fillfactor=50)
 """
 # An owner is alive while its lease lasts, and while its session exists or was there a moment ago. Both
-# count from the start of the server if that is later, or a restart would make all owners look dead. A
-# beat in the future was written before the clock of the server was set back: then only the session tells.
+# count from the start of the server if that is later, or a restart would make all owners appear dead. A
+# beat in the future was written before the clock of the server was set back: then only the session counts.
 _OWNERS_NOW = """
 CREATE VIEW loopwright.owners_now AS
 SELECT id, host, pid, version, since, beat, held,

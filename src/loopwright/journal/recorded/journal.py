@@ -146,7 +146,11 @@ class RecordedJournal(ABC, Generic[Connection]):
             return Transaction(partial(runs.leave, log, status), database.release)
 
         opened, log = await writer.perform(
-            Transaction(work, lambda done: database.hold(done[1])),
+            Transaction(
+                work,
+                lambda done: database.hold(done[1]),
+                opening=None if resume else info,
+            ),
             unwanted=lambda done: writer.put(leave(*done)),
         )
         # A run whose entries cannot be read is released, or it would stay locked by a live process.
@@ -292,4 +296,5 @@ async def _give_back(
     log: DurableLog,
     info: RunInfo,
 ) -> None:
-    await writer.perform(Transaction(partial(runs.give_back, log, info), database.release))
+    work = partial(runs.give_back, log, info)
+    await writer.perform(Transaction(work, database.release, closing=(log, info)))

@@ -314,6 +314,10 @@ class CommitOperation(Protocol[Connection_contra]):
     """Work inside a transaction."""
 
     loop: asyncio.AbstractEventLoop | None
+    opening: RunInfo | None
+    """The run that it opens or creates; a store may insert the rows of several at once before `run`."""
+    closing: tuple[DurableLog, RunInfo] | None
+    """The run that it gives back; a store may write the rows of several at once before `run`."""
 
     def run(self, db: Connection_contra) -> None:
         """Do the work; an error of the journal itself is kept for the caller."""
@@ -360,13 +364,20 @@ class Transaction(Generic[Connection, Outcome]):
     Both run in the writer's thread.
     """
 
-    __slots__ = ("_result", "after", "error", "future", "loop", "work")
+    __slots__ = ("_result", "after", "closing", "error", "future", "loop", "opening", "work")
 
     def __init__(
-        self, work: Callable[[Connection], Outcome], after: Callable[[Outcome], None] | None = None
+        self,
+        work: Callable[[Connection], Outcome],
+        after: Callable[[Outcome], None] | None = None,
+        *,
+        opening: RunInfo | None = None,
+        closing: tuple[DurableLog, RunInfo] | None = None,
     ) -> None:
         self.work = work
         self.after = after
+        self.opening = opening
+        self.closing = closing
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Outcome] | None = None
         self.error: JournalError | None = None

@@ -55,6 +55,7 @@ COMMANDS = (
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "cancel_rewind", "Cancel a run."),
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
+    Command("replay", "replay", "Show what other limits would have done on recorded runs."),
     Command("memory", "memory", "Show the memory of loops and agents."),
     Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
     Command("journal", "journal", "Create, check, copy or clean a journal."),

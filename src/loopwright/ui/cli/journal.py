@@ -121,8 +121,8 @@ async def _check(url: str, output: Output) -> int:
             except JournalDamaged as error:
                 problems.append(str(error))
     if output.as_json:
-        given: dict[str, Json] = {"journal": shown_url(url), "runs": runs}
-        output.write_json({**given, "problems": problems, "notes": notes})
+        data: dict[str, Json] = {"journal": shown_url(url), "runs": runs}
+        output.write_json({**data, "problems": problems, "notes": notes})
     else:
         for problem in problems:
             output.write((problem, "red"))

@@ -47,7 +47,8 @@ def report_result(
         request = {key: value for key, value in result.request.items() if key != "path"}
         detail = texts.one_line(text_of(request or ""))
         output.write(f"waiting at {result.request.get('path', '')}: {detail}")
-    report_output(result.output, output, questions)
+    # As JSON: the declared type of a Python function has no text form.
+    report_output(result.view(typed=False).output, output, questions)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return

@@ -1,0 +1,204 @@
+"""Recorded runs of one loop, and which of their stops its conditions reproduce.
+
+A stop is reproduced if the loop decides on each recorded prefix as the run did: to continue before the
+recorded end, and to end there for the recorded reason. Other runs are left out: their ends did not follow
+from the record, so the record cannot say what another policy would have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ..conditions import raised
+from ..engine.loop import Loop
+from ..engine.step import Step
+from ..errors import ConfigurationError, nearest
+from ..journal import Entry, RunInfo, surviving
+from ..journal.replay import RecordedRun
+from ..records import NOTHING, History, Iteration, Stop
+
+__all__ = ["AUDIT", "LeftOut", "Recording", "Recordings", "loop_named", "recordings_of"]
+
+AUDIT = "audit"  # the metric of an evaluation whose vote takes no part in decisions
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A run whose stop is not reproduced.
+
+    Args:
+        run_id: the run.
+        why: the reason, as a sentence without a full stop.
+    """
+
+    run_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded execution of a loop.
+
+    Args:
+        run_id: the run.
+        path: the path of the loop in the run.
+        loop: the loop with the conditions of that time.
+        prefixes: the history after each iteration, with the recorded time and usage.
+        stop: the recorded end.
+        explored: whether the run continued to its limits after the normal end.
+        stopped_at: the number of iterations at the normal end.
+    """
+
+    run_id: str
+    path: str
+    loop: Loop
+    prefixes: Sequence[History]
+    stop: Stop
+    explored: bool = False
+    stopped_at: int = 0
+
+    def __len__(self) -> int:
+        return len(self.prefixes)
+
+    @property
+    def full_length(self) -> bool:
+        """Whether it used all iterations of its limit."""
+        return len(self) >= self.loop.limit
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """The recordings of one loop.
+
+    Args:
+        loop: the name of the loop.
+        items: the recordings whose stops are reproduced.
+        left_out: the others.
+
+    Example:
+        >>> Recordings("refine").reproduced
+        '0 of 0'
+    """
+
+    loop: str
+    items: Sequence[Recording] = ()
+    left_out: Sequence[LeftOut] = field(default=())
+
+    @property
+    def reproduced(self) -> str:
+        """How many recorded stops are reproduced, such as `58 of 60`."""
+        return f"{len(self.items)} of {len(self.items) + len(self.left_out)}"
+
+    @property
+    def quality(self) -> str:
+        """The source of quality: `audit score` if every evaluation has one, else `selection score`."""
+        scored = [i for r in self.items for i in r.prefixes[-1] if i.evaluation is not None]
+        audited = bool(scored) and all(_audit(item) is not None for item in scored)
+        return "audit score" if audited else "selection score"
+
+
+def _audit(item: Iteration) -> float | None:
+    return None if item.evaluation is None else item.evaluation.metrics.get(AUDIT)
+
+
+def quality_of(item: Iteration | None, *, audited: bool) -> float:
+    """Return the quality of an output from 0 to 1; 0 without an output that was judged."""
+    if item is None or item.evaluation is None:
+        return 0.0
+    audit = _audit(item) if audited else None
+    if audit is not None:
+        return audit
+    if item.score is not None:
+        return item.score
+    return float(item.evaluation.passed is True)
+
+
+def loop_named(step: Step, name: str = "") -> Loop:
+    """Return a loop inside a step by its name; by default, the outermost loop.
+
+    Args:
+        step: a loop, or a workflow with loops.
+        name: the name or path of the loop. Default: the outermost one.
+
+    Raises:
+        ConfigurationError: if there is no such loop; names the nearest one.
+    """
+    loops = list(_loops(step))
+    if not loops:
+        raise ConfigurationError(f"{step.name} has no loop. Select a run of a loop or workflow.")
+    if not name:
+        return loops[0]
+    wanted = name.rsplit("/", 1)[-1]
+    for loop in loops:
+        if loop.name == wanted:
+            return loop
+    names = [loop.name for loop in loops]
+    hint = nearest(wanted, names) or f"; there are {', '.join(names)}"
+    raise ConfigurationError(f"--loop: {step.name} has no loop {wanted!r}{hint}")
+
+
+def _loops(step: Step) -> Iterator[Loop]:
+    if isinstance(step, Loop):
+        yield step
+    parts = getattr(step, "parts", None)
+    for part in parts() if callable(parts) else ():
+        yield from _loops(part)
+
+
+def recordings_of(
+    info: RunInfo, entries: Sequence[Entry], loop: Loop
+) -> Iterator[Recording | LeftOut]:
+    """Iterate over the executions of a loop in a recorded run.
+
+    Args:
+        info: the row of the run.
+        entries: all its entries.
+        loop: the loop, with the conditions that the run had.
+
+    Returns:
+        A recording for each execution whose stop is reproduced, a `LeftOut` for each other one.
+    """
+    replay = RecordedRun(surviving(entries))
+    paths = [path for path in replay.records if path.rsplit("/", 1)[-1] == loop.name]
+    if not paths:
+        yield LeftOut(info.run_id, f"it has no recorded iteration of {loop.name!r}")
+    for path in paths:
+        yield _recording(info, replay, path, loop)
+
+
+def _recording(info: RunInfo, replay: RecordedRun, path: str, loop: Loop) -> Recording | LeftOut:
+    end = replay.ended.get(path)
+    if end is None:
+        return LeftOut(info.run_id, f"{path} has not ended; the run is {info.status}")
+    stop = Stop.from_json(end["stop"])
+    records = replay.records[path]
+    if any(entry.error is not None for entry in records):
+        return LeftOut(info.run_id, f"its last iteration was cut short: {stop.detail}")
+    prefixes = list(_prefixes(info, records))
+    members = loop.members
+    if limits := replay.raised.get(path):
+        members = raised(members, limits)
+    for number, history in enumerate(prefixes, start=1):
+        decided = loop.decide(history, members)
+        if decided is not None:
+            decided = loop.ending(decided, history)
+        if number < len(prefixes) and decided is not None:
+            why = f"{decided.reason.value} after iteration {number}, where the run continued"
+            return LeftOut(info.run_id, why)
+        if number == len(prefixes) and (decided is None or decided.reason is not stop.reason):
+            here = "to continue" if decided is None else decided.reason.value
+            return LeftOut(
+                info.run_id, f"the run ended with {stop.reason.value}, its conditions say {here}"
+            )
+    return Recording(info.run_id, path, loop, prefixes, stop, stopped_at=len(prefixes))
+
+
+def _prefixes(info: RunInfo, records: Iterable[Entry]) -> Iterator[History]:
+    history, usage = History(), NOTHING
+    for entry in records:
+        usage += entry.value.usage
+        # The wall clock of an iteration is not recorded; a run that never waited has this one.
+        wall = info.created + entry.at
+        history = history.with_iteration(entry.value, entry.seconds, usage, wall)
+        yield history

@@ -1,0 +1,205 @@
+"""`replay`: what other limits would have done on recorded runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...documents.yaml.reader import read
+from ...engine.loop import Loop
+from ...errors import ConfigurationError, LoopwrightError
+from ...insight import (
+    LeftOut,
+    Policy,
+    PolicyResult,
+    Recording,
+    Recordings,
+    Replay,
+    loop_named,
+    policy_from_json,
+    recordings_of,
+    selected,
+)
+from ...insight import replay as replayed
+from ...journal import Entry, Journal, RunInfo
+from .. import formatting as texts
+from ..journals import DEFAULT, find_run, reading
+from ..sources import SourceSettings, load_again
+from .options import AsJson, JournalUrl, LoopName
+from .output import Output
+
+_TITLE = 44  # columns of a policy's name
+
+
+def replay(
+    selectors: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SELECTOR...",
+            help="Run IDs, name:DOC, since:7d or fp:FINGERPRINT. Filters apply together.",
+        ),
+    ],
+    loop: LoopName = "",
+    until: Annotated[
+        list[str] | None,
+        typer.Option("--until", metavar="YAML", help="Conditions to compare; repeatable."),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="FILE", help="File with a policy, or a list of policies."),
+    ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Try a grid of thresholds, patience and limits.")
+    ] = False,
+    price: Annotated[
+        float, typer.Option("--price", metavar="X", help="Quality that one call is worth.")
+    ] = 0.0,
+    mix: Annotated[bool, typer.Option("--mix", help="Mix runs of several fingerprints.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write replay.json, pairs.csv and frontier.svg."),
+    ] = None,
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show what other limits would have done on recorded runs, and at what cost. No model is called."""
+    if not 0 <= price < float("inf"):
+        raise ConfigurationError(f"--price: {price} is not a price. Use a number from 0.")
+    policies = [*_from_options(until or ()), *(_from_file(policy) if policy else ())]
+    with Output(as_json=as_json) as output:
+        runs = reading(journal, lambda store: _selected(store, selectors, mix=mix))
+        recordings = _recordings(runs, loop)
+        report = replayed(recordings, policies, use_grid=grid, price=price)
+        if out is not None:
+            _write_files(report, out)
+        if as_json:
+            output.write_json(report.to_json())
+        else:
+            _write(report, runs[0][0].name, output)
+            if out is not None:
+                output.write((f"written to {out}", "dim"))
+    return 0
+
+
+def _from_options(values: Sequence[str]) -> list[Policy]:
+    policies = []
+    for position, text in enumerate(values, start=1):
+        where = f"--until {position}" if len(values) > 1 else "--until"
+        policies.append(policy_from_json(read(text, where).value, where))
+    return policies
+
+
+def _from_file(path: Path) -> list[Policy]:
+    try:
+        source = read(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ConfigurationError(f"--policy: {path}: {error.strerror}") from error
+    value = source.value
+    several = isinstance(value, list) and all(
+        isinstance(item, dict) and "until" in item for item in value
+    )
+    policies = []
+    for place, item in enumerate(value if several else [value]):
+        line, column = source.position((place,) if several else ())
+        policies.append(policy_from_json(item, f"{path}:{line}:{column}"))
+    return policies
+
+
+async def _selected(
+    store: Journal, selectors: Sequence[str], *, mix: bool
+) -> list[tuple[RunInfo, list[Entry]]]:
+    names = [s if ":" in s else (await find_run(store, s)).run_id for s in selectors]
+    runs = await selected(store, names, now=time.time(), mix=mix)
+    return [(info, await store.entries(info.run_id)) for info in runs]
+
+
+def _recordings(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Recordings:
+    """Return the recordings of a loop; the documents of the runs are loaded, and not executed."""
+    loops: dict[str, Loop | LeftOut] = {}
+    items: list[Recording] = []
+    left_out: list[LeftOut] = []
+    for info, entries in runs:
+        # The limits of the command line are part of the source, and not of the fingerprint.
+        key = info.fingerprint + json.dumps(
+            {k: v for k, v in info.source.items() if k != "documents"}, sort_keys=True
+        )
+        if key not in loops:
+            loops[key] = _loop_of(info, name)
+        loop = loops[key]
+        if isinstance(loop, LeftOut):
+            left_out.append(LeftOut(info.run_id, loop.why))
+            continue
+        for one in recordings_of(info, entries, loop):
+            if isinstance(one, LeftOut):
+                left_out.append(one)
+            else:
+                items.append(one)
+    found = next((loop.name for loop in loops.values() if isinstance(loop, Loop)), name)
+    return Recordings(found, items, left_out)
+
+
+def _loop_of(info: RunInfo, name: str) -> Loop | LeftOut:
+    try:
+        step = load_again(info, SourceSettings(), execute=False).step
+    except LoopwrightError as error:
+        return LeftOut(info.run_id, str(error).splitlines()[0])
+    return loop_named(step, name)
+
+
+def _write_files(report: Replay, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {
+            "replay.json": json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
+            "pairs.csv": report.pairs_csv(),
+            "frontier.svg": report.frontier_svg(),
+        }
+        for file, text in files.items():
+            (folder / file).write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"--out: {folder}: {error.strerror}") from error
+
+
+def _write(report: Replay, document: str, output: Output) -> None:
+    data = report.recordings
+    name = document if document == data.loop else f"{document}/{data.loop}"
+    output.write(
+        (f"recorded stops reproduced: {data.reproduced}", "bold"),
+        f", {name}, quality: {data.quality}, {texts.plural(report.full_length, 'full-length run')}",
+    )
+    for one in data.left_out:
+        output.write((f"left out: {one.run_id}: {one.why}", "yellow"), wrap=True)
+    columns = f"{'policy':{_TITLE}} {'exact':>6} {'censored':>9} {'iterations':>10} {'calls':>7}"
+    output.write((f"{columns}  {'quality':22} difference to recorded", "dim"))
+    for result in report.policies:
+        output.write(_row(result, result.policy.title == report.suggested))
+    for suggestion in report.suggestions:
+        output.write(
+            (f"suggestion: {suggestion.key} {suggestion.old} to {suggestion.new}", "green"),
+            f" ({suggestion.why})",
+        )
+    if report.unknown:
+        output.write((report.unknown, "yellow"))
+
+
+def _row(result: PolicyResult, suggested: bool) -> str:
+    title = result.policy.title + (" (suggested)" if suggested else "")
+    total = result.exact + result.censored
+    censored = f"{result.censored} {result.censored / total:.0%}" if result.censored else "0"
+    start = f"{title:{_TITLE}} {result.exact:6} {censored:>9}"
+    bounds = f"; bounds [{result.bounds[0]:.3f}, {result.bounds[1]:.3f}]" if result.bounds else ""
+    if not result.judged or result.quality is None:
+        runs = texts.plural(result.needed, "more full-length run")
+        return f"{start}  cannot be judged from these logs: record {runs}{bounds}"
+    mean, low, high = result.quality
+    quality = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    delta = ""
+    if result.difference is not None:
+        mean, low, high = result.difference
+        delta = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return f"{start} {result.iterations:10.2f} {result.calls:7.2f}  {quality:22} {delta}{bounds}"

@@ -1,0 +1,203 @@
+"""Replay reproduces recorded stops, gives no estimate for censored runs, and finds what can be saved."""
+
+from __future__ import annotations
+
+import random
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from insight.simulated_runs import recorded, writer
+from loopwright import (
+    Degrading,
+    Loop,
+    MaxIterations,
+    NoImprovement,
+    Passed,
+    RepeatedOutput,
+    ScoreAtLeast,
+    Workflow,
+    run,
+)
+from loopwright.conditions import Budget
+from loopwright.errors import ConfigurationError
+from loopwright.insight import (
+    Backtest,
+    LeftOut,
+    Policy,
+    Recordings,
+    loop_named,
+    policy_from_json,
+    recordings_of,
+    replay,
+    selected,
+)
+from loopwright.journal import open_journal
+
+LIMIT = MaxIterations(8)
+
+
+def random_condition(chance: random.Random, depth: int = 2):
+    """Return a random tree of conditions."""
+    if depth and chance.random() < 0.5:
+        parts = [random_condition(chance, depth - 1) for _ in range(2)]
+        return parts[0] | parts[1] if chance.random() < 0.6 else parts[0] & parts[1]
+    return chance.choice([
+        ScoreAtLeast(round(chance.uniform(0.6, 0.95), 2), min_iterations=chance.randint(1, 3)),
+        NoImprovement(chance.randint(1, 3), min_delta=chance.choice([0.0, 0.02])),
+        MaxIterations(chance.randint(1, 8)), Degrading(rule="strict", window=2), Degrading(sigma=0.01),
+        RepeatedOutput(), Passed(), Budget(calls=chance.randint(4, 14)),
+    ])  # fmt: skip
+
+
+async def test_stops_of_random_trees_are_reproduced() -> None:
+    chance = random.Random(11)
+    for seed in range(40):
+        until = random_condition(chance) | LIMIT
+        data = await recorded(
+            5, until, seed=seed, failing=0.15, on_failure="continue", max_failures=2,
+            min_iterations=chance.randint(1, 3),
+        )  # fmt: skip
+        # A budget that refuses a call ends an iteration early, and such a run is left out.
+        why = [one.why for one in data.left_out]
+        assert all("cut short" in text or "budget" in text for text in why), why
+
+
+async def test_policies_agree_with_the_decisions_of_the_loop() -> None:
+    chance = random.Random(7)
+    data = await recorded(30, LIMIT, failing=0.1, on_failure="continue", min_iterations=2)
+    backtest = Backtest(data)
+    assert data.left_out == []
+    for _ in range(60):
+        policy = Policy(random_condition(chance) | MaxIterations(chance.randint(1, 8)))
+        result = backtest.evaluate(policy)
+        for pair, item in zip(result.pairs, data.items, strict=True):
+            loop = policy.applied(item.loop)
+            stops = (n for n, h in enumerate(item.prefixes, 1) if loop.decide(h))
+            assert pair.iterations == next(stops, None)
+
+
+async def test_recorded_policy_has_no_difference_to_itself() -> None:
+    data = await recorded(30, ScoreAtLeast(0.8) | LIMIT)
+    backtest = Backtest(data)
+    again = backtest.evaluate(Policy(ScoreAtLeast(0.8) | LIMIT))
+    assert again.difference == (0.0, 0.0, 0.0)
+    assert (again.calls, again.quality) == (backtest.recorded.calls, backtest.recorded.quality)
+
+
+async def test_censored_pairs_have_bounds_and_never_an_estimate() -> None:
+    data = await recorded(40, ScoreAtLeast(0.7) | LIMIT)
+    result = Backtest(data).evaluate(Policy(ScoreAtLeast(0.95) | LIMIT))
+    assert result.censored > 2
+    assert not result.judged
+    assert (result.quality, result.difference, result.calls) == (None, None, None)
+    assert result.needed == 200 - sum(len(item) == 8 for item in data.items)
+    assert result.bounds is not None
+    for pair, item in zip(result.pairs, data.items, strict=True):
+        if pair.iterations is None:
+            assert pair.quality is None
+            assert (pair.low, pair.high) == (item.prefixes[-1].best.score, 1.0)
+    assert "cannot" not in str(result.to_json())
+
+
+async def test_lower_limit_is_suggested_and_a_higher_one_is_unknown() -> None:
+    data = await recorded(60, MaxIterations(12), audit=True)
+    report = replay(data, use_grid=True)
+    assert data.quality == "audit score"
+    [suggestion] = report.suggestions
+    assert suggestion.key == "max_iterations"
+    assert suggestion.old == 12
+    assert suggestion.new < 12
+    assert report.unknown == "raising max_iterations: unknown. Set explore: 0.1"
+    assert report.suggested
+    recorded_result, *others = report.policies
+    chosen = next(r for r in others if r.policy.title == report.suggested)
+    assert chosen.calls < recorded_result.calls
+    assert chosen.difference.low >= -0.005
+
+
+async def test_report_has_a_stable_shape_and_a_plot() -> None:
+    report = replay(await recorded(20, LIMIT), [Policy(ScoreAtLeast(0.8) | MaxIterations(4))])
+    data = report.to_json()
+    assert list(data) == [
+        "runs", "loop", "reproduced", "quality", "full_length", "policies", "suggested", "suggestions", "unknown",
+    ]  # fmt: skip
+    assert data["reproduced"] == {"ok": 20, "of": 20, "left_out": []}
+    assert list(data["policies"][1]) == [
+        "policy", "exact", "censored", "iterations", "calls", "usd", "quality", "difference", "bounds", "judged", "needed",
+    ]  # fmt: skip
+    assert list(data["policies"][1]["quality"]) == ["mean", "low", "high"]
+    assert (
+        report.pairs_csv().splitlines()[0] == "run,policy,state,iterations,calls,quality,low,high"
+    )
+    assert len(report.pairs_csv().splitlines()) == 41
+    plot = ET.fromstring(report.frontier_svg())
+    assert len(plot.findall(".//{http://www.w3.org/2000/svg}circle")) == 2
+
+
+async def test_cancelled_and_unfinished_runs_are_left_out() -> None:
+    journal = open_journal("memory:")
+    loop = writer(1, LIMIT)
+    await run(loop, "topic", journal=journal, run_id="a")
+    entries = await journal.entries("a")
+    info = await journal.find("a")
+    end = next(i for i, entry in enumerate(entries) if entry.kind == "ended")
+    [left_out] = recordings_of(info, entries[:end], loop)
+    assert isinstance(left_out, LeftOut)
+    assert "has not ended" in left_out.why
+    [changed] = recordings_of(info, entries, writer(1, MaxIterations(3)))
+    assert isinstance(changed, LeftOut)
+    with pytest.raises(ConfigurationError, match="nothing can be replayed"):
+        Backtest(Recordings("write", [], [left_out]))
+
+
+async def test_inner_loops_have_a_recording_for_each_execution() -> None:
+    journal = open_journal("memory:")
+    inner = Loop(lambda v: v + 1, lambda v: v / 10, until=MaxIterations(2), name="inner")
+    outer = Loop(inner, lambda v: v / 10, until=MaxIterations(3), name="outer")
+    flow = Workflow("flow", {"outer": outer})
+    await run(flow, 1, journal=journal, run_id="a")
+    info, entries = await journal.find("a"), await journal.entries("a")
+    assert loop_named(flow).name == "outer"
+    assert len(list(recordings_of(info, entries, loop_named(flow, "inner")))) == 3
+    with pytest.raises(ConfigurationError, match="did you mean 'inner'"):
+        loop_named(flow, "iner")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"until": "passed", "kep": "best"}, "unknown key 'kep'"),
+        ({"until": "passed", "on_stall": "fresh"}, "on_stall is not replayable"),
+        ({"until": [{"score_at_lest": 0.9}]}, "unknown condition 'score_at_lest'"),
+        ({"until": "passed", "keep": "worst"}, "keep: 'worst'"),
+        ({"score_at_least": float("nan")}, "score_at_least"),
+        ("It has a date.", "sentence for a judge"),
+        ([], "there is no condition"),
+        (5, "5 is not a condition"),
+    ],
+)
+def test_wrong_policies_are_one_sentence_with_their_place(data, expected) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        policy_from_json(data, "p.yaml:3:1")
+    assert str(caught.value).startswith("p.yaml:3:1: ")
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_selectors_refuse_mixed_documents_and_fingerprints() -> None:
+    journal = open_journal("memory:")
+    one = Loop(lambda v: v, until=MaxIterations(1), name="one")
+    two = Loop(lambda v: v, until=MaxIterations(2), name="one")
+    other = Loop(lambda v: v, until=MaxIterations(1), name="other")
+    for name, loop in (("a", one), ("b", two), ("c", other)):
+        await run(loop, 1, journal=journal, run_id=name)
+    now = (await journal.find("a")).created
+    assert [i.run_id for i in await selected(journal, ["name:other", "since:1d"], now=now)] == ["c"]
+    assert len(await selected(journal, ["a", "b"], now=now, mix=True)) == 2
+    for selectors, expected in (
+        (["a", "c"], "2 documents"), (["a", "b"], "2 fingerprints"), (["nme:x"], "did you mean 'name'"),
+        (["since:soon"], "not an age"), (["name:none"], "no run is selected"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError, match=expected):
+            await selected(journal, selectors, now=now)

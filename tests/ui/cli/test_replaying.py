@@ -1,0 +1,69 @@
+"""`loopwright replay`: the table, the files, and one sentence for each wrong input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import Project
+
+
+def recorded(project: Project) -> None:
+    for _ in range(3):
+        assert project.call("run", "steps:short").code == 3
+    project.call("run", "steps:refine", "-i", "x")
+
+
+def test_replay_prints_the_reproduced_stops_first(project: Project) -> None:
+    recorded(project)
+    answer = project.call("replay", "name:short", "--until", "[{max_iterations: 1}]")
+    assert answer.code == 0
+    first, header, *rows = answer.out.splitlines()
+    assert first.startswith("recorded stops reproduced: 3 of 3, short, quality: selection score")
+    assert header.split()[:4] == ["policy", "exact", "censored", "iterations"]
+    assert [row.split("  ")[0] for row in rows[:2]] == ["recorded", "limit 1"]
+
+
+def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
+    recorded(project)
+    (project.folder / "p.yaml").write_text(
+        "- {name: one, until: {max_iterations: 1}}\n- {until: passed}\n"
+    )
+    answer = project.call("replay", "name:short", "--policy", "p.yaml", "--out", "out", "--json")
+    assert answer.json == json.loads((project.folder / "out/replay.json").read_text())
+    assert [p["policy"]["name"] for p in answer.json["policies"]] == ["recorded", "one", "passed()"]
+    assert answer.json["reproduced"] == {"ok": 3, "of": 3, "left_out": []}
+    assert {p.name for p in (project.folder / "out").iterdir()} == {
+        "replay.json", "pairs.csv", "frontier.svg",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ("name:short", "--until", "[{score_at_lest: 1}]"),
+            "--until: unknown condition 'score_at_lest'",
+        ),
+        (("name:short", "--until", "[{"), "--until:1:"),
+        (("name:short", "--until", "{score_at_least: .nan}"), "--until"),
+        (("name:short", "--policy", "wrong.yaml"), "wrong.yaml:2:3: unknown key 'utnil'"),
+        (("name:short", "--policy", "none.yaml"), "none.yaml: No such file"),
+        (("name:short", "--price", "-1"), "--price"),
+        (("name:short", "--loop", "x"), "has no loop 'x'"),
+        (("name:short", "name:refine"), "use name: once"),
+        (("last", "name:short"), "runs of 2 documents: refine, short"),
+        (("nobody",), "nobody"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    project: Project, arguments: tuple[str, ...], expected: str
+) -> None:
+    recorded(project)
+    (project.folder / "wrong.yaml").write_text("- {until: passed}\n- {until: passed, utnil: 1}\n")
+    answer = project.call("replay", *arguments)
+    assert answer.code == 2
+    assert expected in answer.err
+    assert "Traceback" not in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
