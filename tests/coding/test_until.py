@@ -259,6 +259,7 @@ def test_the_result_is_a_branch(tmp_path: Path) -> None:
     words = ["until", "--workspace", "copy", "grep -q green state", "--yes", "--run-id", "one"]
     done = command(tmp_path, *words, "--", "sh", "agent.sh")
     assert done.returncode == 0, done.stderr
+    assert "branch: loopwright/one (git merge loopwright/one)" in done.stdout + done.stderr
     assert git(tmp_path, "show", "loopwright/one:state") == "green\n"
     assert (tmp_path / "state").read_text() == "red\n"
     assert git(tmp_path, "branch", "--show-current") == "main\n"
@@ -273,3 +274,23 @@ def test_an_agent_that_changes_nothing_is_ended(tmp_path: Path) -> None:
         "no_change",
         2,
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "goal", "rest"),
+    [
+        (["claude", "-p", "repair it", "--strict-mcp-config"], "claude", "repair it", ["--strict-mcp-config"]),
+        (["codex", "exec", "repair it"], "codex", "repair it", None),
+        (["aider", "--message", "repair it"], "aider", "repair it", None),
+    ],
+)  # fmt: skip
+def test_known_agents(
+    words: list[str], program: str, goal: str, rest: list[str] | None, tmp_path: Path
+) -> None:
+    """A known coding agent is an `agent` step with its prompt; the document is valid."""
+    printed = command(tmp_path, "until", "true", "--print-yaml", "--", *words).stdout
+    (tmp_path / "fix.yaml").write_text(printed)
+    agent = yaml.safe_load(printed)["steps"][0]["loop"]["execute"]["agent"]
+    assert (agent["cli"], agent.get("args")) == (program, rest)
+    assert agent["prompt"].startswith(f"{goal}\n")
+    assert "can run" in command(tmp_path, "check", "fix.yaml").stdout
