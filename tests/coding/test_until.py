@@ -22,6 +22,9 @@ CHECK = "test -e part2 || { echo 'part2 is missing'; exit 1; }"
 
 def command(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a folder."""
+    if words[0] == "until" and "--workspace" not in words:
+        # The tests read what the agent writes.
+        words = ("until", "--workspace", "here", *words[1:])
     variables = {**os.environ, "XDG_STATE_HOME": str(folder / ".state"), **env}
     return subprocess.run(
         [sys.executable, "-m", "loopwright", *words],
@@ -144,9 +147,21 @@ def test_the_printed_document_runs_identically(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
-    """Ctrl-C ends the agent and the run with 130; resume runs the iteration again."""
+    """Ctrl-C ends the agent and the run with 130; resume runs the iteration again from its beginning."""
     script = "echo >> log; test -e go || { touch ready; sleep 60; }; touch part2"
-    words = ["until", CHECK, "--yes", "--run-id", "one", "--", "sh", "-c", script]
+    words = [
+        "until",
+        CHECK,
+        "--workspace",
+        "here",
+        "--yes",
+        "--run-id",
+        "one",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "loopwright", *words], cwd=tmp_path, stderr=subprocess.PIPE,
         stdout=subprocess.PIPE, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / ".state")},
@@ -159,7 +174,8 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     done = command(tmp_path, "resume", "one", "--json")
     assert (done.returncode, json_of(done)["iterations"]) == (0, 1)
-    assert (tmp_path / "log").read_text() == "\n\n"
+    # The files before the iteration were put back.
+    assert (tmp_path / "log").read_text() == "\n"
 
 
 def test_a_loop_in_python(tmp_path: Path) -> None:
@@ -223,3 +239,58 @@ def test_conditions_without_a_workspace() -> None:
     for wrong in (lambda: OnStall("later"), lambda: OnStall(patience=0), lambda: NoProgress(0)):
         with pytest.raises(ConfigurationError):
             wrong()
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def test_the_result_is_a_branch(tmp_path: Path) -> None:
+    """The agent works in a copy with files that are not committed; the user's files stay as they are."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "state").write_text("red\n")
+    git(tmp_path, "add", "state")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    (tmp_path / "agent.sh").write_text("echo green > state\n")  # new, and not ignored
+    words = ["until", "--workspace", "copy", "grep -q green state", "--yes", "--run-id", "one"]
+    done = command(tmp_path, *words, "--", "sh", "agent.sh")
+    assert done.returncode == 0, done.stderr
+    assert "branch: loopwright/one (git merge loopwright/one)" in done.stdout + done.stderr
+    assert git(tmp_path, "show", "loopwright/one:state") == "green\n"
+    assert (tmp_path / "state").read_text() == "red\n"
+    assert git(tmp_path, "branch", "--show-current") == "main\n"
+
+
+def test_an_agent_that_changes_nothing_is_ended(tmp_path: Path) -> None:
+    """Two iterations in a row without a changed file end the loop, whatever the agent says."""
+    words = ["until", "--workspace", "copy", "false", "--yes", "--json"]
+    result = json_of(command(tmp_path, *words, "--", "echo", "DONE"))
+    assert (result["status"], result["reason"], result["iterations"]) == (
+        "exhausted",
+        "no_change",
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "goal", "rest"),
+    [
+        (["claude", "-p", "repair it", "--strict-mcp-config"], "claude", "repair it", ["--strict-mcp-config"]),
+        (["codex", "exec", "repair it"], "codex", "repair it", None),
+        (["aider", "--message", "repair it"], "aider", "repair it", None),
+    ],
+)  # fmt: skip
+def test_known_agents(
+    words: list[str], program: str, goal: str, rest: list[str] | None, tmp_path: Path
+) -> None:
+    """A known coding agent is an `agent` step with its prompt; the document is valid."""
+    printed = command(tmp_path, "until", "true", "--print-yaml", "--", *words).stdout
+    (tmp_path / "fix.yaml").write_text(printed)
+    agent = yaml.safe_load(printed)["steps"][0]["loop"]["execute"]["agent"]
+    assert (agent["cli"], agent.get("args")) == (program, rest)
+    assert agent["prompt"].startswith(f"{goal}\n")
+    assert "can run" in command(tmp_path, "check", "fix.yaml").stdout

@@ -34,6 +34,8 @@ PLACEHOLDERS = {
     "{feedback_file}": "LOOPWRIGHT_FEEDBACK_FILE",
     "{iteration}": "LOOPWRIGHT_ITERATION",
 }
+# The coding agents with a manifest, each with the word before its prompt.
+KNOWN = {"claude": "", "codex": "exec", "gemini": "", "qwen": "", "opencode": "run", "aider": ""}
 _PROMPT = """\
 {goal}
 
@@ -152,9 +154,21 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
 
 def _execute(options: UntilOptions) -> dict[str, Json]:
     """Return the step of the agent: a script whose values come from variables only."""
+    known = _known(options.agent)
+    goal = options.goal
+    if known is not None and known[1] and goal == GOAL:
+        goal = known[1]
     prompt = _PROMPT.format(
-        goal=_escaped(options.goal), limit=options.iterations, check=_escaped(options.check)
+        goal=_escaped(goal), limit=options.iterations, check=_escaped(options.check)
     )
+    if known is not None:
+        program, _, words = known
+        step: dict[str, Json] = {"cli": program, "prompt": prompt, "permissions": "edit"}
+        if words:
+            step["args"] = words
+        if options.pass_env:
+            step["pass_env"] = list(options.pass_env)
+        return {"agent": step}
     execute: dict[str, Json] = {
         "shell": _script(options.agent),
         "env": {
@@ -177,6 +191,27 @@ def _execute(options: UntilOptions) -> dict[str, Json]:
     if options.usd is not None:
         execute["usage"] = "file"
     return execute
+
+
+def _known(agent: Sequence[str]) -> tuple[str, str, list[str]] | None:
+    """Return the name of a known coding agent, its prompt and its other words; None for other commands.
+
+    >>> _known(["claude", "-p", "fix it", "--verbose"])
+    ('claude', 'fix it', ['--verbose'])
+    """
+    program, words = agent[0], list(agent[1:])
+    if program not in KNOWN or _placed(agent):
+        return None
+    if words[:1] == [KNOWN[program]]:
+        del words[0]
+    for flag in ("-p", "--prompt", "--message"):
+        if flag in words[:-1]:
+            place = words.index(flag)
+            prompt = words[place + 1]
+            return program, prompt, words[:place] + words[place + 2 :]
+    if words and not words[-1].startswith("-"):
+        return program, words[-1], words[:-1]
+    return program, "", words
 
 
 def _placed(agent: Sequence[str]) -> bool:

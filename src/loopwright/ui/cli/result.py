@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...conditions import UNITS, unit_of
@@ -49,6 +49,7 @@ def report_result(
         output.write(f"waiting at {result.request.get('path', '')}: {detail}")
     # As JSON: the declared type of a Python function has no text form.
     report_output(result.view(typed=False).output, output, questions)
+    _report_files(result.workspace or {}, output)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return
@@ -61,6 +62,17 @@ def report_result(
         output.write(("continue: ", "dim"), command_line("resume", result.run_id, url, option, "N"))
     elif result.status is Status.SUSPENDED:
         output.write(("resume: ", "dim"), command_line("resume", result.run_id, url))
+
+
+def _report_files(workspace: Mapping[str, Json], output: Output) -> None:
+    """Write where the files of a workspace are, and how to take them."""
+    if branch := texts.one_line(text_of(workspace.get("branch", ""))):
+        output.write(("branch: ", "dim"), f"{branch} (git merge {branch})")
+    if patch := texts.one_line(text_of(workspace.get("patch", ""))):
+        output.write(("patch: ", "dim"), f"{patch} (git apply {patch})")
+    if "applied" in workspace:
+        count = workspace["applied"]
+        output.write(("applied: ", "dim"), f"{texts.plural(count, 'file')} of yours changed")
 
 
 def _raised_by(result: Result) -> str:
