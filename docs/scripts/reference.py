@@ -100,6 +100,7 @@ PARTS = {
     "EvaluateSpec": ("Evaluators", "../guide/score.md"),
     "CheckSpec": ("Checks", "../guide/checklist.md"),
     "ScoreSpec": ("Scores", "../guide/score.md"),
+    "WorkspaceSpec": ("Workspaces", "../guide/coding/workspaces.md"),
     "TestsSpec": ("Tests", "../guide/coding/until.md"),
     "JudgeSpec": ("Judges", "../guide/judge.md"),
     "ConversationSpec": ("Conversations of loops", "../guide/models.md"),
