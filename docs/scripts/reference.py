@@ -89,7 +89,8 @@ INTERNAL = {
     "Stop": ("from_json",),
     "Tool": ("stub_output",),
     "Usage": ("at_most", "from_json", "less", "most", "settled_at"),
-    "Workflow": ("inside", "parts", "run"),
+    "Workflow": ("in_workspace", "inside", "parts", "run"),
+    "Workspace": ("state",),
 }  # fmt: skip
 
 # Parts of a document: the model of the JSON Schema, its heading and the page that explains it.
