@@ -11,7 +11,10 @@ from pathlib import Path
 
 from tests.footprint.environment import create
 
-EXTRAS = ("", "models", "anthropic", "google", "ui", "mcp", "otel", "postgres", "notebook", "all")
+EXTRAS = (
+    "", "models", "anthropic", "google", "ui", "mcp", "otel", "postgres",
+    "pgqueuer", "celery", "temporal", "dbos", "notebook", "all",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -89,7 +89,8 @@ INTERNAL = {
     "Stop": ("from_json",),
     "Tool": ("stub_output",),
     "Usage": ("at_most", "from_json", "less", "most", "settled_at"),
-    "Workflow": ("inside", "parts", "run"),
+    "Workflow": ("in_workspace", "inside", "parts", "run"),
+    "Workspace": ("state",),
 }  # fmt: skip
 
 # Parts of a document: the model of the JSON Schema, its heading and the page that explains it.
@@ -100,6 +101,7 @@ PARTS = {
     "EvaluateSpec": ("Evaluators", "../guide/score.md"),
     "CheckSpec": ("Checks", "../guide/checklist.md"),
     "ScoreSpec": ("Scores", "../guide/score.md"),
+    "WorkspaceSpec": ("Workspaces", "../guide/coding/workspaces.md"),
     "TestsSpec": ("Tests", "../guide/coding/until.md"),
     "JudgeSpec": ("Judges", "../guide/judge.md"),
     "ConversationSpec": ("Conversations of loops", "../guide/models.md"),

@@ -225,6 +225,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "An evaluator returned an object without a score and a verdict, whose field has almost the name of one.",
         "Correct the name of the field.",
     ),
+    "outside_edit": (
+        "The files of a workspace were changed outside the run.",
+        "Nothing, if the changes are yours: the next iteration continues from them.",
+    ),
     "agent_limit": (
         "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",
         "Raise the limit, or split the task.",

@@ -6,6 +6,7 @@ they accept as an evaluator. `Step` and its subclasses are the results of `step`
 
 from .engine.run import ResumeLimits, ResumeOptions, RunOptions
 from .engine.run_state import Clock, Listener, RunObserver
+from .engine.state import Edits, LoopState, StateRun, StateSource
 from .engine.step import (
     CompositeStep,
     EvaluationLike,
@@ -31,6 +32,7 @@ from .records.typed import ValueType
 __all__ = [
     "Clock",
     "CompositeStep",
+    "Edits",
     "EvaluationLike",
     "EvaluatorLike",
     "Function",
@@ -39,6 +41,7 @@ __all__ = [
     "Json",
     "Leaf",
     "Listener",
+    "LoopState",
     "MetricLike",
     "ModelCall",
     "OnText",
@@ -51,6 +54,8 @@ __all__ = [
     "RunPage",
     "RunView",
     "Schema",
+    "StateRun",
+    "StateSource",
     "Step",
     "StepDecorator",
     "StepLike",

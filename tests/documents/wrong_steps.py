@@ -37,10 +37,10 @@ STEPS: Wrong = {
         ],
     ),
     "a field that no loop has": (
-        HEAD + "  - {name: a, loop: {execute: {set: 'x {{ loop.feedback }}'}}}\n",
+        HEAD + "  - {name: a, loop: {execute: {set: 'x {{ loop.passed }}'}}}\n",
         [
-            "4:43: steps[0].loop.execute.set: template: 'loop.feedback' is not defined; "
-            "did you mean 'loop.last.feedback'?",
+            "4:43: steps[0].loop.execute.set: template: 'loop.passed' is not defined; "
+            "did you mean 'loop.last.passed'?",
         ],
     ),
     "nearly a field of an item": (

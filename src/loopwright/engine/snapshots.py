@@ -215,7 +215,8 @@ class Snapshots:
             self.run.ask(path, {"folder": str(self.folder), "paths": edit["paths"]}, detail)
         await self._effect(path, lambda: _value(edit))
         self._commit = edit["commit"]
-        self.run.warn(f"the files were changed outside the run before {path.rpartition('/')[0]}")
+        where = path.rpartition("/")[0]
+        self.run.warn(f"the files were changed outside the run before {where}", code="outside_edit")
 
     async def _effect(self, path: str, act: Callable[[], Awaitable[Json]]) -> Any:
         """Do something once and record its value.

@@ -26,7 +26,17 @@ from pydantic import (
 
 from ...errors import ConfigurationError, nearest
 
-__all__ = ["BUILT_IN", "FAILURES", "Manifest", "PromptWords", "load_manifest", "manifest_names"]
+__all__ = [
+    "BUILT_IN",
+    "FAILURES",
+    "Ending",
+    "Manifest",
+    "Patterns",
+    "PromptWords",
+    "Words",
+    "load_manifest",
+    "manifest_names",
+]
 
 BUILT_IN = ("claude", "codex", "gemini", "qwen", "opencode", "aider")
 # The kinds of a failure of an agent, as for model calls.
@@ -84,7 +94,17 @@ class _Part(BaseModel):
 
 
 class PromptWords(_Part):
-    """The words that pass the prompt: as an argument, and for a long prompt through stdin or a file."""
+    """The words that pass the prompt to a program.
+
+    Args:
+        argument: the words for a prompt of up to 96 KiB. Default: the prompt itself.
+        stdin: the words where the program reads a longer prompt from standard input.
+        file: the words where the program reads a longer prompt from a file.
+
+    Example:
+        >>> PromptWords(argument=["-p", "{prompt}"]).argument
+        ['-p', '{prompt}']
+    """
 
     argument: Words = ["{prompt}"]
     stdin: Words | None = None
