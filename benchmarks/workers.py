@@ -15,8 +15,8 @@ import psycopg
 
 from loopwright import Loop, MaxIterations, step
 from loopwright.cluster import Cap, Delivery, Handle, Submission, Worker, submit, submit_all
-from loopwright.cluster.permits import limits_of
 from loopwright.cluster.postgres import PostgresSharedRuns
+from loopwright.engine.limits import limits_of
 from loopwright.journal import open_journal
 from loopwright.journal.questions import answer, pending
 

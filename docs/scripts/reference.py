@@ -114,6 +114,7 @@ PARTS = {
     "PhasedSpec": ("The phased agent", "../guide/agents.md"),
     "ReasoningSpec": ("The reasoning agent", "../guide/agents.md"),
     "BudgetSpec": ("Budgets", "../guide/budget.md"),
+    "LimitSpec": ("Limits on calls", "../guide/two_machines.md"),
     "PriceSpec": ("Prices", "../guide/budget.md"),
     "CodingAgentSpec": ("Coding agents", "../guide/coding/agents.md"),
     "ToolSpec": ("Tools", "../guide/tools.md"),

@@ -80,11 +80,13 @@ class World:
             prices=PRICES, known_prices=False, transcript=self.records.append, policy=self.policy,
         )  # fmt: skip
 
-    async def go(self, step: Any, value: Json = "hello", **options: Any) -> Result:
+    async def go(
+        self, step: Any, value: Json = "hello", *, permits: Any = None, **options: Any
+    ) -> Result:
         options = {"run_id": "r", **options}
         return await run(
             step, value, journal=self.journal, clock=self.clock, random=self.chance,
-            resources={"models": self.models}, **options,
+            resources={"models": self.models, "permits": permits}, **options,
         )  # fmt: skip
 
     def run(self, step: Any, value: Json = "hello", **options: Any) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -18,6 +19,7 @@ from loopwright import (
     limited,
     run,
 )
+from loopwright.engine.permits import account_name
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import KINDS, ModelError, Models, Reply, Request, Target
 from loopwright.testing import run_virtual
@@ -289,6 +291,43 @@ def test_the_pause_of_an_endpoint_is_everyones() -> None:
     seconds, made = run_virtual(main())
     assert 19 <= seconds <= 2 * 19 + 1
     assert made == 1
+
+
+class Pauses:
+    """The permits of two workers: no limits, and the pauses of accounts in virtual time."""
+
+    def __init__(self) -> None:
+        self.until: dict[str, float] = {}
+
+    async def take(self, step: Any) -> list[str]:
+        return []
+
+    async def give_back(self, names: Any) -> None:
+        return None
+
+    async def pause(self, account: Any, seconds: float) -> None:
+        self.until[account_name(account)] = asyncio.get_running_loop().time() + seconds
+
+    async def paused(self, account: Any) -> float:
+        left = self.until.get(account_name(account), 0.0) - asyncio.get_running_loop().time()
+        return max(0.0, left)
+
+
+def test_a_pause_applies_to_the_models_of_another_worker() -> None:
+    """Workers share the pause of an account: the models of another process wait before their first request."""
+    first = World([{"replies": [{"error": "throttled", "retry_after": 20}, "ok"]}])
+    second = World([{"replies": ["ok"]}])
+    pauses = Pauses()
+
+    async def main() -> float:
+        running = asyncio.ensure_future(first.go(Ask(), permits=pauses))
+        await asyncio.sleep(1)
+        result = await second.go(Ask(), permits=pauses)
+        await running
+        return float(result.seconds)
+
+    assert 19 <= run_virtual(main()) <= 2 * 19 + 1
+    assert len(second.records) == 1
 
 
 async def _named(world: World, name: str) -> float:

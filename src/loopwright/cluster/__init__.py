@@ -3,9 +3,9 @@
 `submit` queues a run, a `Worker` runs what is delivered. See docs/guide/two_machines.md.
 """
 
+from ..engine.limits import Cap, Limit, Limits, Rate
 from .deliverers.in_memory import InMemoryDeliverer
 from .delivery import Deliverer, Delivery, Handle, open_deliverer
-from .permits import Cap, Limit, Limits, Rate
 from .shared_runs import QueueInfo, WorkerInfo
 from .submit import Submission, requeue, submit, submit_all
 from .worker import Worker

@@ -17,8 +17,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow
 
+from ..engine.limits import Limits, SharedPermits
 from ..journal import RunInfo
-from .permits import Limits, SharedPermits
 from .shared_runs import QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]

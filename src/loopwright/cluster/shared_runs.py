@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ..engine.limits import MemoryPermits, SharedPermits
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
 from ..records.codec import Json
-from .permits import MemoryPermits, SharedPermits
 
 __all__ = ["MemoryRuns", "QueueInfo", "SharedRuns", "WorkerInfo", "is_over", "open_runs"]
 

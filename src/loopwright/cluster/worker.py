@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from ..conditions import Budget
+from ..engine.limits import Limit, Limits, SharedLimits, limits_of, strictest
 from ..engine.run import run
 from ..engine.run_record import ended_entry, row_of
 from ..engine.step import Step, StepLike, as_step
@@ -39,7 +40,6 @@ from ..journal import Entry, Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
 from .modules import step_of
-from .permits import Limit, SharedLimits
 from .shared_runs import SharedRuns, is_over, open_runs
 from .sweeper import Sweeper, may_continue
 
@@ -60,6 +60,15 @@ class _Unable(Exception):
     """This worker cannot run a run; the text is the reason."""
 
 
+class _Runnable(NamedTuple):
+    """What a run needs."""
+
+    step: Step
+    budget: Budget | None = None
+    resources: Mapping[str, Any] = {}
+    limits: Mapping[str, Limits] = {}
+
+
 class Worker:
     """Runs submitted runs, on any number of machines.
 
@@ -71,8 +80,8 @@ class Worker:
         steps: the Python steps that this worker can run, by their names and fingerprints.
         root: the folder of Python modules for steps that were submitted as `module:attribute`.
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
-        limits: limits on calls over all workers, by provider, model, tool or step, such as
-            `{"openai": Cap(40) & Rate(500, per=60)}`.
+        limits: limits on calls over all workers, by provider, model, tool, step or `queue:NAME`, such as
+            `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
         trust: the digests of documents whose commands and Python code may run here, `all`, or a function that
             returns whether a digest is trusted.
         drain: how many seconds runs may continue after `stop`. Default: 30.
@@ -126,7 +135,7 @@ class Worker:
         self._deliverer = (
             open_deliverer(deliverer, url) if isinstance(deliverer, str) else deliverer
         )
-        self._limits = limits or {}
+        self._limits = {name: limits_of(limit) for name, limit in (limits or {}).items()}
         self._trusts = (
             trust if callable(trust) else _trusting({trust} if isinstance(trust, str) else trust)
         )
@@ -154,8 +163,6 @@ class Worker:
         await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
         await self._deliverer.prepare()
         await self.runs.enter(self._queues)
-        if self._limits:
-            self._resources["permits"] = SharedLimits(self.runs.permits, self._limits)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -281,13 +288,17 @@ class Worker:
         if row.epoch and await self._is_poison(row):
             return False
         try:
-            step, budget, resources = self._loaded(row)
+            step, budget, resources, limits = self._loaded(row)
         except _Unable as error:
             # Another worker may have the step, so the first attempts follow quickly.
             delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
             await self._put_back(run_id, str(error), delay)
             return False
-        return await self._driven(row, step, budget, resources)
+        # Also without a limit: pauses that a provider asked for are shared.
+        permits = SharedLimits(self.runs.permits, strictest(self._limits, limits), row.queue)
+        return await self._driven(
+            row, step, budget, {**resources, **self._resources, "permits": permits}
+        )
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
@@ -335,7 +346,7 @@ class Worker:
                     journal=self._journal,
                     run_id=row.run_id,
                     budget=budget,
-                    resources={**resources, **self._resources},
+                    resources=resources,
                     listeners=[progress.note] if row.epoch else (),
                     source=row.source,
                     in_doubt=self._in_doubt,
@@ -368,8 +379,8 @@ class Worker:
             await self.runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
         return False
 
-    def _loaded(self, row: RunInfo) -> tuple[Step, Budget | None, Mapping[str, Any]]:
-        """Return the step of a run with its budget and resources.
+    def _loaded(self, row: RunInfo) -> _Runnable:
+        """Return the step of a run with its budget, resources and limits.
 
         Raises:
             _Unable: if this worker does not have it.
@@ -381,9 +392,11 @@ class Worker:
                 from .carried import unpacked
 
                 loaded = unpacked(source, trust=self._trusts, environ=os.environ)
-                return _same(row, loaded.step), loaded.budget, loaded.resources
+                return _Runnable(
+                    _same(row, loaded.step), loaded.budget, loaded.resources, loaded.limits
+                )
             if "python" in source and self._root:
-                return _same(row, step_of(str(source["python"]), self._root)), None, {}
+                return _Runnable(_same(row, step_of(str(source["python"]), self._root)))
         except (ConfigurationError, DocumentError) as error:
             raise _Unable(str(error)) from None
         step = self._steps.get((row.name, row.fingerprint))
@@ -391,7 +404,7 @@ class Worker:
             others = [name for name, _ in self._steps if name == row.name]
             has = "another version of it" if others else "no such step"
             raise _Unable(f"this worker has {has}: {row.name} ({row.fingerprint})")
-        return step, None, {}
+        return _Runnable(step)
 
 
 def _trusting(digests: Collection[str]) -> Callable[[str], bool]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..conditions import Budget, tightest
 from ..engine.composites import with_timeout
+from ..engine.limits import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.step import Step
 from ..errors import (
     ConfigurationError,
@@ -341,6 +342,9 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         # Two passes may report the same problem; a dict removes repeats and keeps the order.
         raise DocumentError(dict.fromkeys(_in_order(project)))
     run_resources = resources(document, settings, project)
+    limits = _limits(project)
+    if limits:
+        run_resources["permits"] = SharedLimits(MemoryPermits(), limits)
     if project.problems:
         raise DocumentError(project.problems)
     step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
@@ -352,6 +356,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         source=_source(path, settings, project),
         default_input=document.input,
         budget=_budget(document, settings),
+        limits=limits,
         resources=run_resources,
         notes=merge_repeats(project.notes),
         documents=project.documents,
@@ -485,6 +490,18 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
     }
     # Only what was set: the recorded object stays valid when a new setting is added.
     return {key: value for key, value in fields.items() if value}
+
+
+def _limits(project: Project) -> dict[str, Limits]:
+    """Return the limits of all documents of a project, of each name the strictest."""
+    result: dict[str, Limits] = {}
+    for document in project.documents.values():
+        limits = {
+            name: Limits(limit.cap or 0, limit.rate or 0, limit.per)
+            for name, limit in document.limits.items()
+        }
+        result = strictest(result, limits)
+    return result
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:

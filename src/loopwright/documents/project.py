@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..conditions import Budget, RunLimits
+from ..engine.limits import Limits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..prompts.settings import PromptSettings
@@ -134,6 +135,7 @@ class LoadedDocument:
     source: dict[str, Json]
     default_input: Json = None
     budget: Budget | None = None
+    limits: Mapping[str, Limits] = field(default_factory=dict)
     resources: Mapping[str, Json] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
     documents: Mapping[str, Document] = field(default_factory=dict)

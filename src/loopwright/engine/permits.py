@@ -10,7 +10,20 @@ from typing import Protocol
 
 from .step import Step
 
-__all__ = ["EffectPermits", "names_of"]
+__all__ = ["Account", "EffectPermits", "account_name", "names_of"]
+
+
+class Account(Protocol):
+    """The account and model of a call, as a request has them."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def base_url(self) -> str: ...
+    @property
+    def api_key_env(self) -> str: ...
 
 
 class EffectPermits(Protocol):
@@ -21,6 +34,18 @@ class EffectPermits(Protocol):
 
     async def give_back(self, names: Sequence[str]) -> None:
         """Return the permits of a step that has ended."""
+
+    async def pause(self, account: Account, seconds: float) -> None:
+        """Let no call of this account and model begin for `seconds`."""
+
+    async def paused(self, account: Account) -> float:
+        """Return the remaining seconds of the pause of an account and model."""
+
+
+def account_name(account: Account) -> str:
+    """Return the name under which an account and model are paused; it has no key, only a variable."""
+    parts = (account.provider, account.model, account.base_url, account.api_key_env)
+    return "pause:" + " ".join(part for part in parts if part)
 
 
 def names_of(step: Step) -> list[str]:

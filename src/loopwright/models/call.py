@@ -263,7 +263,7 @@ class _Call:
             too_long=recorded.too_long,
         )
         if live and wait and recorded.failure.kind == "throttled":
-            self.models.cool(self.request, self.ctx.run.clock.monotonic() + wait)
+            await self._cool(wait)
         # The run was suspended here and is resumed after the pause.
         if action == "suspend" and not live and not self._is_too_long(wait):
             action = "wait"
@@ -332,15 +332,28 @@ class _Call:
             raise self._final(failure)
         # Without a stated wait, the other calls of the account pause as well.
         if failure.kind == "throttled":
-            self.models.cool(self.request, run.clock.monotonic() + seconds)
+            await self._cool(seconds)
         self.waited += seconds
         await self.ctx.sleep(seconds)
 
+    async def _cool(self, seconds: float) -> None:
+        """Pause all calls of the account and model, also those of other workers."""
+        run = self.ctx.run
+        self.models.cool(self.request, run.clock.monotonic() + seconds)
+        if run.permits is not None:
+            await run.permits.pause(self.request, seconds)
+
+    async def _cooling(self) -> float:
+        """Return the remaining seconds of the pause of the account and model."""
+        run = self.ctx.run
+        left = self.models.cooling(self.request, run.clock.monotonic())
+        return left if run.permits is None else max(left, await run.permits.paused(self.request))
+
     async def _cool_down(self) -> None:
-        """Wait for the end of the pause that the endpoint requested from all calls of this process."""
+        """Wait for the end of the pause that the endpoint requested from all calls of the account."""
         policy, run = self.models.policy, self.ctx.run
         while not self._began(self.number):
-            left = self.models.cooling(self.request, run.clock.monotonic())
+            left = await self._cooling()
             if not left:
                 return
             if not self._is_too_long(left):

@@ -229,6 +229,10 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A judge or a prompt names a step, but receives the output of another step.",
         "Set `output`, or expose the step and use `loop.steps.NAME`.",
     ),
+    "limit_unused": (
+        "`limits` has a name that is not a provider, step or tool of the document.",
+        "Correct the name, or remove the limit.",
+    ),
     "price_unused": (
         "`prices` has a model that the document does not use.",
         "Correct the name of the model, or remove the price.",

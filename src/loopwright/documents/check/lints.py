@@ -12,12 +12,13 @@ from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, Loop
 from ...engine.step import Step
-from ...errors import Problem
+from ...errors import Problem, nearest
+from ...models.endpoints import ALIASES, PROVIDERS
 from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument
 from ..schema.document import Action, Document, LoopSpec
-from ..schema.traverse import models_in, sentences
+from ..schema.traverse import models_in, parts, sentences
 from ..yaml.reader import Source
 from ..yaml.source import Location
 
@@ -120,6 +121,23 @@ def _document_lints(document: Document) -> _Notes:
                     "price_unused",
                     f"the document does not use the model {name!r}, so its price has no effect",
                 )
+    yield from _unused_limits(document)
+
+
+def _unused_limits(document: Document) -> _Notes:
+    """Note limits whose name is no provider and no step or tool of the document."""
+    names = {name for part in parts(document) if (name := getattr(part, "name", None))}
+    names |= {*document.tools, *PROVIDERS, *ALIASES, "default"}
+    names |= {name.partition(":")[0] for name in models_in(document)}
+    for name in document.limits:
+        # The tools of a server and the models of `--model` are not known before the run.
+        if name not in names and ":" not in name and name.partition(".")[0] not in document.servers:
+            yield (
+                ("limits", name),
+                "limit_unused",
+                f"the document has no step or tool {name!r}, so its limit has no effect"
+                + nearest(name, names),
+            )
 
 
 def _step_lints(document: Document, file: str, loaded: LoadedDocument) -> _Notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from urllib.parse import urlsplit
 
 from ...conditions import CEILING
@@ -136,6 +137,11 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
     bounds: dict[str, Json] = {"ceiling": CEILING, "default_iterations": DEFAULT_LIMIT}
     if loaded.budget is not None:
         bounds["budget"] = loaded.budget.to_json()["budget"]
+    if loaded.limits:
+        bounds["limits"] = {
+            name: {key: value for key, value in asdict(limits).items() if value}
+            for name, limits in loaded.limits.items()
+        }
     if root.timeout is not None:
         bounds["timeout"] = root.timeout
     for document in loaded.documents.values():

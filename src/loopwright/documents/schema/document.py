@@ -32,6 +32,7 @@ from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
 from .models import (
     BudgetSpec,
     ConsensusSpec,
+    LimitSpec,
     ModelFields,
     PhasedFields,
     PriceSpec,
@@ -456,6 +457,11 @@ class Document(ModelFields):
         {}, description="Prices of models, by name."
     )
     budget: BudgetSpec | None = Field(None, description="Maximum cost of the run.")
+    limits: dict[str, LimitSpec] = Field(
+        {},
+        description="Limits on calls over all runs and workers: by provider, by model as `provider:model`, by tool or "
+        "step, as `queue:NAME`, or `default` for all other models.",
+    )
     tools: dict[str, ToolSpec] = Field(
         default_factory=dict, description="Tools by name, for prompts and `tool:` steps."
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from .fields import (
     ANSWER_TIMEOUT,
@@ -26,6 +27,7 @@ from .loop_nodes import PresetSpec
 __all__ = [
     "BudgetSpec",
     "ConsensusSpec",
+    "LimitSpec",
     "ModelFields",
     "PhasedFields",
     "PriceSpec",
@@ -181,6 +183,20 @@ class BudgetSpec(Part):
         ge=1,
         description="Recorded effects: functions, commands, tool calls and model calls.",
     )
+
+
+class LimitSpec(Part):
+    """How many calls run at once, and how many start in a period."""
+
+    cap: int | None = Field(None, ge=1, description="The maximum of calls at once.")
+    rate: int | None = Field(None, ge=1, description="The maximum of calls that start in a period.")
+    per: Seconds = Field(1.0, description="The period of `rate`.")
+
+    @model_validator(mode="after")
+    def _something(self) -> LimitSpec:
+        if self.cap is None and self.rate is None:
+            raise PydanticCustomError("limit", "needs cap, rate or both", {})
+        return self
 
 
 Presets = Literal["base", "qa_specialist", "coordinator", "financial_analyst", "risk_analyst"]

@@ -1,8 +1,9 @@
-"""Limits across workers: how many calls run at once, and how many start in a period.
+"""Limits on calls: how many run at once, and how many start in a period, over all runs and workers.
 
 Before an effect is promised in the journal, the worker takes a permit for each limit that applies to it. A permit is
 given back when the effect ends, or when its worker dies. Names of limits are those of providers (`openai`), models
-(`openai:gpt-4o-mini`) and steps or tools; `default` applies to all models without a limit of their own.
+(`openai:gpt-4o-mini`), steps or tools, and queues (`queue:slow`); `default` applies to all models without a limit of
+their own.
 """
 
 from __future__ import annotations
@@ -13,11 +14,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..engine.permits import names_of
-from ..engine.step import Step
 from ..errors import ConfigurationError
+from .permits import Account, account_name, names_of
+from .step import Step
 
-__all__ = ["Cap", "Limit", "Limits", "MemoryPermits", "Rate", "SharedLimits", "SharedPermits"]
+__all__ = [
+    "Cap",
+    "Limit",
+    "Limits",
+    "MemoryPermits",
+    "Rate",
+    "SharedLimits",
+    "SharedPermits",
+    "limits_of",
+    "strictest",
+]
 
 _PAUSE = 0.05  # seconds between two attempts to take a permit
 
@@ -114,6 +125,18 @@ def limits_of(limit: Limit) -> Limits:
     raise ConfigurationError(f"limits: {limit!r} is not a limit; use Cap(40) or Rate(500, per=60)")
 
 
+def strictest(first: Mapping[str, Limits], second: Mapping[str, Limits]) -> dict[str, Limits]:
+    """Return the limits of both by name; of two for one name the lower cap and the slower rate."""
+    result = {**first, **second}
+    for name in first.keys() & second.keys():
+        one, other = first[name], second[name]
+        rated = [limits for limits in (one, other) if limits.calls]
+        rate = min(rated, key=lambda limits: limits.calls / limits.per, default=one)
+        cap = min(one.cap or other.cap, other.cap or one.cap)
+        result[name] = Limits(cap, rate.calls, rate.per)
+    return result
+
+
 class SharedPermits(Protocol):
     """The permits and pauses that all workers share, by the clock of the store."""
 
@@ -170,10 +193,14 @@ class SharedLimits:
     Args:
         permits: the permits that all workers share.
         limits: the limits by name.
+        queue: the queue of the run. Default: none.
     """
 
-    def __init__(self, permits: SharedPermits, limits: Mapping[str, Limit]) -> None:
+    def __init__(
+        self, permits: SharedPermits, limits: Mapping[str, Limit], queue: str = ""
+    ) -> None:
         self._permits = permits
+        self._queue = f"queue:{queue}" if queue else ""
         self._limits = {name: limits_of(limit) for name, limit in limits.items()}
 
     async def take(self, step: Step) -> Sequence[str]:
@@ -196,10 +223,20 @@ class SharedLimits:
             if self._limits.get(name, self._limits.get("default", Limits())).cap:
                 await self._permits.release(name)
 
+    async def pause(self, account: Account, seconds: float) -> None:
+        """Pause the calls of an account over all workers; see EffectPermits.pause."""
+        await self._permits.pause(account_name(account), seconds)
+
+    async def paused(self, account: Account) -> float:
+        """Return the remaining seconds of the pause of an account."""
+        return await self._permits.paused(account_name(account))
+
     def _of(self, step: Step) -> list[tuple[str, Limits]]:
         # In one order for all workers, so that two of them cannot wait for each other.
         names = names_of(step)
         limits = {name: self._limits[name] for name in names if name in self._limits}
         if not limits and len(names) > 1 and "default" in self._limits:
             limits = {names[0]: self._limits["default"]}
+        if self._queue in self._limits:
+            limits[self._queue] = self._limits[self._queue]
         return sorted(limits.items())
