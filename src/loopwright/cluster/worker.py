@@ -77,7 +77,8 @@ class Worker:
         journal: the URL of the journal, such as `postgres://HOST/DATABASE`, or a Journal.
         queues: how many runs at a time, by the name of the queue. Default: 50 of the queue `default`.
         steps: the Python steps that this worker can run, by their names and fingerprints.
-        root: the folder of Python modules for steps that were submitted as `module:attribute`.
+        root: the folder, or several, of Python modules for steps that were submitted as `module:attribute`. A
+            module in several folders is that of the first.
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
         limits: limits on calls over all workers, by provider, model, tool, step or `queue:NAME`, such as
             `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
@@ -116,7 +117,7 @@ class Worker:
         journal: Journal | str,
         queues: Mapping[str, int] | None = None,
         steps: Sequence[StepLike] = (),
-        root: str | Path = "",
+        root: str | Path | Sequence[str | Path] = (),
         deliverer: Deliverer | str = "",
         limits: Mapping[str, Limit] | None = None,
         trust: Collection[str] | str | Callable[[str], bool] = (),
@@ -126,7 +127,8 @@ class Worker:
     ) -> None:
         self._queues = _checked(queues if queues is not None else {DEFAULT_QUEUE: DEFAULT_SLOTS})
         self._steps = {(step.name, step.fingerprint): step for step in map(as_step, steps)}
-        self._root = str(root)
+        roots = [root] if isinstance(root, str | Path) else root
+        self._roots = [str(folder) for folder in roots if str(folder)]
         self._owns_journal = isinstance(journal, str)
         self._journal = open_journal(journal) if isinstance(journal, str) else journal
         self._owns_deliverer = isinstance(deliverer, str)
@@ -387,10 +389,10 @@ class Worker:
                 return _Runnable(
                     _same(row, loaded.step), loaded.budget, loaded.resources, loaded.limits
                 )
-            if "python" in source and self._root:
+            if "python" in source and self._roots:
                 from .modules import step_of
 
-                return _Runnable(_same(row, step_of(str(source["python"]), self._root)))
+                return _Runnable(_same(row, step_of(str(source["python"]), self._roots)))
         except (ConfigurationError, DocumentError) as error:
             raise _Unable(str(error)) from None
         step = self._steps.get((row.name, row.fingerprint))
