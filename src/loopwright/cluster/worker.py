@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import random
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +40,7 @@ from ..errors import (
 from ..journal import Entry, Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
+from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
 from .sweeper import Sweeper, may_continue
 
@@ -50,6 +52,7 @@ _LOG = logging.getLogger("loopwright.cluster")
 _CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the database may differ
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _LONGEST_PAUSE = 16.0  # seconds before a suspect starts
+_ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
 _RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
 """The kinds of entries that prove that a delivery made progress; the start of an effect is not one."""
@@ -57,6 +60,10 @@ _RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "re
 
 class _Unable(Exception):
     """This worker cannot run a run; the text is the reason."""
+
+
+class _Elsewhere(_Unable):
+    """The files of a run are on another host."""
 
 
 class _Runnable(NamedTuple):
@@ -281,19 +288,39 @@ class Worker:
             if row.wake_at > time.time() + _CLOCKS:
                 return False  # it comes again when its time has come
             await self.runs.handed_over([run_id])
-        if row.epoch and await self._is_poison(row):
-            return False
         try:
             step, budget, resources, limits = self._loaded(row)
+            # Before deliveries are counted: a run that is pinned elsewhere is not a suspect here.
+            await self._stay(row, step)
+        except _Elsewhere as error:
+            await self._put_back(run_id, str(error), _ELSEWHERE)
+            return False
         except _Unable as error:
             delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
             await self._put_back(run_id, str(error), delay)
+            return False
+        if row.epoch and await self._is_poison(row):
             return False
         # Also without a limit: pauses that a provider asked for are shared.
         permits = SharedLimits(self.runs.permits, strictest(self._limits, limits), row.queue)
         return await self._driven(
             row, step, budget, {**resources, **self._resources, "permits": permits}
         )
+
+    async def _stay(self, row: RunInfo, step: Step) -> None:
+        """Pin a run with a workspace to this host.
+
+        Raises:
+            _Elsewhere: if its files are on another host.
+        """
+        if self.runs is None or not uses_workspace(step):
+            return
+        host = socket.gethostname()
+        pinned = await self.runs.pin(row.run_id, host)
+        if pinned != host:
+            raise _Elsewhere(
+                f"its workspace is on {pinned}, and a worker on that machine continues it"
+            )
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
@@ -361,6 +388,8 @@ class Worker:
                 return False
             finally:
                 await progress.close()
+            if result.status is not Status.SUSPENDED and uses_workspace(step):
+                await self.runs.unpin(row.run_id)
             return await self._over(row, result)
 
     async def _over(self, row: RunInfo, result: Result) -> bool:
