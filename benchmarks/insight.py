@@ -10,7 +10,7 @@ import sys
 import time
 
 from loopwright import Evaluation, Loop, MaxIterations, NoImprovement, ScoreAtLeast, Usage
-from loopwright.insight import Backtest, Policy, Recording, Recordings
+from loopwright.insight import Backtest, Recording, Recordings, StoppingPolicy
 from loopwright.insight.policies import grid
 from loopwright.records import History, Iteration
 
@@ -60,7 +60,7 @@ def speed() -> bool:
 
 def coverage(draws: int = 200) -> bool:
     """The paired interval of a shorter limit contains the true difference."""
-    policy = Policy(ScoreAtLeast(0.8) | MaxIterations(3))
+    policy = StoppingPolicy(ScoreAtLeast(0.8) | MaxIterations(3))
     truth = Backtest(recordings(20_000, MaxIterations(LIMIT), seed=99)).evaluate(policy)
     covered = 0
     for seed in range(draws):

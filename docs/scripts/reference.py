@@ -22,7 +22,7 @@ from loopwright.conditions.base import TAGS
 from loopwright.documents import export_schema
 from loopwright.documents.schema.document import ACTIONS
 from loopwright.models import scripted_rules
-from loopwright.records import Reason, Status
+from loopwright.records import Reason, Status, warning_codes
 from loopwright.templates.filters import FILTERS, METHODS
 from loopwright.templates.predicates import PREDICATES
 from loopwright.templates.template import TAGS as TEMPLATE_TAGS
@@ -592,9 +592,9 @@ def warnings_page() -> str:
         "## Warnings of a run\n\nThey are in `Result.warnings`, on the command line and on the page, as `code: path: sentence`. "
         "A warning that is certain at construction is also raised as `LoopwrightWarning`, whose `code` is this word. "
         "`check` reports the warnings that are certain in a document as notes.\n\n"
-        + rows(errors.WARNINGS),
+        + rows(warning_codes.WARNINGS),
         "## Notes of check\n\n`loopwright check` prints `note: place: code: sentence`. "
-        "With `--json`, each note has the member `code`.\n\n" + rows(errors.NOTES),
+        "With `--json`, each note has the member `code`.\n\n" + rows(warning_codes.NOTES),
     )
 
 

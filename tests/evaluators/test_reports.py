@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from loopwright.evaluators.parsing.reports import (
-    Report,
     TestCase,
+    TestReport,
     TestState,
     UnreadableReport,
     merged,
@@ -227,7 +227,7 @@ def test_a_tap_report_that_was_cut(text: str, problem: str) -> None:
 def test_tests_of_one_name_keep_apart() -> None:
     """A second test of the same id gets a number, in one report and in several."""
     cases = (TestCase("a", TestState.PASSED), TestCase("a", TestState.FAILED))
-    assert [case.id for case in merged([Report(cases[:1]), Report(cases[1:])]).cases] == [
+    assert [case.id for case in merged([TestReport(cases[:1]), TestReport(cases[1:])]).cases] == [
         "a",
         "a#2",
     ]

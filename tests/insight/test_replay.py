@@ -24,8 +24,8 @@ from loopwright.errors import ConfigurationError
 from loopwright.insight import (
     Backtest,
     LeftOut,
-    Policy,
     Recordings,
+    StoppingPolicy,
     loop_named,
     policy_from_json,
     recordings_of,
@@ -69,7 +69,7 @@ async def test_policies_agree_with_the_decisions_of_the_loop() -> None:
     backtest = Backtest(data)
     assert data.left_out == []
     for _ in range(60):
-        policy = Policy(random_condition(chance) | MaxIterations(chance.randint(1, 8)))
+        policy = StoppingPolicy(random_condition(chance) | MaxIterations(chance.randint(1, 8)))
         result = backtest.evaluate(policy)
         for pair, item in zip(result.pairs, data.items, strict=True):
             loop = policy.applied(item.loop)
@@ -80,14 +80,14 @@ async def test_policies_agree_with_the_decisions_of_the_loop() -> None:
 async def test_recorded_policy_has_no_difference_to_itself() -> None:
     data = await recorded(30, ScoreAtLeast(0.8) | LIMIT)
     backtest = Backtest(data)
-    again = backtest.evaluate(Policy(ScoreAtLeast(0.8) | LIMIT))
+    again = backtest.evaluate(StoppingPolicy(ScoreAtLeast(0.8) | LIMIT))
     assert again.difference == (0.0, 0.0, 0.0)
     assert (again.calls, again.quality) == (backtest.recorded.calls, backtest.recorded.quality)
 
 
 async def test_censored_pairs_have_bounds_and_never_an_estimate() -> None:
     data = await recorded(40, ScoreAtLeast(0.7) | LIMIT)
-    result = Backtest(data).evaluate(Policy(ScoreAtLeast(0.95) | LIMIT))
+    result = Backtest(data).evaluate(StoppingPolicy(ScoreAtLeast(0.95) | LIMIT))
     assert result.censored > 2
     assert not result.judged
     assert (result.quality, result.difference, result.calls) == (None, None, None)
@@ -117,7 +117,9 @@ async def test_lower_limit_is_suggested_and_a_higher_one_is_unknown() -> None:
 
 
 async def test_report_has_a_stable_shape_and_a_plot() -> None:
-    report = replay(await recorded(20, LIMIT), [Policy(ScoreAtLeast(0.8) | MaxIterations(4))])
+    report = replay(
+        await recorded(20, LIMIT), [StoppingPolicy(ScoreAtLeast(0.8) | MaxIterations(4))]
+    )
     data = report.to_json()
     assert list(data) == [
         "runs", "loop", "reproduced", "quality", "full_length", "policies", "suggested", "suggestions", "unknown",

@@ -307,10 +307,8 @@ class PostgresSharedRuns:
 
     async def take(self, name: str, limits: Limits) -> float:
         """Take a permit; see SharedPermits.take."""
-        [(wait,)] = await self._fetch(
-            "SELECT loopwright_queue.take(%s, %s, %s, %s, %s)",
-            name, self._worker, limits.cap, limits.calls, limits.per,
-        )  # fmt: skip
+        row = (name, self._worker, limits.cap, limits.calls, limits.per)
+        [(wait,)] = await self._fetch("SELECT loopwright_queue.take(%s, %s, %s, %s, %s)", *row)
         return float(wait)
 
     async def release(self, name: str) -> None:

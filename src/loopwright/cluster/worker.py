@@ -40,6 +40,7 @@ from ..errors import (
 from ..journal import Entry, Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
+from .modules import step_of
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
 from .sweeper import Sweeper, may_continue
@@ -412,6 +413,7 @@ class Worker:
         source = row.source
         try:
             if "carried" in source:
+                # Documents take a second to load, and this package also serves those who only submit.
                 from .carried import unpacked
 
                 loaded = unpacked(source, trust=self._trusts, environ=os.environ)
@@ -419,8 +421,6 @@ class Worker:
                     _same(row, loaded.step), loaded.budget, loaded.resources, loaded.limits
                 )
             if "python" in source and self._roots:
-                from .modules import step_of
-
                 return _Runnable(_same(row, step_of(str(source["python"]), self._roots)))
         except (ConfigurationError, DocumentError) as error:
             raise _Unable(str(error)) from None

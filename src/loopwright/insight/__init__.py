@@ -7,7 +7,7 @@ compares recorded votes with labels of people. Nothing here changes a run or cal
 from .._statistics import Estimate
 from .backtest import Backtest, Pair, PolicyResult
 from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
-from .policies import Policy, grid, policy_from_json
+from .policies import StoppingPolicy, grid, policy_from_json
 from .recordings import LeftOut, Recording, Recordings, loop_named, recordings_of
 from .report import Replay, frontier_svg, replay
 from .selectors import selected
@@ -20,11 +20,11 @@ __all__ = [
     "JudgeReport",
     "LeftOut",
     "Pair",
-    "Policy",
     "PolicyResult",
     "Recording",
     "Recordings",
     "Replay",
+    "StoppingPolicy",
     "Suggestion",
     "cases_from_jsonl",
     "frontier_svg",

@@ -18,7 +18,7 @@ from ..engine.loop import Loop
 from ..errors import ConfigurationError
 from ..records import Iteration
 from ..records.codec import Json
-from .policies import RECORDED, Policy
+from .policies import RECORDED, StoppingPolicy
 from .recordings import Recording, Recordings, quality_of
 
 __all__ = ["Backtest", "Pair", "PolicyResult"]
@@ -65,7 +65,7 @@ class PolicyResult:
         pairs: the policy on each recording; empty without intervals.
     """
 
-    policy: Policy
+    policy: StoppingPolicy
     exact: int
     censored: int
     iterations: float | None = None
@@ -135,7 +135,7 @@ class Backtest:
         self._satisfied: dict[tuple[Condition, int], bytearray] = {}
         self._failures = self._failing()
         self._groups = [recording.run_id for recording in recordings.items]
-        self.recorded = self._of_pairs(Policy(name=RECORDED), self._recorded_pairs())
+        self.recorded = self._of_pairs(StoppingPolicy(name=RECORDED), self._recorded_pairs())
 
     @property
     def loop(self) -> Loop:
@@ -147,7 +147,7 @@ class Backtest:
         """The number of recordings that used all iterations of their limit."""
         return sum(recording.full_length for recording in self.recordings.items)
 
-    def evaluate(self, policy: Policy, *, intervals: bool = True) -> PolicyResult:
+    def evaluate(self, policy: StoppingPolicy, *, intervals: bool = True) -> PolicyResult:
         """Return what a policy would have done.
 
         Args:
@@ -163,7 +163,7 @@ class Backtest:
             pairs.append(row.pair(place, item.stopped_at, satisfied, item.loop.keep))
         return pairs
 
-    def _pairs(self, policy: Policy) -> list[Pair]:
+    def _pairs(self, policy: StoppingPolicy) -> list[Pair]:
         """Return the pairs of a policy.
 
         A policy stops where its first member does, so that policies with common members share the work.
@@ -218,7 +218,7 @@ class Backtest:
         for item in self.recordings.items:
             loop = bare.get(id(item.loop))
             if loop is None:
-                policy = Policy(MaxIterations(CEILING))
+                policy = StoppingPolicy(MaxIterations(CEILING))
                 loop = bare[id(item.loop)] = policy.applied(item.loop)
             never = (MaxIterations(CEILING),)
             numbers = (n for n, h in enumerate(item.prefixes, 1) if loop.decide(h, never))
@@ -226,7 +226,7 @@ class Backtest:
         return failing
 
     def _of_pairs(
-        self, policy: Policy, pairs: Sequence[Pair], *, intervals: bool = True
+        self, policy: StoppingPolicy, pairs: Sequence[Pair], *, intervals: bool = True
     ) -> PolicyResult:
         exact = [pair for pair in pairs if pair.quality is not None]
         censored = len(pairs) - len(exact)
@@ -314,7 +314,8 @@ class _Columns:
         end = min(at, self.length) - 1
         calls, usd = self.calls[end], self.usd[end]
         if at > self.length:
-            return Pair(place, None, calls, usd, None, self.best[end], 1.0)
+            low = self.best[end]
+            return Pair(place, None, calls, usd, quality=None, low=low, high=1.0)
         chosen = self.last if satisfied else self.latest if keep == "last" else self.best
         quality = chosen[end]
-        return Pair(place, at, calls, usd, quality, quality, quality)
+        return Pair(place, at, calls, usd, quality=quality, low=quality, high=quality)

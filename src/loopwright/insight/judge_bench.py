@@ -205,7 +205,7 @@ def measure_judge(
         "majority": fmean(_majority_wrong(case) for case in decided),
         "unlimited": None if share is None else majority_error(error, share, MANY_VOTES),
     }
-    values["advice"] = _advice(tp, fp, tn, fn, share, alpha, max_votes)
+    values["advice"] = _advice(tp, fp, tn, fn, icc=share, alpha=alpha, most=max_votes)
     values["certified"] = None if certify is None else _certified(cases, certify)
     values["persistent"] = list(_persistent(decided))
     return JudgeReport(values)
@@ -264,7 +264,7 @@ def _majority_wrong(case: JudgeCase) -> float:
 
 
 def _advice(
-    tp: int, fp: int, tn: int, fn: int, icc: float | None, alpha: float, most: int
+    tp: int, fp: int, tn: int, fn: int, *, icc: float | None, alpha: float, most: int
 ) -> dict[str, Json]:
     """Return the voting rule with the fewest false rejects among those that keep `alpha`."""
     if not tp + fn or not tn + fp:

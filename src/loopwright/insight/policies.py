@@ -13,7 +13,7 @@ from ..engine.loop import Loop
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..records.codec import Json
 
-__all__ = ["RECORDED", "Policy", "grid", "policy_from_json"]
+__all__ = ["RECORDED", "StoppingPolicy", "grid", "policy_from_json"]
 
 RECORDED = "recorded"  # the name of the policy that the runs had
 KEYS = ("name", "until", "keep")
@@ -25,7 +25,7 @@ _MIN_DELTA = (0.0, 0.02)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class StoppingPolicy:
     """A rule for the end of a loop.
 
     Args:
@@ -38,7 +38,7 @@ class Policy:
 
     Example:
         >>> from loopwright import MaxIterations, ScoreAtLeast
-        >>> Policy(ScoreAtLeast(0.9) | MaxIterations(8)).title
+        >>> StoppingPolicy(ScoreAtLeast(0.9) | MaxIterations(8)).title
         'score ≥ 0.9 | limit 8'
     """
 
@@ -91,7 +91,7 @@ def shown(condition: Condition) -> str:
     return str(condition)
 
 
-def policy_from_json(data: Json, where: str = "policy") -> Policy:
+def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
     """Return the policy in a JSON value: `{until, keep, name}`, or conditions alone.
 
     Args:
@@ -118,7 +118,7 @@ def policy_from_json(data: Json, where: str = "policy") -> Policy:
                 hint = nearest(str(key), KEYS) or f"; it has {', '.join(KEYS)}"
                 raise ConfigurationError(f"{where}: unknown key {key!r}{hint}")
         try:
-            return Policy(
+            return StoppingPolicy(
                 _condition(data["until"], f"{where}: until"),
                 keep=str(data.get("keep", "")),
                 name=str(data.get("name", "")),
@@ -128,7 +128,7 @@ def policy_from_json(data: Json, where: str = "policy") -> Policy:
             raise ConfigurationError(
                 text if text.startswith(where) else f"{where}: {text}"
             ) from error
-    return Policy(_condition(data, where))
+    return StoppingPolicy(_condition(data, where))
 
 
 def _condition(data: Json, where: str) -> Condition:
@@ -148,7 +148,7 @@ def _condition(data: Json, where: str) -> Condition:
         raise ConfigurationError(f"{where}: {data!r} is not a condition ({error})") from error
 
 
-def grid(limit: int) -> Iterator[Policy]:
+def grid(limit: int) -> Iterator[StoppingPolicy]:
     """Iterate over policies of threshold, patience, limit and minimal improvement.
 
     Args:
@@ -167,4 +167,4 @@ def grid(limit: int) -> Iterator[Policy]:
                     members: list[Condition] = [ScoreAtLeast(threshold), MaxIterations(cap)]
                     if patience:
                         members.append(NoImprovement(patience, min_delta))
-                    yield Policy(AnyOf(tuple(members)))
+                    yield StoppingPolicy(AnyOf(tuple(members)))

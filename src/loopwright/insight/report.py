@@ -10,7 +10,7 @@ from html import escape
 
 from ..records.codec import Json
 from .backtest import Backtest, PolicyResult
-from .policies import Policy, grid
+from .policies import StoppingPolicy, grid
 from .recordings import Recordings
 from .suggestions import Suggestion, cheapest, suggestions, unknown
 
@@ -81,7 +81,7 @@ class Replay:
 
 def replay(
     recordings: Recordings,
-    policies: Iterable[Policy] = (),
+    policies: Iterable[StoppingPolicy] = (),
     *,
     use_grid: bool = False,
     price: float = 0.0,

@@ -11,7 +11,7 @@ from ..engine.loop import Loop
 from ..records import Reason
 from ..records.codec import Json
 from .backtest import Backtest, PolicyResult
-from .policies import Policy
+from .policies import StoppingPolicy
 from .recordings import quality_of
 
 __all__ = ["Suggestion", "cheapest", "suggestions", "unknown"]
@@ -94,10 +94,10 @@ def _iterations_saved(backtest: Backtest, result: PolicyResult) -> float:
     return 1 - (result.iterations or 0.0) / (backtest.recorded.iterations or 1.0)
 
 
-def with_limit(loop: Loop, limit: int) -> Policy:
+def with_limit(loop: Loop, limit: int) -> StoppingPolicy:
     """Return the policy of a loop with a lower iteration limit, in addition to its own."""
     until = MaxIterations(limit) if loop.until is None else loop.until | MaxIterations(limit)
-    return Policy(until)
+    return StoppingPolicy(until)
 
 
 def _raise(backtest: Backtest, price: float) -> Iterator[Suggestion]:

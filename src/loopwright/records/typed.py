@@ -196,23 +196,24 @@ class ValueType:
         if self.is_json:
             plain = codec.normalise(value, what=what)
             return plain if clean is None else clean(plain)
-        from .typed_codec import checked_text, equal, lost_subclass
-
         type_codec = self._load()
         try:
             plain = type_codec.dump(value)
         except ValueError as error:
             raise self._bad_output(what, str(error)) from error
-        plain, data = checked_text(plain, what)
+        plain, data = type_codec.checked_text(plain, what)
         if clean is not None and (cleaned := clean(plain)) != plain:
-            plain, data = checked_text(cleaned, what)
+            plain, data = type_codec.checked_text(cleaned, what)
         try:
             decoded = type_codec.load(data)
         except ValueError as error:
             why = f"its recorded form is not valid: {error}"
             raise self._bad_output(what, why) from error
         # Equality finds every lost member; only then is the reason worth a search.
-        if not equal(decoded, value) and (lost := lost_subclass(value, decoded)) is not None:
+        if (
+            not type_codec.equal(decoded, value)
+            and (lost := type_codec.lost_subclass(value, decoded)) is not None
+        ):
             place, actual, declared = lost
             raise self._bad_output(
                 what,

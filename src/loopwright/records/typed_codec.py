@@ -25,10 +25,7 @@ from .codec import Json
 __all__ = [
     "DoesNotFit",
     "TypeCodec",
-    "checked_text",
     "codec_of",
-    "equal",
-    "lost_subclass",
     "to_json",
 ]
 
@@ -92,6 +89,42 @@ class TypeCodec:
             return self._adapter.validate_json(data, strict=strict)
         except ValidationError as error:
             raise DoesNotFit(self._places(error)) from error
+
+    @staticmethod
+    def checked_text(plain: Json, what: str) -> tuple[Json, bytes]:
+        """Return JSON and its text, after the checks of `codec`: text, numbers and depth."""
+        try:
+            data = to_json(plain)
+        except (PydanticSerializationError, ValueError):  # a lone surrogate
+            plain = codec.normalise(plain, what=what)
+            return plain, to_json(plain)
+        # Each test is sure where it finds nothing; where it finds something, the codec decides.
+        if (
+            b"\\u0000" in data
+            or b"NaN" in data
+            or b"Infinity" in data
+            or data.count(b"[") + data.count(b"{") > codec.MAX_DEPTH
+            or (len(data) > 4000 and _LONG_NUMBER.search(data))
+        ):
+            plain = codec.normalise(plain, what=what)
+            data = to_json(plain)
+        return plain, data
+
+    @staticmethod
+    def equal(decoded: object, value: object) -> bool:
+        """Return whether a value is equal to its decoded form; a class without `==` is not."""
+        try:
+            return bool(decoded == value)
+        except Exception:  # from a method of the user's class
+            return False
+
+    @staticmethod
+    def lost_subclass(value: object, decoded: object) -> tuple[str, type, type] | None:
+        """Return the place of an instance of a subclass, whose other fields are lost, with both classes."""
+        for place, actual, declared in _other_classes(value, decoded, ""):
+            if issubclass(actual, declared):
+                return place.lstrip("."), actual, declared
+        return None
 
     def _places(self, error: ValidationError) -> str:
         """Return the places and reasons of a validation error."""
@@ -183,42 +216,6 @@ def _rebuilt(declared: Any) -> Any:
         marker: Any = typing_extensions.Required if required else typing_extensions.NotRequired
         fields[name] = marker[_portable(hint)]
     return typing_extensions.TypedDict(declared.__name__, fields)  # type: ignore[operator]
-
-
-def checked_text(plain: Json, what: str) -> tuple[Json, bytes]:
-    """Return JSON and its text, after the checks of `codec`: text, numbers and depth."""
-    try:
-        data = to_json(plain)
-    except (PydanticSerializationError, ValueError):  # a lone surrogate
-        plain = codec.normalise(plain, what=what)
-        return plain, to_json(plain)
-    # Each test is sure where it finds nothing; where it finds something, the codec decides.
-    if (
-        b"\\u0000" in data
-        or b"NaN" in data
-        or b"Infinity" in data
-        or data.count(b"[") + data.count(b"{") > codec.MAX_DEPTH
-        or (len(data) > 4000 and _LONG_NUMBER.search(data))
-    ):
-        plain = codec.normalise(plain, what=what)
-        data = to_json(plain)
-    return plain, data
-
-
-def equal(decoded: object, value: object) -> bool:
-    """Return whether a value is equal to its decoded form; a class without `==` is not."""
-    try:
-        return bool(decoded == value)
-    except Exception:  # from a method of the user's class
-        return False
-
-
-def lost_subclass(value: object, decoded: object) -> tuple[str, type, type] | None:
-    """Return the place of an instance of a subclass, whose other fields are lost, with both classes."""
-    for place, actual, declared in _other_classes(value, decoded, ""):
-        if issubclass(actual, declared):
-            return place.lstrip("."), actual, declared
-    return None
 
 
 def _other_classes(

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..journal import MemoryJournal
@@ -50,7 +51,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # pytest loads this package in every project, and most tests need no models.
     if name in __all__:
-        from .. import models
-
-        return getattr(models, name)
+        return getattr(import_module("..models", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

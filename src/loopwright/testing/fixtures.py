@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from .. import testing
 from ..engine.run import run
 from ..engine.step import StepLike
 from ..journal import MemoryJournal
@@ -33,13 +34,12 @@ def models() -> _MakeModels:
 
     Prompts that name no model use `openai:any`, whatever the environment names.
     """
-    # pytest loads this plugin in every project, and most tests need no models.
-    from ..models import Models, ScriptedModel
 
+    # The package loads models at the first use of their names: pytest loads this plugin in every
+    # project, and most tests need no models.
     def make(*rules: Mapping[str, Json], **options: Json) -> dict[str, object]:
-        return {
-            "models": Models(ScriptedModel(list(rules)), **{"default": "openai:any", **options})
-        }
+        script = testing.ScriptedModel(list(rules))
+        return {"models": testing.Models(script, **{"default": "openai:any", **options})}
 
     return make
 

@@ -16,7 +16,7 @@ Parts = tuple[tuple[bool, str], ...]  # (changed, text)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LinePair:
     """A line on both sides: its numbers (0 if it is missing) and its parts.
 
     `kind` is `same`, `changed`, `gone`, `new`, or `skipped` for `count` omitted lines.
@@ -30,12 +30,12 @@ class Pair:
     count: int = 0
 
 
-def side_by_side(before: str, after: str) -> list[Pair]:
+def side_by_side(before: str, after: str) -> list[LinePair]:
     """Return two texts as pairs of lines, without long stretches of equal lines."""
     left, right = before.splitlines()[:MAX_LINES], after.splitlines()[:MAX_LINES]
     # The heuristic ignores frequent lines, such as blank ones: faster in long texts, wrong in short ones.
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > 1000)
-    pairs: list[Pair] = []
+    pairs: list[LinePair] = []
     codes = matcher.get_opcodes()
     for place, (tag, a, b, c, d) in enumerate(codes):
         if tag == "equal":
@@ -45,7 +45,9 @@ def side_by_side(before: str, after: str) -> list[Pair]:
     return pairs
 
 
-def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) -> Iterator[Pair]:
+def _equal(
+    left: list[str], a: int, b: int, c: int, *, first: bool, last: bool
+) -> Iterator[LinePair]:
     head = 0 if first else CONTEXT
     tail = 0 if last else CONTEXT
     # The texts are equal; the beginning shows which text it is.
@@ -56,20 +58,20 @@ def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) 
         # A line that says "1 equal line" would need as much room as the line.
         if hidden > 1 and a + head <= i < b - tail:
             if i == a + head:
-                yield Pair("skipped", count=hidden)
+                yield LinePair("skipped", count=hidden)
             continue
         parts: Parts = ((False, left[i]),)
-        yield Pair("same", i + 1, c + i - a + 1, parts, parts)
+        yield LinePair("same", i + 1, c + i - a + 1, parts, parts)
 
 
-def _changed(removed: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
+def _changed(removed: list[str], new: list[str], a: int, c: int) -> Iterator[LinePair]:
     for i, (old, added) in enumerate(zip_longest(removed, new)):
         if old is None:
-            yield Pair("new", 0, c + i + 1, (), ((True, added),))
+            yield LinePair("new", 0, c + i + 1, (), ((True, added),))
         elif added is None:
-            yield Pair("gone", a + i + 1, 0, ((True, old),), ())
+            yield LinePair("gone", a + i + 1, 0, ((True, old),), ())
         else:
-            yield Pair("changed", a + i + 1, c + i + 1, *_words(old, added))
+            yield LinePair("changed", a + i + 1, c + i + 1, *_words(old, added))
 
 
 def _words(old: str, new: str) -> tuple[Parts, Parts]:

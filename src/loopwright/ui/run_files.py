@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..coding.workspace.store import Store
+from ..coding.workspace.store import GitStore
 from ..errors import ConfigurationError
 from ..journal import Entry, surviving
 from ..records import Iteration
@@ -30,7 +30,7 @@ class RunFiles:
         base: the commit of the files at its start.
     """
 
-    store: Store
+    store: GitStore
     base: str
 
     def changes(self, item: Iteration) -> dict[str, list[int]]:
@@ -66,4 +66,4 @@ def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:
     homes = [
         value["home"] for at, value in begun.items() if "home" in value and path.startswith(at)
     ]
-    return RunFiles(Store(Path(homes[-1])), begun[path]["commit"]) if homes else None
+    return RunFiles(GitStore(Path(homes[-1])), begun[path]["commit"]) if homes else None

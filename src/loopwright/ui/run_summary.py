@@ -188,11 +188,11 @@ def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Jso
     # The first effect of an execution has this name, so other runs need not load the agents.
     if not any(entry.path.endswith("/begin") for entry in entries):
         return []
-    return [one.to_json() for one in executions_module().execution_of(info, entries)]
+    return [one.to_json() for one in agents_package().execution_of(info, entries)]
 
 
-def executions_module() -> ModuleType:
-    """Return `agents.reasoning.executions`, which takes half a second to load."""
-    from ..agents.reasoning import executions
+def agents_package() -> ModuleType:
+    """Return `loopwright.agents`, which takes half a second to load."""
+    from .. import agents
 
-    return executions
+    return agents

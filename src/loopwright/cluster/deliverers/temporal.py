@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._extras import require
@@ -24,6 +25,13 @@ __all__ = ["TemporalDeliverer"]
 DEFAULT_ADDRESS = "localhost:7233"
 _PREFIX = "loopwright-"  # of task queues and workflows
 _BATCH = 50  # requests at once
+
+
+def _definition() -> ModuleType:
+    """Return the module of the workflow, which imports Temporal's client."""
+    from . import temporal_workflow
+
+    return temporal_workflow
 
 
 class TemporalDeliverer:
@@ -77,10 +85,8 @@ class TemporalDeliverer:
     async def _start(self, one: Delivery) -> None:
         from temporalio.common import Priority, WorkflowIDConflictPolicy
 
-        from .temporal_workflow import RunWorkflow
-
         await self._connected().start_workflow(
-            RunWorkflow.run,
+            _definition().RunWorkflow.run,
             one.run_id,
             id=f"{_PREFIX}{one.run_id}",
             task_queue=f"{_PREFIX}{one.queue}",
@@ -122,15 +128,15 @@ class TemporalDeliverer:
         from temporalio import activity
         from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-        from .temporal_workflow import ACTIVITY, BEAT, RunWorkflow
+        definition = _definition()
 
-        @activity.defn(name=ACTIVITY)
+        @activity.defn(name=definition.ACTIVITY)
         async def run(run_id: str) -> bool:
             task = asyncio.ensure_future(handle(run_id))
             try:
                 while not task.done():
                     activity.heartbeat()
-                    await asyncio.wait({task}, timeout=BEAT / 3)
+                    await asyncio.wait({task}, timeout=definition.BEAT / 3)
                 return task.result()
             finally:
                 task.cancel()
@@ -138,7 +144,7 @@ class TemporalDeliverer:
         worker = Worker(
             self._connected(),
             task_queue=f"{_PREFIX}{name}",
-            workflows=[RunWorkflow],
+            workflows=[definition.RunWorkflow],
             activities=[run],
             max_concurrent_activities=slots,
             # The workflow is ours and deterministic; the sandbox would import it anew for each run.

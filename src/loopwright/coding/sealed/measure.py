@@ -13,8 +13,8 @@ from ...engine.threads import in_thread
 from ...errors import EvaluationError
 from ...evaluators.check import broken, output_of, run_check
 from ...evaluators.parsing.reports import (
-    Report,
     TestCase,
+    TestReport,
     UnreadableReport,
     merged,
     read_report,
@@ -39,7 +39,7 @@ class Measured:
     """
 
     result: CommandResult
-    report: Report | None = None
+    report: TestReport | None = None
     problem: str = ""
 
 
@@ -118,7 +118,7 @@ class TestCommand:
             return Measured(result, None, f"its report is not complete: {report.problem}")
         return Measured(result, report)
 
-    def _report(self, result: CommandResult, place: Path, folder: Path) -> Report:
+    def _report(self, result: CommandResult, place: Path, folder: Path) -> TestReport:
         runner = self.runner
         if self.report == "stdout" or (runner is not None and runner.prints_report):
             return read_report(result.stdout.encode())

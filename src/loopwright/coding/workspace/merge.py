@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ...records.codec import Json
 from .git import Git, GitError
-from .sources import Source
-from .store import Store
-from .tree import Tree
+from .sources import WorkspaceSource
+from .store import GitStore
+from .tree import FileTree
 
 __all__ = ["HandOver", "applied", "make_branch", "write_patch"]
 
@@ -35,7 +35,7 @@ class HandOver:
     chain: tuple[tuple[str, str], ...] = ()
 
 
-def make_branch(store: Store, source: Source, work: HandOver, name: str) -> str:
+def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: str) -> str:
     """Create a branch in the user's repository and return its name.
 
     An existing branch of that name stays, and the new one gets a number. The commit is the same each time,
@@ -61,7 +61,7 @@ def make_branch(store: Store, source: Source, work: HandOver, name: str) -> str:
     return branch
 
 
-def _without_submodules(store: Store, commit: str, work: HandOver) -> str:
+def _without_submodules(store: GitStore, commit: str, work: HandOver) -> str:
     """Return the tree of the user's commit as a snapshot has it."""
     if not commit:
         return ""
@@ -70,14 +70,14 @@ def _without_submodules(store: Store, commit: str, work: HandOver) -> str:
     return _edited(store, commit, removed=work.submodules, added={})
 
 
-def _merged_tree(store: Store, commit: str, work: HandOver) -> str:
+def _merged_tree(store: GitStore, commit: str, work: HandOver) -> str:
     """Return the tree of a snapshot with the submodules' commits in place of their files."""
     if not work.submodules:
         return store.tree_of(commit)
     return _edited(store, commit, removed=work.submodules, added=work.submodules)
 
 
-def _edited(store: Store, commit: str, removed: dict[str, str], added: dict[str, str]) -> str:
+def _edited(store: GitStore, commit: str, removed: dict[str, str], added: dict[str, str]) -> str:
     index = store.home / f"merge-{os.getpid()}.index"
     git = Git(store.folder, index=index, cwd=store.home)
     try:
@@ -93,14 +93,14 @@ def _edited(store: Store, commit: str, removed: dict[str, str], added: dict[str,
         index.unlink(missing_ok=True)
 
 
-def write_patch(store: Store, work: HandOver, file: Path) -> None:
+def write_patch(store: GitStore, work: HandOver, file: Path) -> None:
     """Write the changes since the start as a file that `git apply` takes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     text = store.diff(work.base, work.commit)
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def applied(user: Tree, work: HandOver) -> dict[str, Json]:
+def applied(user: FileTree, work: HandOver) -> dict[str, Json]:
     """Apply the changes since the start to the user's folder: all of them, or none.
 
     Raises:
@@ -110,16 +110,9 @@ def applied(user: Tree, work: HandOver) -> dict[str, Json]:
     present, _ = user.scan()
     ours = store.commit(present, work.base, "present")
     theirs = store.commit(store.tree_of(work.commit), work.base, "chosen")
-    done = store.git.run(
-        "merge-tree",
-        "--write-tree",
-        "--name-only",
-        "--no-messages",
-        "-z",
-        ours,
-        theirs,
-        ok=(0, 1, 129),
-    )
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+    # 1 is a conflict, 129 an unknown option: git before 2.38 has no --write-tree.
+    done = store.git.run(*words, ours, theirs, ok=(0, 1, 129))
     if done.returncode == 129:
         raise GitError("apply needs git 2.38 or newer; use merge: branch or merge: patch")
     tree, *names = [part for part in done.stdout.decode(errors="replace").split("\0") if part]

@@ -71,5 +71,6 @@ def _moved(lines: Iterable[str], folder: str) -> Iterable[str]:
 
 def tracked_although_ignored(git: Git, rules: str) -> list[bytes]:
     """Return the tracked paths that the rules ignore: they stay part of every snapshot."""
-    listed = git("ls-files", "-z", "-c", "-i", "-X", rules)
+    words = ("ls-files", "-z", "-c", "-i", "-X", rules)
+    listed = git(*words)
     return [path for path in listed.split(b"\0") if path]

@@ -13,9 +13,9 @@ from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from .git import Git
 from .merge import HandOver, make_branch
-from .sources import Source
-from .store import Store
-from .tree import Tree
+from .sources import WorkspaceSource
+from .store import GitStore
+from .tree import FileTree
 
 __all__ = ["SavedWorkspace", "saved_workspace", "saved_workspaces"]
 
@@ -51,7 +51,7 @@ class SavedWorkspace:
     ended: str
     retain: str
     used: float
-    tree: Tree
+    tree: FileTree
     busy: bool
 
     @property
@@ -102,7 +102,7 @@ class SavedWorkspace:
     def branch(self, number: int | None, name: str) -> str:
         """Make a branch in the user's repository, by default of the files in place; return its name."""
         commit = self.present if number is None else self.commit_of(number)
-        source = Source.of(self.source)
+        source = WorkspaceSource.of(self.source)
         if not source.git:
             raise ConfigurationError(
                 f"{self.source} is not a git repository; use loopwright workspace diff for a patch"
@@ -152,7 +152,7 @@ class SavedWorkspace:
 def saved_workspaces(home: Path) -> Iterator[SavedWorkspace]:
     """Iterate over the workspaces below a folder `.loopwright`, by run."""
     home = home.expanduser().resolve()
-    store = Store(home)
+    store = GitStore(home)
     for file in sorted(home.glob("trees/*/.state/*/state.json")):
         known = json.loads(file.read_text())
         if "run" not in known:
@@ -171,7 +171,7 @@ def saved_workspaces(home: Path) -> Iterator[SavedWorkspace]:
             ended=known.get("ended", ""),
             retain=known["retain"],
             used=file.stat().st_mtime,
-            tree=Tree(store, folder, private, refs, max_file=known["max_file"]),
+            tree=FileTree(store, folder, private, refs, max_file=known["max_file"]),
             busy=bool(known.get("busy")),
         )
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from .git import Git, GitError
 from .rules import exclude_file, tracked_although_ignored
-from .store import Store
-from .tree import Tree
+from .store import GitStore
+from .tree import FileTree
 
-__all__ = ["Source", "make_copy", "make_worktree", "prepare"]
+__all__ = ["WorkspaceSource", "make_copy", "make_worktree", "prepare"]
 
 
 @dataclass(frozen=True)
-class Source:
+class WorkspaceSource:
     """The user's folder.
 
     Args:
@@ -32,7 +32,7 @@ class Source:
     git: bool
 
     @classmethod
-    def of(cls, path: Path) -> Source:
+    def of(cls, path: Path) -> WorkspaceSource:
         """Return the source of a folder.
 
         Raises:
@@ -73,7 +73,7 @@ class Source:
 
 
 def prepare(
-    tree: Tree, source: Source, exclude: tuple[str, ...], links: tuple[str, ...]
+    tree: FileTree, source: WorkspaceSource, exclude: tuple[str, ...], links: tuple[str, ...]
 ) -> dict[str, str]:
     """Set the index and the rules of a tree to the checked-out commit; return its submodules."""
     rules_tree, submodules = "", {}
@@ -98,9 +98,10 @@ def prepare(
     return submodules
 
 
-def _with_present_rules(tree: Tree, source: Source, commit: str) -> str:
+def _with_present_rules(tree: FileTree, source: WorkspaceSource, commit: str) -> str:
     """Return a tree with the `.gitignore` files as they are in the folder, committed or not."""
-    listed = tree.git("ls-files", "-z", "-c", "-o", "--", ":(glob)**/.gitignore").split(b"\0")
+    listing = ("ls-files", "-z", "-c", "-o", "--", ":(glob)**/.gitignore")
+    listed = tree.git(*listing).split(b"\0")
     paths = [path for path in set(listed) if path and not path.endswith(b"/")]
     if not paths:
         return commit
@@ -115,7 +116,9 @@ def _with_present_rules(tree: Tree, source: Source, commit: str) -> str:
         index.unlink(missing_ok=True)
 
 
-def make_copy(store: Store, source: Source, folder: Path, base: str, *, history: str) -> None:
+def make_copy(
+    store: GitStore, source: WorkspaceSource, folder: Path, base: str, *, history: str
+) -> None:
     """Make the repository of a copy, without its files: they are put in place from the store."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f"{folder.name}.new")
@@ -146,19 +149,13 @@ def make_copy(store: Store, source: Source, folder: Path, base: str, *, history:
         inner = Git(temporary / ".git", cwd=temporary)
         root = store.commit(store.tree_of(base), "", "Files at the start")
         store.point(f"refs/base/roots/{root}", root)
-        inner(
-            "fetch",
-            "--quiet",
-            "--no-write-fetch-head",
-            "--",
-            str(store.folder),
-            f"+{root}:refs/heads/base",
-        )
+        options = ("--quiet", "--no-write-fetch-head")
+        inner("fetch", *options, "--", str(store.folder), f"+{root}:refs/heads/base")
         inner("symbolic-ref", "HEAD", "refs/heads/base")
     temporary.rename(folder)
 
 
-def make_worktree(source: Source, folder: Path) -> None:
+def make_worktree(source: WorkspaceSource, folder: Path) -> None:
     """Add a work tree of the user's repository, without its files."""
     if not source.head:
         raise GitError(f"workspace: {source.root} has no commit; make one, or use kind: copy")
@@ -168,4 +165,5 @@ def make_worktree(source: Source, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     git("worktree", "prune")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    git("worktree", "add", "--detach", "--no-checkout", "--quiet", "--", str(folder), source.head)
+    options = ("--detach", "--no-checkout", "--quiet")
+    git("worktree", "add", *options, "--", str(folder), source.head)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .git import Git
 
-__all__ = ["HOME", "Store", "slug_of"]
+__all__ = ["HOME", "GitStore", "slug_of"]
 
 HOME = ".loopwright"  # the folder of journals, stores and trees
 # Whatever the attributes in a tree say: no filter runs, and bytes stay as they are.
@@ -26,7 +26,7 @@ def slug_of(name: str) -> str:
     return slug if slug == name else f"{slug or 'x'}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-class Store:
+class GitStore:
     """A private bare repository in the folder `.loopwright`.
 
     Args:
@@ -55,7 +55,8 @@ class Store:
         _remove(self.folder)
         git = Git(cwd=self.home)
         if source is not None:
-            git("clone", "--bare", "--local", "--quiet", "--", str(source), str(temporary))
+            options = ("--bare", "--local", "--quiet")
+            git("clone", *options, "--", str(source), str(temporary))
         else:
             git("init", "--bare", "--quiet", "--", str(temporary))
         fresh = Git(temporary, cwd=self.home)
@@ -114,7 +115,8 @@ class Store:
 
     def changes(self, before: str, after: str) -> dict[str, list[int]]:
         """Return the changed paths between two trees or commits, each with lines added and removed."""
-        rows = self.git("diff-tree", "-r", "-z", "--no-renames", "--numstat", before, after)
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--numstat")
+        rows = self.git(*words, before, after)
         changed: dict[str, list[int]] = {}
         for row in rows.split(b"\0"):
             if row.count(b"\t") >= 2:

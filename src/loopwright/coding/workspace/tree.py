@@ -22,9 +22,9 @@ from pathlib import Path
 
 from ...records.codec import Json
 from .git import Git, GitError
-from .store import Store
+from .store import GitStore
 
-__all__ = ["Tree"]
+__all__ = ["FileTree"]
 
 WAIT = 30.0  # seconds for the git of a killed process to end
 _PROBE = b".loopwright-probe"
@@ -39,7 +39,7 @@ class _Listing:
     left_out: list[bytes] = field(default_factory=list)
 
 
-class Tree:
+class FileTree:
     """The files of one folder, with a private index.
 
     Args:
@@ -53,7 +53,7 @@ class Tree:
 
     def __init__(
         self,
-        store: Store,
+        store: GitStore,
         folder: Path,
         private: Path,
         refs: str,
@@ -192,7 +192,8 @@ class Tree:
 
     def _listed(self) -> list[bytes]:
         """Return the changed, missing and new paths, in no particular order."""
-        out = self.git("ls-files", "-z", "-m", "-d", "-o", "-X", str(self.rules))
+        words = ("ls-files", "-z", "-m", "-d", "-o", "-X", str(self.rules))
+        out = self.git(*words)
         always = self.private / "always"
         if always.exists():
             out += always.read_bytes()
@@ -261,7 +262,8 @@ class Tree:
         nested = self.memory.get("nested", ())
         for path in nested:
             place = self.folder / path
-            inside = self.store.git("ls-tree", "-z", "--full-tree", commit, "--", path)
+            words = ("ls-tree", "-z", "--full-tree", commit, "--", path)
+            inside = self.store.git(*words)
             if inside or not (place / ".git").exists() or place.is_symlink():
                 continue
             inner = place / ".git"

@@ -20,9 +20,9 @@ from ...records.codec import Json
 from ...tools.process import run_command
 from .git import Git, GitError, problem_with_git
 from .merge import HandOver, applied, make_branch, write_patch
-from .sources import Source, make_copy, make_worktree, prepare
-from .store import HOME, Store, slug_of
-from .tree import Tree
+from .sources import WorkspaceSource, make_copy, make_worktree, prepare
+from .store import HOME, GitStore, slug_of
+from .tree import FileTree
 
 __all__ = ["Files", "Workspace", "bytes_of"]
 
@@ -160,8 +160,8 @@ class Files:
     def __init__(self, settings: Workspace, run_id: str, path: str, number: int = 0) -> None:
         self.settings, self.run_id, self.path = settings, run_id, path
         self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
-        self._source: Source | None = None
-        self._tree: Tree | None = None
+        self._source: WorkspaceSource | None = None
+        self._tree: FileTree | None = None
         self._kind = settings.kind
         self.submodules: dict[str, str] = {}
         self.base = ""
@@ -178,13 +178,13 @@ class Files:
         return self.tree.folder / self._place.inside
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> FileTree:
         """The files, once it is open."""
         assert self._tree is not None
         return self._tree
 
     @property
-    def _place(self) -> Source:
+    def _place(self) -> WorkspaceSource:
         assert self._source is not None
         return self._source
 
@@ -219,7 +219,7 @@ class Files:
                 f"workspace: the files of this run are on {begun['host']}; resume it there"
             )
         where = begun or {}
-        self._source = Source.of(Path(where.get("source", self.settings.path)))
+        self._source = WorkspaceSource.of(Path(where.get("source", self.settings.path)))
         self._kind = self.settings.kind
         if self._kind in ("copy", "worktree") and not self._source.git:
             if self._kind == "worktree":
@@ -228,11 +228,11 @@ class Files:
                 )
             self._kind = "snapshot"
         home = Path(where.get("home", self.settings.home)).expanduser().resolve()
-        store = Store(home)
+        store = GitStore(home)
         store.make(self._source.root if self._source.git else None)
         trees = home / "trees" / slug_of(self.run_id)
         folder = self._source.root if self._kind == "here" else trees / self.slug
-        self._tree = Tree(
+        self._tree = FileTree(
             store,
             folder,
             trees / ".state" / self.slug,
@@ -316,7 +316,7 @@ class Files:
             **({"submodules": self.submodules} if self.submodules else {}),
         }
 
-    def _base_tree(self, source: Source) -> str:
+    def _base_tree(self, source: WorkspaceSource) -> str:
         """Capture the user's folder, and return its tree."""
         tree, options = self.tree, self.settings
         user = self.user_tree()
@@ -334,14 +334,14 @@ class Files:
             )
         return committed if options.dirty == "leave" and committed else present
 
-    def user_tree(self) -> Tree:
+    def user_tree(self) -> FileTree:
         """Return the user's folder, to capture it with an index that is not his."""
         tree = self.tree
         if self._kind == "here":
             return tree
         private = tree.private / "source"
         private.mkdir(parents=True, exist_ok=True)
-        return Tree(
+        return FileTree(
             tree.store,
             self._place.root,
             private,
@@ -355,7 +355,7 @@ class Files:
         if (self.tree.folder / ".git").exists():
             Git(cwd=self.tree.folder)("reset", "--quiet", "--mixed", ok=(0, 1, 128))
 
-    def _link(self, source: Source) -> None:
+    def _link(self, source: WorkspaceSource) -> None:
         for link in self.settings.link:
             target, place = source.root / link, self.tree.folder / link
             if target.is_dir() and not place.exists():
@@ -475,8 +475,8 @@ class Files:
             self._tree.unlock()
 
 
-def _without_git(source: Source) -> Source:
-    return Source(source.root, source.path, "", git=False)
+def _without_git(source: WorkspaceSource) -> WorkspaceSource:
+    return WorkspaceSource(source.root, source.path, "", git=False)
 
 
 def _message(files: Files, result: Result, snapshot: Json) -> str:

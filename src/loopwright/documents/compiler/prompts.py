@@ -363,16 +363,21 @@ def _models(
         )
         return None
     for name in models:
-        problem = _problem_of_model(name, settings.providers)
-        if problem and settings.model:
-            wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
-            if wrong not in compilation.project.problems:  # one for all steps
-                compilation.project.problems.append(wrong)
-        elif problem:
-            compilation.problem((*at, "model"), problem)
-        if problem:
+        if problem := _problem_of_model(name, settings.providers):
+            _report_model(compilation, problem, at)
             return None
     return list(models)
+
+
+def _report_model(compilation: Compilation, problem: str, at: Location) -> None:
+    """Report the invalid name of a model at its place: the option of the caller, or the step."""
+    if not compilation.project.settings.model:
+        compilation.problem((*at, "model"), problem)
+        return
+    wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
+    # Every step receives the model of the caller; one report is enough.
+    if wrong not in compilation.project.problems:
+        compilation.project.problems.append(wrong)
 
 
 def _problem_of_model(name: str, providers: Sequence[str]) -> str:

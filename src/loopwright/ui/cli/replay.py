@@ -15,11 +15,11 @@ from ...engine.loop import Loop
 from ...errors import ConfigurationError, LoopwrightError
 from ...insight import (
     LeftOut,
-    Policy,
     PolicyResult,
     Recording,
     Recordings,
     Replay,
+    StoppingPolicy,
     loop_named,
     policy_from_json,
     recordings_of,
@@ -86,7 +86,7 @@ def replay(
     return 0
 
 
-def _from_options(values: Sequence[str]) -> list[Policy]:
+def _from_options(values: Sequence[str]) -> list[StoppingPolicy]:
     policies = []
     for position, text in enumerate(values, start=1):
         where = f"--until {position}" if len(values) > 1 else "--until"
@@ -94,7 +94,7 @@ def _from_options(values: Sequence[str]) -> list[Policy]:
     return policies
 
 
-def _from_file(path: Path) -> list[Policy]:
+def _from_file(path: Path) -> list[StoppingPolicy]:
     try:
         source = read(path.read_bytes(), str(path))
     except OSError as error:

@@ -19,7 +19,7 @@ from ...records import Status, StepOutcome
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
-from ..run_summary import executions_module
+from ..run_summary import agents_package
 from .live import steps_text
 from .options import AsJson, JournalUrl
 from .output import Output, Part
@@ -166,8 +166,8 @@ def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
 
 def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) -> int:
     """Write the executions of reasoning agents in the latest runs, newest run first."""
-    agents = executions_module()
-    _check_status(status, agents.STATUSES)
+    agents = agents_package()
+    _check_status(status, agents.reasoning.executions.STATUSES)
 
     async def read(store: Journal) -> list[Execution]:
         rows = await store.runs(limit=limit, name=name)

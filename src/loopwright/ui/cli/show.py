@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
 from ..run_files import files_text, run_files
 from ..run_summary import (
+    agents_package,
     ended,
     executions_in,
     items_of_lists,
@@ -36,6 +37,9 @@ from .options import AsJson, JournalUrl, LoopName, RunName
 from .output import Output, Part
 from .result import report_failure, report_output, report_questions, show_tracebacks
 from .runs import STYLES
+
+if TYPE_CHECKING:
+    from ...agents.lifecycle import LifecycleListener
 
 IterationsByLoop = Mapping[str, Sequence[Iteration]]
 
@@ -307,9 +311,7 @@ def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 
 def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    from ...agents.lifecycle import lifecycle_of  # half a second, for this option only
-
-    lifecycle = lifecycle_of(entries)
+    lifecycle: LifecycleListener = agents_package().lifecycle_of(entries)
     if output.as_json:
         moments = [moment.to_json() for moment in lifecycle.moments]
         output.write_json(

@@ -38,7 +38,7 @@ class OnStallWord(StrEnum):
     STOP = "stop"
 
 
-class Kind(StrEnum):
+class WorkspaceOption(StrEnum):
     """Where the agent works."""
 
     COPY = "copy"
@@ -105,12 +105,12 @@ class UntilCommandOptions(RunCommandOptions):
         Keep.BEST
     )
     workspace: Annotated[
-        Kind,
+        WorkspaceOption,
         typer.Option(
             "--workspace",
             help="Where the agent works: a copy, a worktree, a copy without git, or the folder itself.",
         ),
-    ] = Kind.COPY
+    ] = WorkspaceOption.COPY
     branch: Annotated[
         str, typer.Option("--branch", metavar="NAME", help="Branch of the result; {run} is its ID.")
     ] = ""
@@ -173,7 +173,7 @@ class UntilCommandOptions(RunCommandOptions):
 
     def _links(self, check: str) -> tuple[str, ...]:
         """Return the folders that the copy has as links: installed packages are not in the repository."""
-        if self.link is not None or self.setup or self.workspace is Kind.HERE:
+        if self.link is not None or self.setup or self.workspace is WorkspaceOption.HERE:
             return tuple(self.link or ())
         # uv would install the copy into the linked environment.
         names = ("node_modules",) if re.search(r"\buv (run|sync)\b", check) else INSTALLED

@@ -3,13 +3,13 @@
 The tested code may write the report, so each reader has limits and refuses entities.
 """
 
-from .cases import Report, TestCase, TestState, UnreadableReport, merged
+from .cases import TestCase, TestReport, TestState, UnreadableReport, merged
 from .detect import REPORT_BYTES, read_report, read_report_file
 
 __all__ = [
     "REPORT_BYTES",
-    "Report",
     "TestCase",
+    "TestReport",
     "TestState",
     "UnreadableReport",
     "merged",

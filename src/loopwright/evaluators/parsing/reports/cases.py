@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-__all__ = ["CaseList", "Report", "TestCase", "TestState", "UnreadableReport", "merged"]
+__all__ = ["CaseList", "TestCase", "TestReport", "TestState", "UnreadableReport", "merged"]
 
 MAX_CASES = 200_000
 MESSAGE = 2_000  # characters of a failure that are kept
@@ -62,13 +62,15 @@ class TestCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TestReport:
     """The tests of one run of a test command.
 
     Args:
         cases: The tests, in the order of the report.
         problem: Why the report is not complete, or "".
     """
+
+    __test__ = False
 
     cases: tuple[TestCase, ...] = ()
     problem: str = ""
@@ -116,19 +118,19 @@ class CaseList:
             )
         )
 
-    def report(self, problem: str = "") -> Report:
+    def report(self, problem: str = "") -> TestReport:
         """Return the report."""
-        return Report(tuple(self.cases), problem)
+        return TestReport(tuple(self.cases), problem)
 
 
-def merged(reports: Iterable[Report]) -> Report:
+def merged(reports: Iterable[TestReport]) -> TestReport:
     """Return several reports as one, such as the files that Maven writes for each class.
 
     Raises:
         UnreadableReport: if there are more tests than a report may have.
 
     Example:
-        >>> one = Report((TestCase("a", TestState.PASSED),))
+        >>> one = TestReport((TestCase("a", TestState.PASSED),))
         >>> [case.id for case in merged([one, one]).cases]
         ['a', 'a#2']
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .cases import Report, UnreadableReport
+from .cases import TestReport, UnreadableReport
 from .lines import read_go, read_tap
 from .xml import read_xml
 
@@ -13,7 +13,7 @@ __all__ = ["REPORT_BYTES", "read_report", "read_report_file"]
 REPORT_BYTES = 64 * 1024 * 1024  # a bound for memory: the tested code may write the report
 
 
-def read_report(data: bytes) -> Report:
+def read_report(data: bytes) -> TestReport:
     """Read a report in JUnit's XML format, TRX, `go test -json` or TAP.
 
     Args:
@@ -38,7 +38,7 @@ def read_report(data: bytes) -> Report:
     return read_tap(data)
 
 
-def read_report_file(path: Path) -> Report:
+def read_report_file(path: Path) -> TestReport:
     """Read the report in a file.
 
     Raises:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from .cases import MESSAGE, CaseList, Report, TestCase, TestState, UnreadableReport
+from .cases import MESSAGE, CaseList, TestCase, TestReport, TestState, UnreadableReport
 
 __all__ = ["read_go", "read_tap"]
 
@@ -22,7 +22,7 @@ _INDENT = 4  # columns of a subtest
 MAX_DEPTH = 50
 
 
-def read_go(data: bytes) -> Report:
+def read_go(data: bytes) -> TestReport:
     """Read the events of `go test -json`. A package that fails without a failing test is an error.
 
     Raises:
@@ -87,7 +87,7 @@ class _GoReader:
         if state is TestState.FAILED and package not in self._failed:
             self.cases.add(TestCase(package, TestState.ERROR, _useful(text), text))
 
-    def report(self) -> Report:
+    def report(self) -> TestReport:
         # A test that began and did not end was interrupted by a panic.
         for package, test in self._open:
             text = self._output.get((package, test), "")
@@ -113,7 +113,7 @@ class _Level:
     tests: list[TestCase] = field(default_factory=list)
 
 
-def read_tap(data: bytes) -> Report:
+def read_tap(data: bytes) -> TestReport:
     """Read TAP, version 12 to 14. Tests with subtests are replaced by these.
 
     Raises:
@@ -195,7 +195,7 @@ class _TapReader:
             self._last = (level, len(level.tests))
             level.tests.append(TestCase(name, state, message))
 
-    def report(self) -> Report:
+    def report(self) -> TestReport:
         top, cases = self._levels[0], CaseList()
         if top.planned is None and not top.count:
             raise UnreadableReport("it has neither a plan nor a test of TAP")

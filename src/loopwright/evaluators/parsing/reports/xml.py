@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.parsers import expat
 
-from .cases import MESSAGE, CaseList, Report, TestCase, TestState, UnreadableReport
+from .cases import MESSAGE, CaseList, TestCase, TestReport, TestState, UnreadableReport
 
 __all__ = ["read_xml"]
 
@@ -27,7 +27,7 @@ _OUTCOMES = {
 }
 
 
-def read_xml(data: bytes) -> Report:
+def read_xml(data: bytes) -> TestReport:
     """Read a report in XML; its first element decides between JUnit and TRX.
 
     Raises:
