@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -28,6 +29,15 @@ async def add(value: dict, ctx: object) -> dict:
         file.write(f"{ctx.run_id} {ctx.path}\n")  # type: ignore[attr-defined]
     await asyncio.sleep(value.get("wait", WAIT))
     return {**value, "sum": value.get("sum", 0) + number}
+
+
+@step(fingerprint="test.block/1", idempotent=True)
+async def block(seconds: int, ctx: object) -> int:
+    """Append a line to the ledger, then block the event loop for longer than a session may be silent."""
+    with Path(os.environ.get("LEDGER", os.devnull)).open("a") as file:
+        file.write(f"{ctx.run_id} {ctx.path}\n")  # type: ignore[attr-defined]
+    time.sleep(seconds)
+    return seconds
 
 
 @step(fingerprint="test.poison/1", idempotent=True)
@@ -89,7 +99,7 @@ def repeated(ledger: Path) -> dict[str, int]:
 async def _serve(url: str, deliverer: str) -> None:
     worker = Worker(
         journal=url,
-        steps=[sums, poison, add],
+        steps=[sums, poison, add, block],
         queues={"default": int(os.environ.get("SLOTS", "20"))},
         deliverer=deliverer,
         limits={"add": Cap(int(cap))} if (cap := os.environ.get("CAP")) else None,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -375,3 +377,25 @@ async def _empty(deliverer: InMemoryDeliverer, *run_ids: str) -> bool:
 async def _has_returned(worker: Worker, run_id: str) -> bool:
     assert worker.runs is not None
     return run_id in await worker.runs.returns([run_id])
+
+
+async def test_modules_may_be_in_several_folders(
+    journal: MemoryJournal,
+    deliverer: InMemoryDeliverer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker looks for a module in each folder of `root`, in their order."""
+    monkeypatch.setattr("sys.path", list(sys.path))
+    ids = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"steps_in_{name}.py").write_text("def shout(text):\n    return text.upper()\n")
+        reference = f"steps_in_{name}:shout"
+        submission = Submission(str.upper, source={"python": reference}, pinned=False)
+        ids.append(await submit(submission, name, journal=journal, deliverer=deliverer))
+    roots = [tmp_path / "first", tmp_path / "second"]
+    async with serving(Worker(journal=journal, root=roots, deliverer=deliverer)):
+        for run_id in ids:
+            await until_status(journal, run_id, "satisfied")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ..engine.step import Step, as_step
@@ -12,15 +13,14 @@ from ..errors import ConfigurationError, nearest
 __all__ = ["step_of"]
 
 
-def step_of(reference: str, root: str) -> Step:
-    """Return the step at `module:attribute`, imported with `root` first on the import path.
+def step_of(reference: str, roots: Sequence[str]) -> Step:
+    """Return the step at `module:attribute`, imported with `roots` first on the import path, in this order.
 
     Raises:
         ConfigurationError: if it cannot be imported.
     """
     module, _, attribute = reference.partition(":")
-    if root and root not in sys.path:
-        sys.path.insert(0, root)
+    sys.path[:0] = [root for root in dict.fromkeys(roots) if root not in sys.path]
     target: Any = None
     try:
         target = importlib.import_module(module)

@@ -39,6 +39,8 @@ CREATE TABLE IF NOT EXISTS loopwright_queue.workers(
   closed boolean NOT NULL);
 CREATE TABLE IF NOT EXISTS loopwright_queue.returned(
   run_id text COLLATE "C" PRIMARY KEY, reason text NOT NULL, at float8 NOT NULL, times integer NOT NULL);
+CREATE TABLE IF NOT EXISTS loopwright_queue.hosts(
+  run_id text COLLATE "C" PRIMARY KEY, host text COLLATE "C" NOT NULL);
 CREATE UNLOGGED TABLE IF NOT EXISTS loopwright_queue.permits(
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" NOT NULL, worker bigint NOT NULL);
 CREATE INDEX IF NOT EXISTS permits_by_name ON loopwright_queue.permits(name, worker);
@@ -75,6 +77,9 @@ FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
 WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> '' AND r.wake_at <= {_NOW}
   AND (r.status IN ('queued', 'interrupted') OR (r.status = 'suspended' AND r.wake_at > 0)
     OR (r.status = 'running' AND NOT coalesce(o.alive, false)))
+  AND NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NOT EXISTS(
+    SELECT FROM loopwright_queue.workers w WHERE w.host = h.host AND NOT w.closed
+      AND w.beat > clock_timestamp() - interval '{_DEAD} seconds'))
 ORDER BY r.status = 'queued', r.priority DESC, r.id LIMIT %s
 """
 _QUEUES = f"""
@@ -146,7 +151,7 @@ class PostgresSharedRuns:
             await db.execute(f"SELECT pg_advisory_xact_lock({_TABLES})".encode())
             exists = await (
                 await db.execute(
-                    "SELECT to_regprocedure('loopwright_queue.take(text,bigint,integer,integer,float8)')"
+                    "SELECT to_regclass('loopwright_queue.hosts')"  # the latest of the tables
                 )
             ).fetchone()
             if exists is None or exists[0] is None:
@@ -209,6 +214,32 @@ class PostgresSharedRuns:
         )  # fmt: skip
         await self._execute(f"SELECT pg_notify('{WAKE}', '')")
         return changed > 0
+
+    async def pin(self, run_id: str, host: str) -> str:
+        # Durable before the run has files, unlike other statements of this connection.
+        async with self._db() as db, db.transaction():
+            await db.execute("SET LOCAL synchronous_commit = on")
+            await db.execute(
+                "INSERT INTO loopwright_queue.hosts VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                (run_id, host),
+            )
+            [(pinned,)] = await (
+                await db.execute(
+                    "SELECT host FROM loopwright_queue.hosts WHERE run_id = %s", (run_id,)
+                )
+            ).fetchall()
+        return str(pinned)
+
+    async def unpin(self, run_id: str) -> None:
+        await self._execute("DELETE FROM loopwright_queue.hosts WHERE run_id = %s", run_id)
+
+    async def pinned(self) -> dict[str, list[str]]:
+        rows = await self._fetch(
+            "SELECT h.host, array_agg(r.run_id ORDER BY r.id) FROM loopwright_queue.hosts h JOIN loopwright.runs r "
+            "ON r.run_id = h.run_id WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') "
+            "GROUP BY h.host ORDER BY h.host"
+        )
+        return dict(rows)
 
     async def answered(self) -> dict[str, str]:
         rows = await self._fetch(

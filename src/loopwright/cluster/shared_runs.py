@@ -117,11 +117,23 @@ class SharedRuns(Protocol):
     async def wake(self, run_id: str) -> bool:
         """Let a waiting or suspended run start now; return whether there is one."""
 
+    async def pin(self, run_id: str, host: str) -> str:
+        """Let only workers of a host continue a run; return the host, which is the first one."""
+
+    async def unpin(self, run_id: str) -> None:
+        """Let workers of every host continue a run."""
+
+    async def pinned(self) -> dict[str, list[str]]:
+        """Return the runs that have not ended and that only one host can continue, by host."""
+
     async def answered(self) -> dict[str, str]:
         """Return the suspended runs with answers, each with a text that a further answer changes."""
 
     async def due(self, limit: int = 1000) -> list[RunInfo]:
-        """Return the rows of runs that an engine should hold, interrupted ones first."""
+        """Return the rows of runs that an engine should hold, interrupted ones first.
+
+        A run that is pinned to a host without a worker is not one of them.
+        """
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         """Clear the time at which these runs were to start: an engine has them."""
@@ -175,6 +187,7 @@ class MemoryRuns:
         self._queues = ""
         self._finished = 0
         self._returned: dict[str, tuple[str, int]] = {}
+        self._hosts: dict[str, str] = {}
         self.permits: SharedPermits = MemoryPermits()
 
     async def prepare(self) -> None:
@@ -211,6 +224,19 @@ class MemoryRuns:
         self._woken.set()
         return True
 
+    async def pin(self, run_id: str, host: str) -> str:
+        return self._hosts.setdefault(run_id, host)
+
+    async def unpin(self, run_id: str) -> None:
+        self._hosts.pop(run_id, None)
+
+    async def pinned(self) -> dict[str, list[str]]:
+        result: dict[str, list[str]] = {}
+        for run_id, host in self._hosts.items():
+            if not is_over((await self._journal.find(run_id)).status):
+                result.setdefault(host, []).append(run_id)
+        return result
+
     async def answered(self) -> dict[str, str]:
         result = {}
         for row in await self._journal.runs(limit=_ALL, status="suspended"):
@@ -219,8 +245,12 @@ class MemoryRuns:
         return result
 
     async def due(self, limit: int = 1000) -> list[RunInfo]:
-        now = time.time()
-        rows = [row for row in await self._journal.runs(limit=_ALL) if row.queue]
+        now, here = time.time(), socket.gethostname()
+        rows = [
+            row
+            for row in await self._journal.runs(limit=_ALL)
+            if row.queue and self._hosts.get(row.run_id, here) == here
+        ]
         rows = [
             row
             for row in rows

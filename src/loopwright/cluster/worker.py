@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import random
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,7 @@ from ..journal import Entry, Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
 from .modules import step_of
+from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
 from .sweeper import Sweeper, may_continue
 
@@ -51,6 +53,7 @@ _LOG = logging.getLogger("loopwright.cluster")
 _CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the database may differ
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _LONGEST_PAUSE = 16.0  # seconds before a suspect starts
+_ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
 _RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
 """The kinds of entries that prove that a delivery made progress; the start of an effect is not one."""
@@ -58,6 +61,10 @@ _RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "re
 
 class _Unable(Exception):
     """This worker cannot run a run; the text is the reason."""
+
+
+class _Elsewhere(_Unable):
+    """The files of a run are on another host."""
 
 
 class _Runnable(NamedTuple):
@@ -78,7 +85,8 @@ class Worker:
         journal: the URL of the journal, such as `postgres://HOST/DATABASE`, or a Journal.
         queues: how many runs at a time, by the name of the queue. Default: 50 of the queue `default`.
         steps: the Python steps that this worker can run, by their names and fingerprints.
-        root: the folder of Python modules for steps that were submitted as `module:attribute`.
+        root: the folder, or several, of Python modules for steps that were submitted as `module:attribute`. A
+            module in several folders is that of the first.
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
         limits: limits on calls over all workers, by provider, model, tool, step or `queue:NAME`, such as
             `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
@@ -117,7 +125,7 @@ class Worker:
         journal: Journal | str,
         queues: Mapping[str, int] | None = None,
         steps: Sequence[StepLike] = (),
-        root: str | Path = "",
+        root: str | Path | Sequence[str | Path] = (),
         deliverer: Deliverer | str = "",
         limits: Mapping[str, Limit] | None = None,
         trust: Collection[str] | str | Callable[[str], bool] = (),
@@ -127,7 +135,8 @@ class Worker:
     ) -> None:
         self._queues = _checked(queues if queues is not None else {DEFAULT_QUEUE: DEFAULT_SLOTS})
         self._steps = {(step.name, step.fingerprint): step for step in map(as_step, steps)}
-        self._root = str(root)
+        roots = [root] if isinstance(root, str | Path) else root
+        self._roots = [str(folder) for folder in roots if str(folder)]
         self._owns_journal = isinstance(journal, str)
         self._journal = open_journal(journal) if isinstance(journal, str) else journal
         self._owns_deliverer = isinstance(deliverer, str)
@@ -284,21 +293,41 @@ class Worker:
             if row.wake_at > time.time() + _CLOCKS:
                 return False  # it comes again when its time has come
             await self.runs.handed_over([run_id])
-        # A run that never started cannot have killed a worker.
-        if row.epoch and await self._is_poison(row):
-            return False
         try:
             step, budget, resources, limits = self._loaded(row)
+            # Before deliveries are counted: a run that is pinned elsewhere is not a suspect here.
+            await self._stay(row, step)
+        except _Elsewhere as error:
+            await self._put_back(run_id, str(error), _ELSEWHERE)
+            return False
         except _Unable as error:
             # Another worker may have the step, so the first attempts follow quickly.
             delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
             await self._put_back(run_id, str(error), delay)
+            return False
+        # A run that never started cannot have killed a worker.
+        if row.epoch and await self._is_poison(row):
             return False
         # Also without a limit: pauses that a provider asked for are shared.
         permits = SharedLimits(self.runs.permits, strictest(self._limits, limits), row.queue)
         return await self._driven(
             row, step, budget, {**resources, **self._resources, "permits": permits}
         )
+
+    async def _stay(self, row: RunInfo, step: Step) -> None:
+        """Pin a run with a workspace to this host.
+
+        Raises:
+            _Elsewhere: if its files are on another host.
+        """
+        if self.runs is None or not uses_workspace(step):
+            return
+        host = socket.gethostname()
+        pinned = await self.runs.pin(row.run_id, host)
+        if pinned != host:
+            raise _Elsewhere(
+                f"its workspace is on {pinned}, and a worker on that machine continues it"
+            )
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
@@ -366,6 +395,8 @@ class Worker:
                 return False
             finally:
                 await progress.close()
+            if result.status is not Status.SUSPENDED and uses_workspace(step):
+                await self.runs.unpin(row.run_id)
             return await self._over(row, result)
 
     async def _over(self, row: RunInfo, result: Result) -> bool:
@@ -395,8 +426,8 @@ class Worker:
                 return _Runnable(
                     _same(row, loaded.step), loaded.budget, loaded.resources, loaded.limits
                 )
-            if "python" in source and self._root:
-                return _Runnable(_same(row, step_of(str(source["python"]), self._root)))
+            if "python" in source and self._roots:
+                return _Runnable(_same(row, step_of(str(source["python"]), self._roots)))
         except (ConfigurationError, DocumentError) as error:
             raise _Unable(str(error)) from None
         step = self._steps.get((row.name, row.fingerprint))

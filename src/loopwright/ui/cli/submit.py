@@ -15,6 +15,7 @@ import typer
 
 from ...cluster import Submission, requeue, submit_all
 from ...cluster.carried import KEY, carry
+from ...cluster.pinning import uses_workspace
 from ...cluster.submit import wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
@@ -139,6 +140,11 @@ def submit(
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
         )
+        if uses_workspace(source.step):
+            output.note(
+                f"{source.name} has a workspace: its files stay on the machine of the worker that starts it, "
+                "and only workers there continue it"
+            )
         inputs = _inputs(options, text, input_file, source, output)
         return asyncio.run(_submitted(options, submission, inputs, output))
 

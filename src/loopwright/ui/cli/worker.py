@@ -34,11 +34,13 @@ def worker(
         ),
     ] = None,
     root: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--root", metavar="DIR", help="Folder of Python modules for steps module:attribute."
+            "--root",
+            metavar="DIR",
+            help="Folder of Python modules for steps module:attribute; repeatable.",
         ),
-    ] = "",
+    ] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,7 +82,7 @@ def worker(
         )
         return asyncio.run(
             _serve(
-                journal, queues, given, output, root=root, drain=drain, in_doubt=in_doubt, deliverer=deliverer
+                journal, queues, given, output, root=root or [], drain=drain, in_doubt=in_doubt, deliverer=deliverer
             )
         )  # fmt: skip
 
@@ -107,7 +109,7 @@ async def _serve(
     trusted: Sequence[str],
     output: Output,
     *,
-    root: str,
+    root: Sequence[str],
     drain: float,
     in_doubt: InDoubt,
     deliverer: str,
@@ -117,7 +119,7 @@ async def _serve(
         worker = Worker(
             journal=store,
             queues=queues,
-            root=str(Path(root).resolve()) if root else "",
+            root=[Path(folder).resolve() for folder in root],
             deliverer=deliverer,
             # Read each time, because a person can approve a document while the worker serves.
             trust=lambda digest: _trusts(digest, [*trusted, *trusted_contents()]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...cluster import QueueInfo, WorkerInfo
 from ...cluster.shared_runs import open_runs
@@ -21,28 +21,47 @@ _MOST_HELD = 5  # runs that a line names
 def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
     """List the workers of a journal with the runs that they hold, and the queues."""
     with Output(as_json=as_json) as output:
-        active, queues = reading(journal, read_cluster)
+        active, queues, pinned = reading(journal, read_cluster)
         if as_json:
             output.write_json(
                 {
                     "workers": [worker.to_json() for worker in active],
                     "queues": [queue.to_json() for queue in queues],
+                    **({"pinned": pinned} if pinned else {}),
                 }
             )
             return 0
         _write(active, queues, output, shown_url(journal))
+        _write_pinned(pinned, active, output)
     return 0
 
 
-async def read_cluster(store: Journal) -> tuple[list[WorkerInfo], list[QueueInfo]]:
-    """Return the workers and the queues of a journal."""
+async def read_cluster(
+    store: Journal,
+) -> tuple[list[WorkerInfo], list[QueueInfo], dict[str, list[str]]]:
+    """Return the workers and the queues of a journal, and the runs that are pinned to a host."""
     runs = open_runs(store)
     try:
         await store.runs(limit=1)  # the first use creates the tables of a journal
         await runs.prepare()
-        return await runs.workers(), await runs.queues()
+        return await runs.workers(), await runs.queues(), await runs.pinned()
     finally:
         await runs.close()
+
+
+def _write_pinned(
+    pinned: Mapping[str, Sequence[str]], active: Sequence[WorkerInfo], output: Output
+) -> None:
+    """Write which runs have their workspace on a host, and whether the host has a worker."""
+    hosts = {worker.owner.rpartition(":")[0] for worker in active if worker.alive}
+    for host, run_ids in pinned.items():
+        waits = "" if host in hosts else "; they wait for a worker there"
+        more = f" and {len(run_ids) - _MOST_HELD} more" if len(run_ids) > _MOST_HELD else ""
+        output.write(
+            (host, "bold"),
+            f"  has the workspaces of {texts.plural(len(run_ids), 'run')}{waits}",
+        )
+        output.write((f"  {', '.join(run_ids[:_MOST_HELD])}{more}", "dim"))
 
 
 def _write(
