@@ -156,13 +156,19 @@ def test_a_round_knows_where_it_is() -> None:
     ]  # fmt: skip
 
 
+NOTHING_RETURNED = (
+    "its evaluator returned neither a score nor a verdict, so it cannot be satisfied; "
+    "return a score from 0 to 1, True or False, or an Evaluation"
+)
+
+
 @pytest.mark.parametrize(
     ("evaluate", "until", "told"),
     [
         (None, ScoreAtLeast(0.8), "it has no evaluate, so score_at_least could not hold"),
-        (lambda _: None, ScoreAtLeast(0.8), "no iteration had a score, so score_at_least could not hold"),
+        (lambda _: None, ScoreAtLeast(0.8), NOTHING_RETURNED),
         (lambda _: True, ScoreAtLeast(0.8), "no iteration had a score, so score_at_least could not hold"),
-        (lambda _: None, Passed(), "no iteration had a verdict, so passed could not hold"),
+        (lambda _: None, Passed(), NOTHING_RETURNED),
         (lambda _: 0.9, AllCriteriaMet(), "no iteration had criteria, so all_criteria_met could not hold"),
         (lambda _: 0.1, ScoreAtLeast(0.8), ""),
         (lambda _: 0.1, ScoreAtLeast(0.8) | Passed(), ""),
@@ -205,6 +211,4 @@ def test_a_warning_of_many_loops_is_told_once() -> None:
     until = Passed() | MaxIterations(2)
     first, second = (Loop(echo, inline(lambda _: None), until=until, name=n) for n in ("a", "b"))
     result = play(sequence(first, second), 1)
-    assert result.warnings == (
-        "condition_not_applicable: sequence/a: no iteration had a verdict, so passed could not hold",
-    )
+    assert result.warnings == (f"condition_not_applicable: sequence/a: {NOTHING_RETURNED}",)

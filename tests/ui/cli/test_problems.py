@@ -47,7 +47,7 @@ WRONG = {
     "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
     "show last": "there is no journal at .loopwright/runs.db yet; loopwright run creates it",
     "show x --iteration 1 --timeline": "give only one of --iteration, --diff, --timeline, "
-    "--lifecycle, --traceback and --output",
+    "--lifecycle, --traceback, --output and --files",
     "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run creates it",
 }
 

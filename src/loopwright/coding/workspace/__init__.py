@@ -4,6 +4,19 @@
 `merge` hands it over, and `workspace` is the declaration. Only this package runs git.
 """
 
-from .workspace import Workspace
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .workspace import Workspace as Workspace
 
 __all__ = ["Workspace"]
+
+
+def __getattr__(name: str) -> object:
+    # At first use: a command that shows the files of a run needs the store only, not tools and models.
+    if name == "Workspace":
+        return import_module(".workspace", __name__).Workspace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

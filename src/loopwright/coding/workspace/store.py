@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from ..._platform import locks
 from .git import Git
 
-__all__ = ["HOME", "GitStore", "slug_of"]
+__all__ = ["HOME", "POLL_SECONDS", "GitStore", "slug_of"]
 
+POLL_SECONDS = 0.02  # between two attempts to take a lock
 HOME = ".loopwright"  # the folder of journals, stores and trees
 # Whatever the attributes in a tree say: no filter runs, and bytes stay as they are.
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
@@ -78,7 +80,8 @@ class GitStore:
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the store: several runs may make it at once."""
         with (self.home / "store.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not locks.take(file.fileno()):
+                time.sleep(POLL_SECONDS)
             yield
 
     def fetch(self, source: Path, commit: str) -> None:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -20,9 +19,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
+from ..._platform import locks
 from ...records.codec import Json
 from .git import Git, GitError
-from .store import GitStore
+from .store import POLL_SECONDS, GitStore
 
 __all__ = ["FileTree"]
 
@@ -89,15 +89,11 @@ class FileTree:
         self.private.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.private / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         end = time.monotonic() + WAIT
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(descriptor)
-                    raise GitError(f"another process works in {self.folder}") from None
-                time.sleep(0.02)
+        while not locks.take(descriptor):
+            if time.monotonic() > end:
+                os.close(descriptor)
+                raise GitError(f"another process works in {self.folder}")
+            time.sleep(POLL_SECONDS)
         self._lock = descriptor
         self.git = replace(self.git, keep_open=(descriptor,))
         for stale in self.private.glob("*.lock"):
