@@ -61,14 +61,17 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     # The fraction converges quickly on this side only.
     if x > (a + 1) / (a + b + 2):
         return 1 - beta_cdf(1 - x, b, a)
+    # By logarithms, because the gamma function overflows above 171.
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(log_front + a * math.log(x) + b * math.log1p(-x)) / a
     return front / _beta_fraction(x, a, b)
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
+    # Lentz replaces a zero denominator by a number too small to change the result.
     tiny = 1e-300
     value, c, d = 1.0, 1.0, 0.0
+    # It converges in about sqrt(max(a, b)) steps; the limit only bounds extreme arguments.
     for step in range(1, 1000):
         m, odd = divmod(step, 2)
         if odd:
@@ -78,6 +81,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
         d = 1 / ((1 + term * d) or tiny)
         c = (1 + term / c) or tiny
         value *= c * d
+        # Close to the precision of a float, so further steps change nothing.
         if abs(c * d - 1) < 1e-15:
             break
     return value
@@ -85,6 +89,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return where an increasing function is 0, by bisection to the last digit."""
+    # It ends when no float is left between both limits, so it needs no tolerance.
     while low < (middle := (low + high) / 2) < high:
         if function(middle) < 0:
             low = middle
@@ -143,6 +148,7 @@ def mean_estimate(values: Sequence[float], level: float = LEVEL) -> Estimate | N
     if n < 2:
         return None
     mean, sd = fmean(values), stdev(values)
+    # Without spread t gives an interval of width 0, which claims certainty.
     if sd == 0 or all(value in (0, 1) for value in values):
         return wilson(min(1.0, max(0.0, mean)), n, level)
     half = t_quantile((1 + level) / 2, n - 1) * sd / math.sqrt(n)
@@ -181,6 +187,7 @@ def bootstrap(
 
     `statistic` receives the indices of the drawn cases; a draw without a value is skipped.
     """
+    # A generator of its own: the same recordings give the same interval, whatever else draws.
     chance = random.Random(seed)
     drawn = (statistic(chance.choices(range(count), k=count)) for _ in range(resamples))
     values = sorted(value for value in drawn if value is not None)
@@ -219,6 +226,7 @@ def paired_bootstrap(
         return None
     mean = fmean(differences)
     parts = list(sums.values())
+    # No resample can differ, and two policies that stop alike are compared often.
     if all(total == 0 for total, _ in parts):
         return Estimate(0.0, 0.0, 0.0)
 
@@ -294,6 +302,7 @@ def majority_error(error: float, icc: float, votes: int) -> float:
     if icc >= 1 or error in (0, 1):
         return error
     needed = range(votes // 2 + 1, votes + 1)
+    # Independent votes: beta-binomial with infinite parameters, which is binomial.
     if icc <= 0:
         return math.fsum(
             math.comb(votes, k) * error**k * (1 - error) ** (votes - k) for k in needed
@@ -314,5 +323,6 @@ def noise_of(series: Sequence[Sequence[float]]) -> float | None:
 
     The median of |y_t - y_{t-1}| divided by 0.954. None without two neighbouring scores.
     """
+    # The median, because an improvement is a large step and is not noise.
     steps = sorted(abs(b - a) for scores in series for a, b in pairwise(scores))
     return _quantile(steps, 0.5) / _MEDIAN_DIFFERENCE if steps else None

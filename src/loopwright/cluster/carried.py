@@ -94,6 +94,7 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
             f"{main.name}: its files have {total:,} bytes, and a run carries at most {MAX_BYTES:,}. Install large "
             "files on the workers instead."
         )
+    # Relative to one folder, because the paths of the submitter do not exist on a worker.
     folder = Path(os.path.commonpath([file.parent for file in files]))
     texts = {str(file.relative_to(folder)): _text(file, raw) for file, raw in files.items()}
     kept = {key: source[key] for key in _SETTINGS if key in source}
@@ -127,6 +128,7 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     """
     carried = Carried.from_json(source[KEY])
     kept = {key: source[key] for key in (*_SETTINGS, "replies") if key in source}
+    # The trust of a worker is in a digest, so the files must be those that have it.
     if _digest(carried.files, kept) != carried.digest:
         raise ConfigurationError(
             "the files of this run do not match their digest. Submit it again."
@@ -141,6 +143,7 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
         root=folder,
         project=folder,
         recorded=Recorded(),
+        # Nothing of the document is imported or run before the check of trust below.
         execute=False,
     )
     loaded = load(folder / carried.main, settings)
@@ -169,6 +172,7 @@ def _written(carried: Carried) -> Path:
     if not complete.exists():
         for name, text in carried.files.items():
             file = Path(os.path.normpath(folder / name))
+            # The names come from the journal, and a name like `../x` would overwrite files of this user.
             if not file.is_relative_to(folder):
                 raise ConfigurationError(f"{name!r} is outside the folder of the run's files")
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -176,5 +180,6 @@ def _written(carried: Carried) -> Path:
             partial = file.with_name(f"{file.name}.{os.getpid()}")
             partial.write_text(text, "utf-8", newline="")
             partial.replace(file)
+        # Last: after a crash the files are written again.
         complete.touch()
     return folder

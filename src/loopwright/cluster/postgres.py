@@ -132,6 +132,7 @@ class PostgresSharedRuns:
         async with self._lock:
             if self._calls is None or self._calls.closed:
                 self._calls = await self._connected()
+                # These rows may be lost in a crash of the server; the journal has connections of its own.
                 await self._calls.execute("SET synchronous_commit = off")
             yield self._calls
 
@@ -146,6 +147,7 @@ class PostgresSharedRuns:
     async def prepare(self) -> None:
         """Create the tables; do nothing if they exist."""
         async with self._db() as db, db.transaction():
+            # `IF NOT EXISTS` alone fails when two workers create the same table at the same moment.
             await db.execute(f"SELECT pg_advisory_xact_lock({_TABLES})".encode())
             exists = await (
                 await db.execute(
@@ -266,6 +268,7 @@ class PostgresSharedRuns:
 
     async def _own_session(self) -> psycopg.AsyncConnection[TupleRow]:
         """Return the connection that listens, and whose session holds the lock of the sweeper."""
+        # The lock of the sweeper ended with the session that held it.
         if self._session is None or self._session.closed:
             self._leads = False
             self._session = await self._connected()

@@ -68,6 +68,7 @@ class Submission:
         row = replace(
             row, status="queued", queue=self.queue, priority=self.priority, wake_at=self.at or 0.0
         )
+        # Without a fingerprint any version of the step may run it.
         if not self.pinned:
             row = replace(row, fingerprint="")
         if self.cron:
@@ -169,6 +170,7 @@ async def submit_all(
     try:
         open_runs(store)
         await engine.prepare()
+        # In batches, so that the first runs start before the last ones are stored.
         for first in range(0, len(rows), _BATCH):
             batch = rows[first : first + _BATCH]
             created = set(await store.create(batch))

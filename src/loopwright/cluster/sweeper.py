@@ -25,6 +25,7 @@ _INTERVAL = 1.0  # seconds between two sweeps
 _AGAIN = 0.05  # seconds until a due run is enqueued again
 _GRACE = 2.0  # seconds in which a submitted run may reach the engine by itself
 _LONGEST = 60.0  # seconds between two attempts for one run
+# An engine may hold a delivery whose worker died without its notice.
 _LOST = 600.0  # seconds after which an engine's word that it holds a run is not taken any more
 _KEPT = 10_000  # runs whose pauses are remembered
 
@@ -88,6 +89,7 @@ class Sweeper:
                 self._wait(row.run_id, now)
         self._hurried = self._hurried or bool(due)
         await self._tick(due)
+        # The schedules first: a crash after this repeats a tick, whose run ID is the same.
         if enqueued := [*due, *missing]:
             await self._deliverer.enqueue([_delivery(row) for row in enqueued])
         for row in due:
@@ -100,6 +102,7 @@ class Sweeper:
         """Let suspended runs continue whose questions have an answer now."""
         answered = await self._runs.answered()
         for run_id, state in answered.items():
+            # A run with an answer to another question stays suspended; its entries need not be read each second.
             if self._answered.get(run_id) == state:
                 continue
             self._answered[run_id] = state

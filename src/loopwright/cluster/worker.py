@@ -243,6 +243,7 @@ class Worker:
             )
             now.cancel()
             ended.cancel()
+        # A task removes itself from `_running` when it ends.
         left = dict(self._running)
         for task in left.values():
             task.cancel()
@@ -257,9 +258,11 @@ class Worker:
         if task is None:
             if self._stopping.is_set():
                 return False  # the sweeper of another worker brings it back
+            # The entry is made before the first await, so a second delivery joins this task.
             task = self._running[run_id] = asyncio.create_task(self._run(run_id))
             task.add_done_callback(lambda _: self._running.pop(run_id, None))
         try:
+            # The engine may cancel its handler when its connection fails; the run goes on.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():  # the worker gave it back; the engine only waited
@@ -285,6 +288,7 @@ class Worker:
         row = await self._journal.find(run_id)
         if is_over(row.status) or (row.status == "suspended" and not await self._is_due(row)):
             return is_over(row.status)
+        # An engine may deliver early, by its own clock.
         if row.wake_at:
             if row.wake_at > time.time() + _CLOCKS:
                 return False  # it comes again when its time has come
@@ -297,9 +301,11 @@ class Worker:
             await self._put_back(run_id, str(error), _ELSEWHERE)
             return False
         except _Unable as error:
+            # Another worker may have the step, so the first attempts follow quickly.
             delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
             await self._put_back(run_id, str(error), delay)
             return False
+        # A run that never started cannot have killed a worker.
         if row.epoch and await self._is_poison(row):
             return False
         # Also without a limit: pauses that a provider asked for are shared.
@@ -434,6 +440,7 @@ class Worker:
 
 def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
     """Return the function that trusts these digests, or their beginnings of 12 characters or more."""
+    # A shorter beginning could be matched on purpose by another document.
     wanted = tuple(digest for digest in digests if len(digest) >= 12)
     return lambda digest: "all" in digests or digest.startswith(wanted)
 
@@ -441,6 +448,7 @@ def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
 def _sentence(error: BaseException) -> str:
     """Return an error as a sentence; of a group the first error."""
     while isinstance(error, BaseExceptionGroup):
+        # The message of a group has only the number of its errors.
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
@@ -473,6 +481,7 @@ class _Progress:
 
 async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
     """Suspend a run that nobody runs, so that a person decides."""
+    # As its owner, so that a worker that still runs it stops this by RunLocked.
     log = await journal.open(row, resume=True)
     result: Result = Result(
         Status.SUSPENDED, Reason.NEEDS_ATTENTION, detail, None, run_id=row.run_id, name=row.name
@@ -489,6 +498,7 @@ async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
 
 def _same(row: RunInfo, step: Step) -> Step:
     """Return the step, if it is the version that was submitted."""
+    # Checked before the run is taken, because a replay with another version ends in a mismatch.
     if row.fingerprint and step.fingerprint != row.fingerprint:
         raise _Unable(
             f"this worker loads another version of {row.name} ({row.fingerprint} was submitted, "

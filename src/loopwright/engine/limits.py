@@ -212,6 +212,7 @@ class SharedLimits:
                     await asyncio.sleep(wait)
                 taken.append(name)
         except BaseException:
+            # A cancelled step would otherwise hold its permits until the worker ends.
             await asyncio.shield(self.give_back(taken))
             raise
         return taken

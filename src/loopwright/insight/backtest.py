@@ -193,6 +193,7 @@ class Backtest:
     def _member(self, condition: Condition, min_iterations: int) -> tuple[list[int], bytearray]:
         """Return where a condition first holds in each recording, 0 for never, and if that is a success."""
         first = min_iterations if condition.early else 1
+        # Conditions are frozen, so equal members of different policies share one entry.
         key = condition, first
         if key not in self._stops:
             stops, goals = [], bytearray(len(self._rows))
@@ -276,6 +277,7 @@ class Backtest:
     def frontier(self, results: Sequence[PolicyResult]) -> list[PolicyResult]:
         """Return the judged results that no other one beats in both calls and quality, cheapest first."""
         judged = [r for r in results if r.judged and r.quality is not None]
+        # The better one first at the same cost, or the worse one would be kept as well.
         judged.sort(key=lambda r: (r.calls or 0.0, -_mean(r)))
         best, kept = -1.0, []
         for result in judged:

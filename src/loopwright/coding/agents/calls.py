@@ -166,6 +166,7 @@ class AgentCall(Leaf):
                 shown = await version
             finally:
                 version.cancel()
+                # Also after a failure or a cancel: the tokens are paid for.
                 self._spend(reader, ctx)
             digest = raw.store(
                 ctx.run.resources["file_store"], lambda t: ctx.run.redact(redactor.text(t))
@@ -217,6 +218,7 @@ class AgentCall(Leaf):
             prefix="loopwright-agent-", ignore_cleanup_errors=True
         ) as folder:
             data = self.prompt.encode("utf-8", "replace")
+            # The system refuses longer arguments, and ends an argument at NUL.
             if len(data) <= ARGUMENT_BYTES and b"\0" not in data:
                 values["prompt"] = data.decode()
             elif manifest.prompt.stdin is not None:
@@ -236,6 +238,7 @@ class AgentCall(Leaf):
                 Path(values["schema_file"]).write_text(
                     codec.encode(dict(self.schema)), encoding="utf-8"
                 )
+            # Programs have different options for a new session and an existing one.
             session = manifest.resume if self.resumed else manifest.session
             yield manifest.words(values, session, settings.permissions, settings.args), stdin
 
@@ -248,6 +251,7 @@ class AgentCall(Leaf):
             # A smaller total means that the program began to count again.
             if usage.tokens >= before.tokens:
                 usage = usage.less(before)
+        # A program without a report of turns made one call at least.
         usage = replace(usage, calls=max(1, reader.turns))
         if not usage.usd and settings.price is not None:
             usage = cost(usage, settings.price)
@@ -258,6 +262,7 @@ class AgentCall(Leaf):
         # Without a last event the report is incomplete, and the reservation is the better figure.
         if reader.counts and not reader.ended and self.limit:
             usage = usage.settled_at(Usage(calls=1, usd=self.limit))
+        # The program reports the price that metered use would have; nothing of it is charged.
         if settings.billing == "subscription" and not settings.count_notional:
             usage = replace(usage, usd=0.0, unpriced=0)
         ctx.spend(usage)
@@ -313,6 +318,7 @@ def outcome(
     """Return why a call ended, and its failure. The events decide; an exit code alone is never a success."""
     manifest = settings.manifest
     name = manifest.title or manifest.name
+    # Before the events: a program that is interrupted often reports an error of its own.
     if ended.stop == "max_usd":
         return "max_usd", None
     if ended.stop == "too_large":

@@ -81,6 +81,7 @@ class Lines:
 
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
+        # The size goes on counting, so the end of the line still knows that it was too long.
         if self._size > self._limit:
             self._parts.clear()
         elif part:
@@ -119,6 +120,7 @@ class RawStream:
             self._file.write(data)
         elif self._mode == "tail":
             self._tail += data
+            # At twice the size, because each cut moves all bytes.
             if len(self._tail) > 2 * TAIL_BYTES:
                 self._trim()
 
@@ -215,6 +217,7 @@ class AgentProcess:
             if stdin is not None:
                 tasks.append(asyncio.create_task(self._write(stdin)))
             await self._wait(timeout, idle)
+            # A process below it may hold the pipes open, so their end is not waited for without a limit.
             if self._child.exited.done():
                 await asyncio.wait(tasks[:2], timeout=PIPES)
         except asyncio.CancelledError:
@@ -242,6 +245,7 @@ class AgentProcess:
             for task in tasks:
                 task.cancel()
             self._child.close()
+        # A killed program may leave its last event without a line end.
         for line in self._lines.rest():
             self._on_line(line)
 

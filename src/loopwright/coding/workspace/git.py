@@ -19,9 +19,11 @@ __all__ = ["GIT_VERSION", "Git", "GitError", "problem_with_git"]
 GIT_VERSION = (2, 32)  # the first with GIT_CONFIG_GLOBAL
 # Of every call: names of any form are allowed, and bytes and modes stay as they are.
 _SETTINGS = {
+    # A hook or a file monitor would run code of the repository without approval.
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.untrackedCache": "false",
+    # Conversion of line ends would make a restored file differ from the captured one.
     "core.autocrlf": "false",
     "core.fileMode": "true",
     "core.symlinks": "true",
@@ -31,12 +33,14 @@ _SETTINGS = {
     "core.protectHFS": "false",
     "core.quotePath": "false",
     "core.checkStat": "default",
+    # Garbage collection could delete objects of a capture before a ref names them.
     "gc.auto": "0",
     "maintenance.auto": "false",
     "submodule.recurse": "false",
     "advice.detachedHead": "false",
     "protocol.file.allow": "always",
     "commit.gpgSign": "false",
+    # In a container the folder often belongs to another user, which git refuses by default.
     "safe.directory": "*",
 }
 _WHO = {
@@ -114,6 +118,7 @@ class Git:
                 [*command, *words],
                 env=self._environment(),
                 cwd=self._working_directory,
+                # Never our own standard input, for which a call could wait.
                 input=stdin or b"",
                 capture_output=True,
                 check=False,
@@ -123,6 +128,7 @@ class Git:
         except FileNotFoundError as error:
             raise GitError(problem_with_git() or f"git cannot be started: {error}") from None
         if done.returncode not in ok:
+            # The end has the cause; git prints hints and progress before it.
             text = done.stderr.decode(errors="replace").strip()[-500:]
             raise GitError(f"git {words[0]} failed with {done.returncode}: {text}")
         return done
@@ -135,14 +141,17 @@ class Git:
         return self.cwd or self.folder
 
     def _environment(self) -> dict[str, str]:
+        # GIT_DIR or GIT_INDEX_FILE of a hook that started us would redirect every call.
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
         env |= _WHO
         env |= {
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_ATTR_NOSYSTEM": "1",
+            # A question for a password would block the run without a sign.
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",
+            # Errors quote git, and must not depend on the user's language.
             "LC_ALL": "C",
         }
         places = {

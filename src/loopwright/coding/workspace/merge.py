@@ -55,7 +55,9 @@ def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: 
             return branch
         if not known:
             break
+    # A fetch by commit ID needs a ref in the other repository.
     store.point(f"refs/merged/{parent}", parent)
+    # A fetch by the user's repository, not a push to it: a push would run its hooks.
     words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     git(*words, "--", str(store.folder), f"{parent}:refs/heads/{branch}")
     return branch
@@ -78,6 +80,7 @@ def _merged_tree(store: GitStore, commit: str, work: HandOver) -> str:
 
 
 def _edited(store: GitStore, commit: str, removed: dict[str, str], added: dict[str, str]) -> str:
+    # The index of the tree describes the files in place and must not change here.
     index = store.home / f"merge-{os.getpid()}.index"
     git = Git(store.folder, index=index, cwd=store.home)
     try:
@@ -97,6 +100,7 @@ def write_patch(store: GitStore, work: HandOver, file: Path) -> None:
     """Write the changes since the start as a file that `git apply` takes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     text = store.diff(work.base, work.commit)
+    # A patch may contain text in any encoding, and `git apply` needs its exact bytes.
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 

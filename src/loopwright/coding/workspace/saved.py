@@ -122,16 +122,19 @@ class SavedWorkspace:
 
     def remove(self) -> None:
         """Delete its folder and its snapshots."""
+        # A running loop must not lose its folder; the lock raises while it runs.
         self.tree.lock()
         if self.kind == "worktree":
             words = ("worktree", "remove", "--force", "--", str(self.folder))
             Git(cwd=self.source)(*words, ok=(0, 128))
+        # With `here` the folder is the user's own.
         if self.kind != "here":
             shutil.rmtree(self.folder, ignore_errors=True)
         store = self.tree.store
         for name in store.refs(self.tree.refs):
             store.git("update-ref", "-d", self.tree.refs + name)
         self.tree.unlock()
+        # Last, so that an interrupted removal is listed and can be repeated.
         shutil.rmtree(self.tree.private, ignore_errors=True)
 
     def to_json(self) -> dict[str, Json]:

@@ -142,6 +142,7 @@ def make_copy(
         inner = Git(temporary / ".git", cwd=temporary)
         # No remote: nothing that runs in the copy reaches the user's repository by a push.
         inner("config", "--remove-section", "remote.origin", ok=(0, 128))
+        # Branches of the removed remote would be stale at once.
         for ref in inner.text("for-each-ref", "--format=%(refname)", "refs/remotes").split():
             inner("update-ref", "-d", "--no-deref", ref)
     else:
@@ -152,6 +153,7 @@ def make_copy(
         options = ("--quiet", "--no-write-fetch-head")
         inner("fetch", *options, "--", str(store.folder), f"+{root}:refs/heads/base")
         inner("symbolic-ref", "HEAD", "refs/heads/base")
+    # A crash before this leaves `.new`, which the next attempt removes.
     temporary.rename(folder)
 
 
@@ -163,6 +165,7 @@ def make_worktree(source: WorkspaceSource, folder: Path) -> None:
     if folder.exists():
         git("worktree", "remove", "--force", "--", str(folder), ok=(0, 128))
         shutil.rmtree(folder, ignore_errors=True)
+    # A folder that was deleted by hand is still registered, and git refuses to add it again.
     git("worktree", "prune")
     folder.parent.mkdir(parents=True, exist_ok=True)
     options = ("--detach", "--no-checkout", "--quiet")

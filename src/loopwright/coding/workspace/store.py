@@ -43,6 +43,7 @@ class GitStore:
         self.home.mkdir(parents=True, exist_ok=True)
         ignore = self.home / ".gitignore"
         if not ignore.exists():
+            # `.loopwright` may stand in the user's repository, and must not appear in his `git status`.
             ignore.write_text("*\n")
         with self._locked():
             if (self.folder / "complete").exists():
@@ -68,6 +69,7 @@ class GitStore:
         info = temporary / "info"
         info.mkdir(exist_ok=True)
         (info / "attributes").write_text(_ATTRIBUTES)
+        # Only the rules of the workspace decide; the template of git may bring rules of its own.
         (info / "exclude").write_text("")
         (temporary / "complete").touch()
         temporary.rename(self.folder)
@@ -105,6 +107,7 @@ class GitStore:
 
     def point(self, ref: str, commit: str) -> None:
         """Set a ref, so that the commit is kept."""
+        # A commit without a ref is garbage for any `git gc` that a person runs in the store.
         self.git("update-ref", ref, commit)
 
     def refs(self, prefix: str) -> dict[str, str]:
@@ -121,6 +124,7 @@ class GitStore:
         for row in rows.split(b"\0"):
             if row.count(b"\t") >= 2:
                 added, removed, path = row.split(b"\t", 2)
+                # Git prints "-" for a binary file.
                 numbers = [int(n) if n.isdigit() else 0 for n in (added, removed)]
                 changed[path.decode(errors="replace")] = numbers
         return changed

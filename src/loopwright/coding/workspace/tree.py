@@ -115,12 +115,14 @@ class FileTree:
         """What earlier processes knew: the `commit` in place, whether it is `busy`, `nested` repositories."""
         try:
             value: dict[str, Json] = json.loads((self.private / "state.json").read_text())
+        # Without a state the present files count as unknown, so they are kept before anything replaces them.
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
         return value
 
     def remember(self, **values: Json) -> None:
         """Change what later processes know."""
+        # A crash while the file is written must not lose the commit in place.
         temporary = self.private / "state.new"
         temporary.write_text(json.dumps({**self.memory, **values}, indent=1))
         temporary.replace(self.private / "state.json")
@@ -137,6 +139,7 @@ class FileTree:
             self.git("update-index", "-z", "--index-info", stdin=rows)
         if listing.add:
             paths = b"\0".join(listing.add) + b"\0"
+            # `--remove`, because a file can disappear between the listing and this call.
             words = ("--add", "--remove", "--replace", "-z", "--stdin")
             self.git("update-index", *words, stdin=paths)
         left_out = sorted(os.fsdecode(path) for path in listing.left_out)
@@ -146,6 +149,7 @@ class FileTree:
         """Return a snapshot of the present files, kept under a name."""
         tree, left_out = self.scan()
         commit = self.store.commit(tree, parent, message or name)
+        # The ref before the state: a crash between them leaves a snapshot too many, never one too few.
         self.store.point(self.refs + name, commit)
         self.remember(commit=commit, tree=tree)
         changed = self.store.changes(parent, tree) if parent else {}
@@ -196,6 +200,7 @@ class FileTree:
         out = self.git(*words)
         always = self.private / "always"
         if always.exists():
+            # Tracked files stay in the snapshot although a rule ignores them, as in git itself.
             out += always.read_bytes()
         if self.include:
             patterns = (f":(glob){pattern}" for pattern in self.include)
@@ -243,6 +248,7 @@ class FileTree:
         memory = self.memory
         if tree == memory.get("tree"):
             return str(memory["commit"])
+        # Such files, of a person or of a killed step, exist nowhere else.
         commit = self.store.commit(tree, memory.get("commit", ""), "unrecorded")
         self.store.point(f"{self.refs}lost/{tree[:12]}", commit)
         return commit
@@ -250,6 +256,7 @@ class FileTree:
     def put(self, commit: str, present: str, left_out: Iterable[str] = ()) -> None:
         """Put the files of a commit in place, if those of another tree are there."""
         tree = self.store.tree_of(commit)
+        # A file above the size limit is not in any snapshot; left in place it would belong to another iteration.
         for path in left_out:
             (self.folder / path).unlink(missing_ok=True)
         if tree != present:

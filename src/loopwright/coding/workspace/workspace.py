@@ -214,6 +214,7 @@ class Files:
     def _open(self, begun: Json) -> str:
         if problem := problem_with_git():
             raise GitError(f"workspace: {problem}")
+        # The snapshots are objects on that machine; only the journal is shared.
         if begun is not None and begun["host"] != socket.gethostname():
             raise GitError(
                 f"workspace: the files of this run are on {begun['host']}; resume it there"
@@ -240,8 +241,10 @@ class Files:
             max_file=bytes_of(self.settings.max_file),
             include=self.settings.include,
         )
+        # Before any file is read: two processes would capture each other's half-written files.
         self._tree.lock()
         if begun is not None:
+            # The recorded base, because the user's folder may have changed since the run began.
             self.base, self.submodules = begun["commit"], begun.get("submodules", {})
             return ""
         if self._kind == "here" and (changed := self._uncommitted()):
@@ -265,6 +268,7 @@ class Files:
             snapshot |= await asyncio.to_thread(
                 self.tree.capture, "base", snapshot["commit"], "after setup"
             )
+            # What the setup creates does not count as work of the loop.
             snapshot |= {"files": 0, "added": 0, "removed": 0}
         self.base = snapshot["commit"]
         return snapshot
@@ -285,6 +289,7 @@ class Files:
                 history = "base" if self._kind == "snapshot" else options.history
                 place = source if self._kind == "copy" else _without_git(source)
                 make_copy(tree.store, place, tree.folder, base, history=history)
+            # The copy has no files yet, whatever the index of an interrupted attempt says.
             tree.git("read-tree", "--empty")
             tree.git("read-tree", "--reset", "-u", base)
             self._refresh_inner()
@@ -324,6 +329,7 @@ class Files:
         committed = user.git.text("write-tree") if source.head else ""
         present, _ = user.scan()
         for name in ("rules", "always"):
+            # Both trees must apply the same rules, or the first scan of the copy would show changes.
             if user.private != tree.private:
                 shutil.copy(user.private / name, tree.private / name)
         if options.dirty == "refuse" and source.head and present != committed:
@@ -382,6 +388,7 @@ class Files:
         tree, self._iteration = self.tree, self._iteration + busy
         memory = tree.memory
         present, left_out = tree.scan()
+        # While a step was busy, the changes are its own; between steps they come from outside.
         if edits != "discard" and not memory.get("busy") and present != memory.get("tree"):
             if edits == "report":
                 names = sorted(tree.store.changes(memory["tree"], present))
@@ -420,6 +427,7 @@ class Files:
     def _end(self, result: Result, snapshot: Json) -> dict[str, Json]:
         tree, kind = self.tree, self.merge
         self.tree.remember(ended=result.status.value)
+        # A failed or cancelled run keeps its snapshots, but hands nothing over.
         ended = result.status in (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
         if kind == "none" or not ended or tree.store.tree_of(self.base) == snapshot["tree"]:
             return {}
@@ -428,6 +436,7 @@ class Files:
             return {"branch": make_branch(tree.store, self._place, work, self.branch)}
         patch = tree.store.home / "patches" / f"{slug_of(self.run_id)}-{self.slug}.patch"
         if kind == "apply" and result.status is Status.SATISFIED:
+            # Only a satisfied result may change the user's files; another one becomes a patch.
             outcome = applied(self.user_tree(), work)
             if "conflicts" not in outcome:
                 return outcome

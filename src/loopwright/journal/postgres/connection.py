@@ -20,15 +20,18 @@ from ..urls import shown_url
 
 Row = tuple[Json, ...]
 OLDEST = 140000  # the number of the oldest server version
+# Longer than the lock timeout of 15 s, so that the server answers a waiting statement first.
 SILENCE = 20.0  # seconds without an answer after which a connection counts as lost
 _RV = TypeVar("_RV")
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts
 _DEFAULTS: dict[str, str] = {
     "connect_timeout": "10",
+    # The defaults of libpq notice a vanished server after two hours.
     "keepalives_idle": "10",
     "keepalives_interval": "3",
     "keepalives_count": "3",
 }
+# A process that hangs inside a transaction must not hold the row of a run for ever.
 _SESSION = "SET lock_timeout='15s'; SET idle_in_transaction_session_timeout='10s'"
 # The outcome is unknown, or the same statement can succeed later.
 _TRANSIENT = (
@@ -123,11 +126,14 @@ class Server:
                 f"{self.name}: this server is PostgreSQL {major}; use PostgreSQL 14 or newer"
             )
         [(pid,)] = db.execute("SELECT pg_backend_pid()").fetchall()
+        # A pooler answers the start of the connection itself, so the two numbers differ.
         db.pooled = pid != db.info.backend_pid
         if db.pooled:
+            # A prepared statement belongs to one server session, and the pooler may change it.
             db.prepare_threshold = None
         else:
             db.execute(_SESSION)
+        # A checksum must see the bytes; decoding could raise before the damage is reported as damage.
         db.adapters.register_loader("text", _Bytes)
 
     def error(self, error: Exception) -> JournalError:
@@ -135,6 +141,7 @@ class Server:
         if isinstance(error, JournalError):
             return error
         if isinstance(error, psycopg.Error):
+            # A missing table or a broken index does not return by waiting.
             kind = JournalDamaged if isinstance(error, _SHAPES) else JournalUnavailable
             return kind(f"{self.name}: {self._cause(error)}")
         return JournalUnavailable(f"{self.name}: {type(error).__name__}: {error}; report this")

@@ -29,6 +29,7 @@ from .owners import LeaseRenewal
 from .schema import migrate
 
 OnPoint = Callable[[str, int], None]
+# PostgreSQL stores up to 1 GB in a value, but needs several copies of it in memory.
 LARGEST = 64 << 20  # bytes of a content
 PATIENCE = 60.0  # seconds for which a commit is repeated
 _OK = (
@@ -169,6 +170,7 @@ class Database:
         Raises:
             JournalUnavailable: if it is away for longer than `patience` seconds.
         """
+        # A wrong address must fail at once; only a server that answered before is waited for.
         patience = self._patience if self._answered else 0.0
         try:
             return patiently(lambda: work(self._connected()), self._reset, patience)
@@ -184,6 +186,7 @@ class Database:
         if self._db is None:
             db = self.server.connect("writer")
             try:
+                # The owner needs its table, so the order matters.
                 migrate(db, self.server)
                 if not self.owner:
                     self._renewal.register(db)
@@ -213,6 +216,7 @@ class Database:
         if self._uncertain is not None and self._was_committed(db, self._uncertain):
             return
         logs = [log for batch in batches for log in batch.logs if log.failure is None]
+        # One statement is its own transaction: this saves two round trips for the most frequent commit.
         if not operations and self._on_point is None:
             if logs:
                 self._append(db, batches, logs)
@@ -232,6 +236,7 @@ class Database:
             raise
         self._point("in_txn")
         assert isinstance(number, bytes)
+        # From here to the answer the outcome is unknown; a repetition asks the server by this number.
         self._uncertain = number
         db.execute("COMMIT")
         self._uncertain = None
@@ -290,8 +295,10 @@ class Database:
         [(count, ok)] = cursor.fetchall()
         sound = set(ok or ())
         lost = [log for log in logs if log.key not in sound]
+        # Their rows were not inserted: the join with `ok` leaves them out.
         for log in lost:
             log.take_away()
+        # Fewer rows than expected: a repetition of a commit that had succeeded, or a foreign writer.
         if count != sum(key in sound for key in runs):
             [*other] = db.execute(_OTHER, (keys, numbers, checksums)).fetchall()
             if other:
@@ -317,6 +324,7 @@ class Database:
         """Give back the leases and close the connections."""
         error = JournalUnavailable(f"{self.name}: the journal was closed while this run was open")
         for log in self.logs.values():
+            # The first failure names the cause; this one would hide it.
             if log.failure is None:
                 log.fail(error)
         self.logs.clear()

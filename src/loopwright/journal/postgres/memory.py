@@ -15,6 +15,7 @@ from ..recorded.encoding import Value, utf8
 from ..recorded.memory import AppendQueue, Perform, Row, memory_entry, memory_row
 from .connection import Connection
 
+# Ordered, so that two writers with the same spaces cannot wait for each other.
 _LOCK = (
     "SELECT pg_advisory_xact_lock(number) FROM "
     "(SELECT DISTINCT hashtextextended(space, 0) AS number FROM unnest(%s::text[]) AS s(space) "
@@ -120,6 +121,7 @@ def append_rows(db: Connection, rows: Sequence[Row]) -> list[int]:
             fresh.append(place)
     if fresh:
         columns = [[rows[place][i] for place in fresh] for i in range(7)]
+        # RETURNING promises no order, but the numbers rise in the order of the rows.
         inserted = sorted(key for (key,) in db.execute(_INSERT, columns).fetchall())
         numbers = dict(zip(fresh, inserted, strict=True))
     return [

@@ -120,11 +120,13 @@ class LeaseRenewal:
 
     def register(self, db: Connection) -> int:
         """Insert a row for this store, delete dead owners without runs, and begin to beat."""
+        # Every process registers, so no separate clean-up is needed.
         db.execute(_DEAD)
         [(key,)] = db.execute(_REGISTER, self._row()).fetchall()
         assert isinstance(key, int)
         self.owner = key
         self._since = time.monotonic()
+        # `select` waits for the database and for the end of the thread at once.
         self._wake_in, self._wake_out = socket.socketpair()
         self._thread = threading.Thread(target=self._work, name=f"beats {key}", daemon=True)
         self._thread.start()
@@ -167,6 +169,7 @@ class LeaseRenewal:
         if not db.pooled:
             db.add_notify_handler(lambda _: None)  # else notifications would collect
             db.execute(f"LISTEN {channel_of(self.owner)}")
+            # A lost beat does no harm, and a flush twice a second for each process would.
             db.execute("SET synchronous_commit=off")
         backend = None if db.pooled else db.info.backend_pid
         while not self._stopped:

@@ -65,6 +65,7 @@ _INPUT = (  # a long input is a content
     "AND c.id=coalesce((runs.input::json->>'$text'), (runs.input::json->>'$json'))::bigint), runs.input)"
 )
 _TEXTS = ("run_id", "name", "detail", _INPUT)
+# The text of a run is not indexed, so the search reads rows until the page is full.
 _MANY = 200  # rows that a search for text reads at a time
 
 T = TypeVar("T")
@@ -127,6 +128,7 @@ class Reader(PageReader):
     @contextmanager
     def moment(self) -> Iterator[None]:
         """Read everything inside at one moment."""
+        # Otherwise a page could show an iteration whose run row is from before it.
         self.db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
             yield

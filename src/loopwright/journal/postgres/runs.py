@@ -80,6 +80,7 @@ NewRow = tuple[RunRow, list[Content]]  # a row, and the contents that it refers 
 
 def find_row(db: Connection, run_id: str) -> RunRow:
     """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
+    # PostgreSQL refuses a text with NUL, and an ID from a user must not raise an error of the database.
     name = run_id.replace("\0", "")
     rows = db.execute(_BY_ID, (name,)).fetchall()
     if not rows and name:
@@ -135,6 +136,7 @@ class PostgresRunTable:
         if owner is not None and owner.alive and not takeover:
             raise locked(info.run_id, owner)
         before = present(row, owner)
+        # The new epoch is what stops the writes of the owner before, even if it still lives.
         opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
         epoch = row.info.epoch
         database = self._database
@@ -271,6 +273,7 @@ class PostgresRunTable:
             return False
         db.execute("UPDATE loopwright.runs SET cancel=1 WHERE id=%s", (row.key,))
         db.execute("SELECT pg_notify(%s, '')", (channel_of(owner.key),))
+        # The owner is this process: it need not wait for its own notification.
         log = self._database.logs.get(row.key)
         if log is not None and log.info.epoch == row.info.epoch:
             log.request_cancel()
@@ -282,6 +285,7 @@ class PostgresRunTable:
         Raises:
             RunLocked: if the run has a live owner, or changed since it was read.
         """
+        # The plan was made from an earlier read without a lock.
         row = read_row(db.execute(_BY_KEY_LOCKED, (plan.row.key,)).fetchall()[0])
         info = present(row, owners_of(db, [row.owner]).get(row.owner or 0))
         latest = db.execute(_LATEST, (row.key,)).fetchone()
@@ -303,6 +307,7 @@ class PostgresRunTable:
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; see RunTable."""
         row = find_row(db, run_id)
+        # The first answer counts; a second person receives that one.
         db.execute(_PUT, answer_values(row.key, answer))
         db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
         return read_answer(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
@@ -337,11 +342,13 @@ _OLD = (
     "FOR UPDATE SKIP LOCKED"
 )
 _ENDED = ["satisfied", "exhausted", "failed", "impossible", "cancelled"]
+# Each transaction stays short, so that running loops are not held up by its locks.
 _PRUNED = 200  # runs that one transaction deletes
 
 
 def prune(db: Connection, before: float) -> int:
     """Delete some of the runs that ended before a time; return their number."""
+    # `SKIP LOCKED` leaves out a run that another process opens now.
     keys = [key for (key,) in db.execute(_OLD, (_ENDED, before, _PRUNED)).fetchall()]
     if keys:
         for table in ("entries", "contents", "inbox"):
