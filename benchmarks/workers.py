@@ -14,7 +14,16 @@ from pathlib import Path
 import psycopg
 
 from loopwright import Loop, MaxIterations, step
-from loopwright.cluster import Cap, Delivery, Handle, Submission, Worker, submit, submit_all
+from loopwright.cluster import (
+    Cap,
+    Delivery,
+    Handle,
+    Submission,
+    Worker,
+    open_deliverer,
+    submit,
+    submit_all,
+)
 from loopwright.cluster.postgres import PostgresSharedRuns
 from loopwright.engine.limits import limits_of
 from loopwright.journal import open_journal
@@ -200,12 +209,25 @@ async def _submitting(url: str) -> list[Row]:
             began = time.perf_counter()
             await submit(one, number, journal=journal)
             alone.append(time.perf_counter() - began)
+        reused = []
+        deliverer = open_deliverer("", url)
+        for number in range(20):
+            began = time.perf_counter()
+            await submit(one, number, journal=journal, deliverer=deliverer)
+            reused.append(time.perf_counter() - began)
+        await deliverer.close()
     return [
         Row("submit 2,000 runs, each", 1000 * many, 0.5, "ms"),
         Row(
             "submit one run, with a new connection of the engine",
             1000 * statistics.median(alone),
             None,
+            "ms",
+        ),
+        Row(
+            "submit one run, with a deliverer that stays open",
+            1000 * statistics.median(reused),
+            10,
             "ms",
         ),
     ]

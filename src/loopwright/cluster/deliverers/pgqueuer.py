@@ -62,6 +62,7 @@ class PgQueuerDeliverer:
         self._url = url
         self._connection: psycopg.AsyncConnection | None = None
         self._lock = asyncio.Lock()
+        self._prepared = False
 
     @asynccontextmanager
     async def _queries(self) -> AsyncIterator[Queries]:
@@ -72,7 +73,9 @@ class PgQueuerDeliverer:
             yield _queries_on(self._connection)
 
     async def prepare(self) -> None:
-        """Create the tables of PgQueuer; see Deliverer.prepare."""
+        """Create the tables of PgQueuer once; see Deliverer.prepare."""
+        if self._prepared:  # a process that submits often calls this for each run
+            return
         async with self._queries() as queries:
             # Two workers that start at once would both create them.
             await queries.driver.execute(f"SELECT pg_advisory_lock({_LOCK})")
@@ -85,6 +88,7 @@ class PgQueuerDeliverer:
                 )
             finally:
                 await queries.driver.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+        self._prepared = True
 
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
         """Insert jobs; see Deliverer.enqueue."""
