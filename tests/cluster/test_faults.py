@@ -17,9 +17,12 @@ from loopwright.cluster import (
     open_deliverer,
     submit,
 )
+from loopwright.cluster.shared_runs import open_runs
+from loopwright.engine.limits import Limits
 from loopwright.errors import LoopwrightError
 from loopwright.journal import Journal, open_journal
 from loopwright.journal.questions import answer, pending
+from postgres_server import PostgresServer
 
 from .process import Process, block, repeated
 from .waiting import serving, until, until_status
@@ -105,3 +108,19 @@ async def test_of_a_cancellation_and_an_answer_at_once_none_is_lost(
                 other.cancel(run_id), answer(journal, run_id, path, "yes"), return_exceptions=True
             )
         await until_status(journal, run_id, "satisfied", "cancelled")
+
+
+async def test_permits_wait_for_a_restart_of_the_database(
+    journal: Journal, postgres_server: PostgresServer
+) -> None:
+    """A call of a run does not fail because the database restarts while it asks for a permit or a pause."""
+    runs = open_runs(journal)
+    await runs.enter({"default": 1})
+    assert await runs.permits.take("openai", Limits(cap=1)) == 0.0
+    await asyncio.to_thread(postgres_server.stop, immediate=True)
+    waiting = asyncio.create_task(runs.permits.paused("openai"))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(postgres_server.start)
+    assert await waiting == 0.0
+    await runs.permits.release("openai")
+    await runs.close()

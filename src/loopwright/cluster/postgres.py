@@ -10,24 +10,29 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow
 
 from ..engine.limits import Limits, SharedPermits
 from ..journal import RunInfo
+from ..journal.postgres.connection import is_transient
+from ..journal.postgres.database import PATIENCE
 from .shared_runs import QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
+
+Fetched = TypeVar("Fetched")
 
 WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
 _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
 _SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
 _TABLES = 7_306_082_149  # advisory lock around the creation of tables
+_PAUSE = 0.2  # seconds between two attempts while the database is away
 _DEAD = 6.0  # seconds without a beat after which a worker has no permits
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 
@@ -131,9 +136,9 @@ class PostgresSharedRuns:
         """Yield the connection for single statements, one user at a time."""
         async with self._lock:
             if self._calls is None or self._calls.closed:
+                # With synchronous commits: the tables themselves and the host of a run must survive a crash
+                # of the server. Permits and rates do not wait for the disk, because they are unlogged.
                 self._calls = await self._connected()
-                # These rows may be lost in a crash of the server; the journal has connections of its own.
-                await self._calls.execute("SET synchronous_commit = off")
             yield self._calls
 
     async def _execute(self, statement: str, *values: Any) -> int:
@@ -143,6 +148,21 @@ class PostgresSharedRuns:
     async def _fetch(self, statement: str, *values: Any) -> list[TupleRow]:
         async with self._db() as db:
             return await (await db.execute(statement.encode(), values)).fetchall()
+
+    async def _within_patience(self, work: Callable[[], Awaitable[Fetched]]) -> Fetched:
+        """Repeat a statement of a run while the database is away, like the commits of the journal.
+
+        Raises:
+            psycopg.Error: the last one, if the database is away for longer than `PATIENCE` seconds.
+        """
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                return await work()
+            except psycopg.Error as error:
+                if not is_transient(error) or asyncio.get_running_loop().time() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
 
     async def prepare(self) -> None:
         """Create the tables; do nothing if they exist."""
@@ -216,9 +236,8 @@ class PostgresSharedRuns:
         return changed > 0
 
     async def pin(self, run_id: str, host: str) -> str:
-        # Durable before the run has files, unlike other statements of this connection.
+        # One transaction: two hosts that pin a run at once read the same answer.
         async with self._db() as db, db.transaction():
-            await db.execute("SET LOCAL synchronous_commit = on")
             await db.execute(
                 "INSERT INTO loopwright_queue.hosts VALUES (%s, %s) ON CONFLICT DO NOTHING",
                 (run_id, host),
@@ -311,28 +330,34 @@ class PostgresSharedRuns:
     async def take(self, name: str, limits: Limits) -> float:
         """Take a permit; see SharedPermits.take."""
         row = (name, self._worker, limits.cap, limits.calls, limits.per)
-        [(wait,)] = await self._fetch("SELECT loopwright_queue.take(%s, %s, %s, %s, %s)", *row)
+        # A permit whose answer was lost stays taken until this worker ends; a cap is never exceeded.
+        [(wait,)] = await self._within_patience(
+            lambda: self._fetch("SELECT loopwright_queue.take(%s, %s, %s, %s, %s)", *row)
+        )
         return float(wait)
 
     async def release(self, name: str) -> None:
         """Return a permit; see SharedPermits.release."""
-        await self._execute(
+        statement = (
             "DELETE FROM loopwright_queue.permits WHERE id = (SELECT id FROM loopwright_queue.permits "
-            "WHERE name = %s AND worker = %s ORDER BY id LIMIT 1)", name, self._worker
-        )  # fmt: skip
+            "WHERE name = %s AND worker = %s ORDER BY id LIMIT 1)"
+        )
+        await self._within_patience(lambda: self._execute(statement, name, self._worker))
 
     async def pause(self, name: str, seconds: float) -> None:
         """Pause a name; see SharedPermits.pause."""
-        await self._execute(
+        statement = (
             f"INSERT INTO loopwright_queue.rates VALUES (%s, NULL, 0, {_NOW} + %s) ON CONFLICT (name) DO UPDATE "
-            "SET until = greatest(rates.until, excluded.until)", name, seconds
-        )  # fmt: skip
+            "SET until = greatest(rates.until, excluded.until)"
+        )
+        await self._within_patience(lambda: self._execute(statement, name, seconds))
 
     async def paused(self, name: str) -> float:
         """Return the remaining pause of a name; see SharedPermits.paused."""
-        rows = await self._fetch(
-            f"SELECT greatest(0, until - {_NOW}) FROM loopwright_queue.rates WHERE name = %s", name
+        statement = (
+            f"SELECT greatest(0, until - {_NOW}) FROM loopwright_queue.rates WHERE name = %s"
         )
+        rows = await self._within_patience(lambda: self._fetch(statement, name))
         return float(rows[0][0]) if rows else 0.0
 
     async def close(self) -> None:
