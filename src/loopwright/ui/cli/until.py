@@ -59,7 +59,7 @@ class UntilCommandOptions(RunCommandOptions):
     """Options of `until`."""
 
     prompt: Annotated[
-        str, typer.Option("--prompt", metavar="TEXT|@FILE", help="What the agent is asked to do.")
+        str, typer.Option("--prompt", metavar="TEXT", help="Task of the agent, or @FILE.")
     ] = GOAL
     iterations: Annotated[
         int,
