@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
-import weakref
 from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
@@ -29,7 +27,7 @@ from .schema import VERSION, notes_of
 T = TypeVar("T")
 
 
-class PostgresJournal(RecordedJournal[Connection]):
+class PostgresJournal(RecordedJournal[Connection, Reader]):
     """A journal in a PostgreSQL database, which processes on several machines may share.
 
     Nothing is connected before the first use, which also creates the tables in the schema `loopwright`.
@@ -57,14 +55,11 @@ class PostgresJournal(RecordedJournal[Connection]):
         patience: float = PATIENCE,
         on_point: OnPoint | None = None,
     ) -> None:
-        super().__init__()
         self.server = Server(url)
         self.url = url
         self._lease, self._beat, self._patience = lease, beat, patience
         self._on_point = on_point
-        self._readers: list[Reader] = []  # one, after the first read
-        self._reading = threading.Lock()
-        self._renew_writer()
+        super().__init__()
 
     def _renew_writer(self) -> None:
         database = Database(
@@ -76,8 +71,7 @@ class PostgresJournal(RecordedJournal[Connection]):
         )
         self._database = database
         self._runs = PostgresRunTable(database)
-        self._writer = Writer(database, self._beat)
-        self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
+        self._start(Writer(database, self._beat))
 
     @property
     def version(self) -> int:
@@ -97,12 +91,6 @@ class PostgresJournal(RecordedJournal[Connection]):
     def files(self) -> FileStore:
         """The files of its runs, in a table of the same database."""
         return PostgresFiles(self.server)
-
-    async def __aenter__(self) -> PostgresJournal:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def transact(self, work: Callable[[Connection], T]) -> T:
         """Return the result of `work` in a durable transaction of the writer's thread.
@@ -125,25 +113,6 @@ class PostgresJournal(RecordedJournal[Connection]):
     def watch(self) -> PostgresWatch:
         """Return a detector of commits by any process; see Journal.watch."""
         return PostgresWatch(self.server)
-
-    async def close(self) -> None:
-        """Write all waiting entries, give back all runs and close the connections.
-
-        An open run is left as interrupted. The next use of the journal opens it again.
-        """
-        queue = self._queues.get(asyncio.get_running_loop())
-        if queue is not None:
-            queue.flush()
-        await asyncio.to_thread(self._close_reader)
-        self._finalizer.detach()
-        writer, self._queues = self._writer, {}
-        self._renew_writer()
-        await writer.stop()
-
-    def _close_reader(self) -> None:
-        with self._reading:
-            while self._readers:
-                self._readers.pop().close()
 
     async def _read_rows(self, work: Callable[[Connection], T]) -> T:
         return await self._read(lambda reader: work(reader.db))
@@ -170,10 +139,6 @@ class PostgresJournal(RecordedJournal[Connection]):
             db = self.server.connect("reader")
             self._readers.append(Reader(db))
         return self._readers[0]
-
-    def _drop_reader(self) -> None:
-        while self._readers:
-            self._readers.pop().close()
 
 
 class PostgresFiles(FileStore):
@@ -217,9 +182,3 @@ class PostgresFiles(FileStore):
                 return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             raise self._server.error(error) from error
-
-
-def _release(writer: Writer[Connection], readers: list[Reader]) -> None:
-    for reader in readers:
-        reader.close()
-    writer.stop_soon()

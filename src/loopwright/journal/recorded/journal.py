@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from ...errors import JournalError, RunLocked
 from ...records import Iteration
@@ -30,6 +32,7 @@ from .writer import (
 )
 
 T = TypeVar("T")
+Reader = TypeVar("Reader", bound=PageReader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class RunTable(Protocol[Connection_contra]):
         """Store an answer unless the question has one; return the answer that is stored."""
 
 
-class RecordedJournal(ABC, Generic[Connection]):
+class RecordedJournal(ABC, Generic[Connection, Reader]):
     """A journal in a database; a store adds its connections and statements."""
 
     _database: OwningStore[Connection]
@@ -109,6 +112,26 @@ class RecordedJournal(ABC, Generic[Connection]):
 
     def __init__(self) -> None:
         self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
+        self._readers: list[Reader] = []  # one, after the first read
+        # One connection for all readers, because a connection is for one thread at a time.
+        self._reading = threading.Lock()
+        self._renew_writer()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    def _renew_writer(self) -> None:
+        """Create the database and the rows of runs, and start a writer."""
+
+    def _start(self, writer: Writer[Connection]) -> None:
+        """Use a writer from now on."""
+        self._writer = writer
+        # A journal that is dropped without `close` still releases its leases.
+        self._finalizer = weakref.finalize(self, _release, writer, self._readers)
 
     @abstractmethod
     async def _read(self, work: Callable[[PageReader], T]) -> T:
@@ -281,12 +304,38 @@ class RecordedJournal(ABC, Generic[Connection]):
     def watch(self) -> Watch:
         """Return a detector of commits by any process; see Journal.watch."""
 
-    @abstractmethod
     async def close(self) -> None:
-        """Write all waiting entries and close the store; see Journal.close."""
+        """Write all waiting entries, release all runs and close the connections.
+
+        An open run is left as interrupted. The next use of the journal opens it again.
+        """
+        queue = self._queues.get(asyncio.get_running_loop())
+        if queue is not None:
+            queue.flush()
+        await asyncio.to_thread(self._close_reader)
+        self._finalizer.detach()
+        # Renewed before the old one ends, so that a use meanwhile opens the journal again.
+        writer, self._queues = self._writer, {}
+        self._renew_writer()
+        await writer.stop()
+
+    def _close_reader(self) -> None:
+        with self._reading:
+            self._drop_reader()
+
+    def _drop_reader(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
 
     async def _perform(self, transaction: Transaction[Connection, T]) -> T:
         return await self._writer.perform(transaction)
+
+
+def _release(writer: Writer[Connection], readers: Sequence[PageReader]) -> None:
+    # Readers first: the last connection to SQLite removes the write-ahead log.
+    for reader in readers:
+        reader.close()
+    writer.stop_soon()
 
 
 async def _give_back(

@@ -81,6 +81,10 @@ class PageReader(RowReader):
         self._completed: dict[int, tuple[tuple[str, str], RunInfo]] = {}
 
     @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @abstractmethod
     def moment(self) -> AbstractContextManager[None]:
         """Read everything inside at one moment."""
 

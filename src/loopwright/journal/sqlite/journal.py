@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
-import weakref
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,7 +29,7 @@ T = TypeVar("T")
 _SYNCHRONOUS = ("full", "normal")
 
 
-class SqliteJournal(RecordedJournal[sqlite3.Connection]):
+class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
     """A journal in one SQLite file. Several processes may use it at once with different runs.
 
     The file is created when the first run is opened. Use the journal as an async context manager,
@@ -73,10 +71,6 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         self._clocks = clocks or Clocks()
         self._on_point = on_point
         super().__init__()
-        self._readers: list[Pages] = []  # one, after the first read
-        # One connection for all readers: SQLite's is for one thread at a time.
-        self._reading = threading.Lock()
-        self._renew_writer()
 
     def _renew_writer(self) -> None:
         database = SqliteDatabase(
@@ -85,9 +79,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         self._database = database
         self._files = database.files
         self._runs = SqliteRuns(database)
-        self._writer = Writer(database, self._beat)
-        # A journal that is dropped without `close` still releases its leases.
-        self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
+        self._start(Writer(database, self._beat))
 
     @property
     def version(self) -> int:
@@ -107,12 +99,6 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
     @cached_property
     def _appends(self) -> AppendQueue[sqlite3.Connection]:
         return AppendQueue(partial(append_rows, self.path))
-
-    async def __aenter__(self) -> SqliteJournal:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def runs(
         self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
@@ -145,26 +131,6 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         """Return a detector of commits by any process, at a cost of microseconds."""
         return SqliteWatch(self.path)
 
-    async def close(self) -> None:
-        """Write all waiting entries, release all runs and close the file.
-
-        An open run is left as interrupted. The next use of the journal opens it again.
-        """
-        queue = self._queues.get(asyncio.get_running_loop())
-        if queue is not None:
-            queue.flush()
-        await asyncio.to_thread(self._close_reader)
-        self._finalizer.detach()
-        # Renewed before the old one ends, so that a use meanwhile opens the journal again.
-        writer, self._queues = self._writer, {}
-        self._renew_writer()
-        await writer.stop()
-
-    def _close_reader(self) -> None:
-        with self._reading:
-            while self._readers:
-                self._readers.pop().close()
-
     def _expect(self, run_id: str) -> None:
         if not expect_journal(self.path):
             raise missing_run(run_id)
@@ -195,12 +161,6 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
             db.close()
             raise _Outdated
         return Pages(db, self._files, self._clocks.wall)
-
-
-def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:
-    for reader in readers:  # before the writer: the last connection removes the WAL
-        reader.close()
-    writer.stop_soon()
 
 
 class _Outdated(Exception):
