@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import inspect
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -201,8 +202,14 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a Markdown table."""
     lines = [list(header)]
     lines.append(["---"] * len(lines[0]))
-    lines += [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    lines += [[_cell(text) for text in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Return a text for a cell; in a code span a bar ends no cell, and a backslash would be shown."""
+    parts = re.split(r"(`[^`]*`)", text.replace("\n", " "))
+    return "".join(p if p.startswith("`") else p.replace("|", "\\|") for p in parts)
 
 
 def page(title: str, intro: str, *parts: str) -> str:

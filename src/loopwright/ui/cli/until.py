@@ -59,7 +59,7 @@ class UntilCommandOptions(RunCommandOptions):
     """Options of `until`."""
 
     prompt: Annotated[
-        str, typer.Option("--prompt", metavar="TEXT", help="Task of the agent, or @FILE.")
+        str, typer.Option("--prompt", metavar="TEXT|@FILE", help="Task of the agent.")
     ] = GOAL
     iterations: Annotated[
         int,
