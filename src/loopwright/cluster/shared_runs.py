@@ -109,7 +109,7 @@ class SharedRuns(Protocol):
         """Set the count of deliveries of a run to zero."""
 
     async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
-        """Let a run that nobody holds wait for `delay` seconds; its row shows the reason."""
+        """Delay a run without an owner by `delay` seconds; its row shows the reason."""
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return why runs went back to their queues, and how often."""

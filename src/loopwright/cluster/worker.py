@@ -480,7 +480,7 @@ class _Progress:
 
 
 async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
-    """Suspend a run that nobody runs, so that a person decides."""
+    """Suspend a run without an owner, so that a person decides."""
     # As its owner, so that a worker that still runs it stops this by RunLocked.
     log = await journal.open(row, resume=True)
     result: Result = Result(

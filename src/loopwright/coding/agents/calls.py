@@ -99,7 +99,7 @@ class AgentCall(Leaf):
         folder: the working folder.
         env: the rendered variables of the step.
         idempotent: whether it may run twice.
-        limit: the US dollars at which it is told to end.
+        limit: the cost in US dollars at which the program is stopped.
         schema: a JSON Schema for the program's own option.
     """
 

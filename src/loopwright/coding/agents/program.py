@@ -3,9 +3,9 @@
 Rules:
 
 1. Output is read with a limit for one line and for all of it, so that no program can fill the memory.
-2. A program that is told to end gets its interrupt, a grace period in which it may report what it spent,
-   and is then killed with every process below it.
-3. The reason of the end is ours: a program that was told to end was stopped, whatever it reports.
+2. To stop a program, Loopwright sends its interrupt, waits for a grace period in which it may report what it spent,
+   and kills it with every process below it.
+3. Loopwright decides the reason of the end: a program that it stopped counts as stopped, whatever it reports.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ class AgentProcess:
 
         Args:
             stdin: standard input; None is none at all.
-            timeout: seconds until it is told to end. None: no limit.
-            idle: seconds without output until it is told to end. None: no limit.
+            timeout: seconds until the program is stopped. None: no limit.
+            idle: seconds without output until the program is stopped. None: no limit.
 
         Raises:
             StepError: `cannot_start` or `bad_argument`.
