@@ -6,7 +6,6 @@ The same run ID resumes a run. A finished run is returned from its journal.
 from __future__ import annotations
 
 import importlib
-import os
 import random as _random
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from ..models import Models
 
 __all__ = ["RunOptions", "new_run_id", "resume", "resume_sync", "run", "run_sync"]
-
-DEBUG = "LOOPWRIGHT_DEBUG"  # environment variable: tracebacks keep the frames inside this package
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -155,8 +152,6 @@ async def run(
             fresh.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
             in_doubt=in_doubt, redactor=redactor_of(run_resources),
-            # Read for each run, so that a program may set it after the import.
-            debug=bool(os.environ.get(DEBUG)),
         )  # fmt: skip
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,7 @@ __all__ = [
 
 
 MAX_MESSAGE = 2000  # characters of an error's message
+DEBUG = "LOOPWRIGHT_DEBUG"  # environment variable: tracebacks keep the frames inside this package
 
 
 class Clock(Protocol):
@@ -187,7 +189,6 @@ class Run:
     Attributes:
         resources: the models, tools and settings that steps need, by name. Nothing is global.
         owned: the objects that steps opened for this run, by name. `release` closes them.
-        debug: whether tracebacks of failures keep the frames inside this package.
     """
 
     __slots__ = (
@@ -201,7 +202,6 @@ class Run:
         "append",
         "cancelled",
         "clock",
-        "debug",
         "in_doubt",
         "iterations",
         "keeps",
@@ -237,7 +237,6 @@ class Run:
         resources: Mapping[str, Any] | None = None,
         accept_changes: bool = False,
         in_doubt: str = "suspend",
-        debug: bool = False,
         redactor: Redactor | None = None,
     ) -> None:
         self.run_id = run_id
@@ -257,7 +256,6 @@ class Run:
         self.owned: dict[str, Any] = {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
-        self.debug = debug
         self.loops = LoopResults()
         self.steps: dict[str, Json] = {}
         self.outcomes: dict[str, StepOutcome] = self.replay.outcomes() if self.replay else {}
@@ -294,6 +292,12 @@ class Run:
         """
         identity = f"{self.run_id} {self.log.info.created!r}"
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    @property
+    def debug(self) -> bool:
+        """Whether tracebacks of failures keep the frames inside this package."""
+        # Read at each failure, so that a program may set it after the import.
+        return bool(os.environ.get(DEBUG))
 
     def clean(self, value: Json) -> Json:
         """Return a value without the secrets that the redactor knows."""

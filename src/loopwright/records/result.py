@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
@@ -238,16 +238,17 @@ class Result(Record, Generic[Out]):
         """Return the result for one reader, who receives copies of its values."""
         # Field by field: `replace` would copy each value before it is read.
         copy, keep = object.__new__(Result), Held if typed else HeldJson
-        for slot in _SHARED:
-            slot.__set__(copy, slot.__get__(self))
-        for slot in _WRITTEN_SLOTS:
-            value = slot.__get__(self)
-            slot.__set__(copy, value if type(value) in ATOMS else keep(unread(value)))
-        for slot in _COPIED_SLOTS:
-            value = slot.__get__(self)
+        for get, put in _SHARED:
+            put(copy, get(self))
+        for get, put in _WRITTEN_SLOTS:
+            value = get(self)
+            put(copy, value if type(value) in ATOMS else keep(unread(value)))
+        for get, put in _COPIED_SLOTS:
+            value = get(self)
             # Most are empty. The garbage collector visits a `Held`, but not an empty object.
-            slot.__set__(copy, keep(unread(value)) if value else own(value))
-        _HISTORY.__set__(copy, self.history.view(typed=typed))
+            put(copy, keep(unread(value)) if value else own(value))
+        _, put = _HISTORY
+        put(copy, self.history.view(typed=typed))
         return copy
 
     @property
@@ -371,14 +372,18 @@ class Result(Record, Generic[Out]):
         }
 
 
+def _access(name: str) -> tuple[Callable[[Result], Any], Callable[[Result, Any], None]]:
+    """Return the functions that read and write the slot of a field."""
+    slot = slot_of(Result, name)
+    return slot.__get__, slot.__set__
+
+
 _SHARED = tuple(
-    slot_of(Result, f.name)
-    for f in fields(Result)
-    if f.name not in {*_WRITTEN, *_COPIED, "history"}
+    _access(f.name) for f in fields(Result) if f.name not in {*_WRITTEN, *_COPIED, "history"}
 )
-_WRITTEN_SLOTS = tuple(slot_of(Result, name) for name in _WRITTEN)
-_COPIED_SLOTS = tuple(slot_of(Result, name) for name in _COPIED)
-_HISTORY = slot_of(Result, "history")
+_WRITTEN_SLOTS = tuple(map(_access, _WRITTEN))
+_COPIED_SLOTS = tuple(map(_access, _COPIED))
+_HISTORY = _access("history")
 
 
 class LoopResults(dict[str, Result]):
