@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import ConfigurationError
-from .permits import Account, account_name, names_of
+from .permits import ModelAccount, account_name, names_of
 from .step import Step
 
 __all__ = [
@@ -223,11 +223,11 @@ class SharedLimits:
             if self._limits.get(name, self._limits.get("default", Limits())).cap:
                 await self._permits.release(name)
 
-    async def pause(self, account: Account, seconds: float) -> None:
+    async def pause(self, account: ModelAccount, seconds: float) -> None:
         """Pause the calls of an account over all workers; see EffectPermits.pause."""
         await self._permits.pause(account_name(account), seconds)
 
-    async def paused(self, account: Account) -> float:
+    async def paused(self, account: ModelAccount) -> float:
         """Return the remaining seconds of the pause of an account."""
         return await self._permits.paused(account_name(account))
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from .step import Step
 
-__all__ = ["Account", "EffectPermits", "account_name", "names_of"]
+__all__ = ["EffectPermits", "ModelAccount", "account_name", "names_of"]
 
 
-class Account(Protocol):
+class ModelAccount(Protocol):
     """The account and model of a call, as a request has them."""
 
     @property
@@ -35,14 +35,14 @@ class EffectPermits(Protocol):
     async def give_back(self, names: Sequence[str]) -> None:
         """Return the permits of a step that has ended."""
 
-    async def pause(self, account: Account, seconds: float) -> None:
+    async def pause(self, account: ModelAccount, seconds: float) -> None:
         """Let no call of this account and model begin for `seconds`."""
 
-    async def paused(self, account: Account) -> float:
+    async def paused(self, account: ModelAccount) -> float:
         """Return the remaining seconds of the pause of an account and model."""
 
 
-def account_name(account: Account) -> str:
+def account_name(account: ModelAccount) -> str:
     """Return the name under which an account and model are paused; it has no key, only a variable."""
     parts = (account.provider, account.model, account.base_url, account.api_key_env)
     return "pause:" + " ".join(part for part in parts if part)
