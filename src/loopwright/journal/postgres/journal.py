@@ -152,7 +152,9 @@ class PostgresFiles(FileStore):
         """Store a content and return its digest; see FileStore.put."""
         digest = hashlib.sha256(content)
         self._execute(
-            "INSERT INTO loopwright.files VALUES (%s, %s) ON CONFLICT DO NOTHING",
+            # A content that is stored again is used again: `prune` must not take it for an old one.
+            "INSERT INTO loopwright.files(digest, body) VALUES (%s, %s) "
+            "ON CONFLICT (digest) DO UPDATE SET stored=now()",
             (digest.digest(), content),
         )
         return digest.hexdigest()
