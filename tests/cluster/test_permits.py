@@ -149,6 +149,5 @@ async def test_a_pause_holds_all_calls_back(postgres_url: str, limits: Limits) -
     async with worker(postgres_url) as (first, _), worker(postgres_url) as (second, _):
         await first.pause("openai", 0.4)
         assert 0.0 < await second.paused("openai") <= 0.4
-        began = asyncio.get_running_loop().time()
         await second.take("openai", limits)
-        assert asyncio.get_running_loop().time() - began > 0.2
+        assert await second.paused("openai") == 0.0

@@ -22,6 +22,7 @@ from ..journal.postgres.connection import Server, is_transient
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
+from ..records import Usage
 from .permit_pool import PermitPool, Settled
 from .shared_runs import QueueInfo, WorkerInfo
 
@@ -166,11 +167,14 @@ class PostgresSharedRuns:
             "UPDATE loopwright.runs SET deliveries = 0 WHERE run_id = %s AND deliveries > 0", run_id
         )
 
-    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
+    async def put_back(
+        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+    ) -> None:
         async with self._db() as db, db.transaction():
             await db.execute(
-                f"UPDATE loopwright.runs SET wake_at = {_NOW} + %s WHERE run_id = %s".encode(),
-                (delay, run_id),
+                f"UPDATE loopwright.runs SET wake_at = {_NOW} + %s, "
+                "deliveries = greatest(0, deliveries - %s) WHERE run_id = %s".encode(),
+                (delay, int(counted), run_id),
             )
             await db.execute(
                 f"INSERT INTO loopwright_queue.returned VALUES (%s, %s, {_NOW}, 1) ON CONFLICT (run_id) DO UPDATE "
@@ -236,6 +240,35 @@ class PostgresSharedRuns:
                 _DUE, limit
             )
         ]  # fmt: skip
+
+    async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
+        # Sorted by account: two workers lock the accounts in the same order.
+        columns = [
+            [account for account, _, _ in reports],
+            [run_id for _, run_id, _ in reports],
+            [usage.usd for _, _, usage in reports],
+            [usage.tokens for _, _, usage in reports],
+            [usage.calls for _, _, usage in reports],
+        ]
+        await self._within_patience(
+            lambda: self._execute(
+                "SELECT loopwright_queue.spend(u.account, u.run, u.usd, u.tokens, u.calls) FROM unnest("
+                "%s::text[], %s::text[], %s::float8[]::numeric[], %s::bigint[], %s::bigint[]) "
+                "AS u(account, run, usd, tokens, calls)",
+                *columns,
+            )
+        )
+
+    async def spent(self) -> dict[str, Usage]:
+        rows = await self._within_patience(
+            lambda: self._fetch(
+                "SELECT name, usd::float8, tokens, calls FROM loopwright_queue.accounts ORDER BY name"
+            )
+        )
+        return {
+            name: Usage(calls=calls, input_tokens=tokens, usd=usd)
+            for name, usd, tokens, calls in rows
+        }
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         if run_ids:

@@ -14,7 +14,7 @@ from ..errors import ConfigurationError, RunNotFound
 from ..journal import Journal, RunInfo, open_journal
 from ..records.codec import Json
 from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer
-from .schedule import at_tick, id_of_key
+from .schedule import SUBMITTED_AS, at_tick, id_of_key
 from .shared_runs import is_over, open_runs
 
 __all__ = ["Submission", "requeue", "submit", "submit_all", "wait_until_over"]
@@ -64,7 +64,8 @@ class Submission:
     def row(self, value: Any, key: str) -> RunInfo:
         """Return the row of the run with an input and a key."""
         fresh = fresh_row(self.step, value, "" if not key or self.cron else id_of_key(key))
-        row = described(fresh, self.step, self.source, None)
+        named = {SUBMITTED_AS: key} if key else {}
+        row = described(fresh, self.step, {**self.source, **named}, None)
         row = replace(
             row, status="queued", queue=self.queue, priority=self.priority, wake_at=self.at or 0.0
         )
