@@ -243,6 +243,8 @@ class PostgresSharedRuns:
 
     async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
         # Sorted by account: two workers lock the accounts in the same order.
+        if not reports:
+            return
         columns = [
             [account for account, _, _ in reports],
             [run_id for _, run_id, _ in reports],
@@ -269,6 +271,15 @@ class PostgresSharedRuns:
             name: Usage(calls=calls, input_tokens=tokens, usd=usd)
             for name, usd, tokens, calls in rows
         }
+
+    async def spending(self) -> list[tuple[str, str, Usage]]:
+        rows = await self._fetch(
+            "SELECT name, run_id, usd::float8, tokens, calls FROM loopwright_queue.spending"
+        )
+        return [
+            (name, run_id, Usage(calls=calls, input_tokens=tokens, usd=usd))
+            for name, run_id, usd, tokens, calls in rows
+        ]
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         if run_ids:

@@ -147,6 +147,9 @@ class SharedRuns(Protocol):
     async def spent(self) -> dict[str, Usage]:
         """Return what the runs of each account have spent, by name."""
 
+    async def spending(self) -> list[tuple[str, str, Usage]]:
+        """Return what each run has spent of each account."""
+
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         """Clear the time at which these runs were to start: an engine has them."""
 
@@ -282,6 +285,13 @@ class MemoryRuns:
 
     async def spent(self) -> dict[str, Usage]:
         return {name: sum(runs.values(), NOTHING) for name, runs in sorted(self._spent.items())}
+
+    async def spending(self) -> list[tuple[str, str, Usage]]:
+        return [
+            (name, run_id, usage)
+            for name, runs in self._spent.items()
+            for run_id, usage in runs.items()
+        ]
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

@@ -16,6 +16,8 @@ progress. All times are those of the database.
 
 from __future__ import annotations
 
+from .connection import Connection
+
 DEAD = 6.0  # seconds without a beat after which a worker has no permits
 TURN = 1.0  # seconds for which a worker keeps more than its share of a cap that others wait for
 _RETRY = 0.05  # seconds after which a worker asks again for a permit of a full cap
@@ -134,3 +136,29 @@ SHARED = (
     _SPEND,
 )
 """The statements that create the tables."""
+_LOST_PINS = (
+    "SELECT run_id, host FROM loopwright_queue.hosts h WHERE NOT EXISTS("
+    "SELECT FROM loopwright.runs r WHERE r.run_id = h.run_id) ORDER BY run_id"
+)
+_WRONG_ACCOUNTS = (
+    "SELECT a.name FROM loopwright_queue.accounts a LEFT JOIN loopwright_queue.spending s ON s.name = a.name "
+    "GROUP BY a.name HAVING a.usd <> coalesce(sum(s.usd), 0) OR a.tokens <> coalesce(sum(s.tokens), 0) "
+    "OR a.calls <> coalesce(sum(s.calls), 0) ORDER BY a.name"
+)
+
+
+def problems_of(db: Connection) -> list[str]:
+    """Return a sentence for each row of these tables that contradicts another table."""
+    pins = db.execute(_LOST_PINS).fetchall()
+    accounts = db.execute(_WRONG_ACCOUNTS).fetchall()
+    return [
+        *(
+            f"{_text(run)} is pinned to {_text(host)}, but there is no such run"
+            for run, host in pins
+        ),
+        *(f"the account {_text(name)} differs from the sum of its runs" for (name,) in accounts),
+    ]
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
