@@ -115,7 +115,7 @@ class Database:
 
     @property
     def owner(self) -> int:
-        """The key of this store; it exists in every transaction."""
+        """The key of this store; 0 before it opens its first run."""
         return self._renewal.owner
 
     @property
@@ -133,7 +133,10 @@ class Database:
         _refuse_too_large(contents)
 
     def new_content(self) -> int:
-        """Return a content id that no other store uses: Cantor's pairing of owner and count."""
+        """Return a content id that no other store uses for a run: Cantor's pairing of owner and count.
+
+        Without an owner the pairs begin with 0; only the store that creates a run has such contents.
+        """
         count = self._next_content()
         diagonal = self.owner + count
         return diagonal * (diagonal + 1) // 2 + count
@@ -192,10 +195,7 @@ class Database:
         if self._db is None:
             db = self.server.connect("writer")
             try:
-                # The owner needs its table, so the order matters.
                 migrate(db, self.server)
-                if not self.owner:
-                    self._renewal.register(db)
             except BaseException:
                 db.close()
                 raise
@@ -221,6 +221,9 @@ class Database:
     ) -> None:
         if self._uncertain is not None and self._was_committed(db, self._uncertain):
             return
+        # A process that only submits or lists runs needs no row, no thread and no second session.
+        if not self.owner and any(operation.owning for operation in operations):
+            self._renewal.register(db)
         logs = [log for batch in batches for log in batch.logs if log.failure is None]
         # One statement is its own transaction: this saves two round trips for the most frequent commit.
         if not operations and self._on_point is None:
