@@ -197,9 +197,7 @@ async def _until(
             await asyncio.sleep(0.02)
 
 
-async def _ready(
-    url: str, workers: int, processes: Sequence[subprocess.Popen[bytes]] = ()
-) -> None:
+async def _ready(url: str, workers: int, processes: Sequence[subprocess.Popen[bytes]] = ()) -> None:
     await _until(url, "SELECT count(*) FROM loopwright_queue.workers", workers, processes)
 
 

@@ -35,7 +35,8 @@ _BEAT = timedelta(seconds=3)  # a delivery without a heartbeat for so long is re
 _POLL = timedelta(seconds=2)  # without a notification
 _INDEX = "pgqueuer_payload_idx"  # created last
 _BATCH = 10  # deliveries per query
-_LOCK = 7_306_082_149  # advisory lock around the creation of tables
+# That of the migration of the journal, which creates the same schema and may run at the same moment.
+_LOCK = 0x4C6F7057
 
 
 class PgQueuerDeliverer:
