@@ -48,6 +48,7 @@ from .deadlines import DeadlineScope
 from .loop import one_of
 from .loop_attempt import Attempt
 from .loop_run import LoopRun
+from .loop_verdicts import Undecided
 from .outcomes import attempt
 from .scope import Scope
 from .signatures import FunctionTypes
@@ -186,6 +187,7 @@ class ForEach(CompositeStep):
     rejudge = limit = 0
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
+    undecided: ClassVar[Undecided] = Undecided()
     unbound = ""
     plain = False
     wall = math.inf

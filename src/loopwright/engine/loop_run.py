@@ -39,7 +39,7 @@ from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, retyped, unrecorded
-from .loop_approval import approved
+from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
@@ -116,6 +116,8 @@ class LoopRun:
             attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
                 attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                if attempt.evaluation is not None and attempt.evaluation.undecided:
+                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             attempt.failed(error)
