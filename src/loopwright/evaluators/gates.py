@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..engine.context import Context
@@ -15,7 +17,15 @@ from ..records.codec import Json
 from .checklist import Check, as_check
 from .criteria import segments
 
-__all__ = ["gates"]
+__all__ = ["LaterEvaluator", "gates"]
+
+
+class LaterEvaluator(CompositeStep[object, Evaluation]):
+    """An evaluator that reads the evaluations of the gates before it."""
+
+    @abstractmethod
+    def after(self, earlier: Sequence[tuple[str, Evaluation]]) -> Step:
+        """Return the evaluator for these evaluations, by the names of their gates."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +33,12 @@ class _Gates(CompositeStep[object, Evaluation]):
     keeps_types: ClassVar[bool] = True
     name: str
     members: tuple[tuple[str, Step], ...]
+    graded: bool = False
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.members))
+        kind = "graded gates" if self.graded else "gates"
+        return digest_of(kind, *(f"{name} {part.fingerprint}" for name, part in self.members))
 
     @property
     def scores_only(self) -> bool:
@@ -37,7 +49,8 @@ class _Gates(CompositeStep[object, Evaluation]):
         evaluations: list[tuple[str, Evaluation]] = []
         ended = []
         for name, part in self.members:
-            result = await attempt(ctx, name, part, value)
+            step = part.after(evaluations) if isinstance(part, LaterEvaluator) else part
+            result = await attempt(ctx, name, step, value)
             evaluation = as_evaluation(result.output)
             evaluations.append((name, evaluation))
             ended.append((name, part, result))
@@ -45,10 +58,15 @@ class _Gates(CompositeStep[object, Evaluation]):
             if evaluation.passed is False or evaluation.undecided:
                 break
         complete = len(evaluations) == len(self.members)
-        return combined(self.name, _merged(evaluations, complete=complete), ended, ctx)
+        merged = _merged(evaluations, complete=complete)
+        if self.graded:
+            merged = replace(merged, score=_grade(evaluations, len(self.members)))
+        return combined(self.name, merged, ended, ctx)
 
 
-def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
+def gates(
+    *evaluators: Check, name: str = "gates", graded: bool = False
+) -> Step[object, Evaluation]:
     """Make an evaluator of several in order: the first failure ends the evaluation.
 
     Put certain and cheap evaluators first: checks, then tests, then a judge. An output that fails at a
@@ -60,6 +78,8 @@ def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
     Args:
         *evaluators: Evaluators, functions, or objects of options for `check`.
         name: The name of the step. Default: "gates".
+        graded: Whether an output that fails at a gate keeps a score: the number of gates that passed plus the
+            score of the failed one, divided by the number of gates. Default: False.
 
     Returns:
         A step from an output to an Evaluation.
@@ -79,7 +99,17 @@ def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
     if not evaluators:
         raise ConfigurationError(f"{name}: no evaluator. Pass at least one.")
     steps = [as_check("", evaluator) for evaluator in evaluators]
-    return _Gates(name, tuple(zip(segments(step.name for step in steps), steps, strict=True)))
+    members = tuple(zip(segments(step.name for step in steps), steps, strict=True))
+    return _Gates(name, members, graded)
+
+
+def _grade(results: list[tuple[str, Evaluation]], count: int) -> float | None:
+    """Return the share of the gates that passed, with the score of the last one as a part of a gate."""
+    final = results[-1][1]
+    if final.undecided:
+        return None
+    score = final.score if final.score is not None else float(final.passed is True)
+    return (len(results) - 1 + score) / count
 
 
 def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluation:
