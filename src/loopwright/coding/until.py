@@ -394,7 +394,7 @@ def until(
     elif isinstance(check, Sequence):
         evaluate, text = tests(check, sandbox=isolation), shlex.join(check)
     if criteria := (judge,) if isinstance(judge, str) else tuple(judge):
-        judges = JudgeOfChanges(judge_of(*criteria, model=model, goal=goal))
+        judges = JudgeOfChanges(judge_of(*criteria, model=model or (), goal=goal))
         evaluate = gates(evaluate, judges, graded=True)
     settings: AgentOptions = {"session": session, "permissions": permissions, "sandbox": sandbox}
     if price is not None:
