@@ -20,6 +20,7 @@ from ...documents.project import GENERATED
 from ...documents.schema.fields import duration
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError
+from ...tools.sandbox import sandbox_problem
 from ..sources import SourceSettings, load_source
 from ..trust import approved
 from .detached import start_detached
@@ -287,6 +288,7 @@ def until(
         # The document is recorded with the run, as if its file had been deleted.
         settings = replace(settings, documents={"files": {file: text}, "calls": []})
         load = functools.partial(load_source, file, settings)
+        output.note(_summary(options))
         source = approved(load, output, yes=options.yes)
         run_id = run_id or new_run_id()
         if options.detach:
@@ -294,6 +296,18 @@ def until(
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         job = Job(source, None, run_id, options, telemetry_options)
         return drive(job, output)
+
+
+def _summary(options: UntilCommandOptions) -> str:
+    """Return where the agent works, its sandbox and its limits, which a person approves."""
+    sandbox = options.sandbox.value
+    if options.sandbox is SandboxWord.AUTO:
+        sandbox = "none, see loopwright agents" if sandbox_problem() else "bubblewrap"
+    place = "" if options.workspace is WorkspaceOption.HERE else f"{options.workspace.value} of "
+    limits = [f"at most {options.iterations} iterations", options.time]
+    if options.max_usd is not None:
+        limits.append(f"{options.max_usd:g} USD")
+    return f"{place}{Path.cwd()} · sandbox: {sandbox} · {', '.join(limits)}"
 
 
 def _ignored(folder: str) -> bool:
