@@ -69,6 +69,11 @@ class Snapshots:
         return self.state.folder
 
     @property
+    def root(self) -> Path:
+        """The folder of all files, which commands may change."""
+        return self.state.root
+
+    @property
     def variables(self) -> dict[str, str]:
         """Environment variables of commands."""
         return self.state.variables
@@ -122,6 +127,11 @@ class Snapshots:
         self.current = await self._effect(
             f"{path}/capture", lambda: self.state.capture(path, self._commit)
         )
+
+    async def changes(self) -> str:
+        """Return the difference of the captured state from the beginning, as text."""
+        commit = (self.current or self.base)["commit"]
+        return await self._complete(self.state.changes(commit))
 
     async def checkpoint(self, path: str) -> None:
         """Capture the state after the step at a path, before its end is recorded."""

@@ -57,6 +57,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",
         "Raise the limit, or split the task.",
     ),
+    "no_sandbox": (
+        "A command with `sandbox: auto` ran without one, because bubblewrap does not work on this machine.",
+        "Install bubblewrap (`apt install bubblewrap`), or choose `sandbox: none`. `loopwright agents` says why it does not work.",
+    ),
     "session_gone": (
         "A coding agent did not find the session that it was to continue. It began a new one.",
         "Nothing, unless it happens in every run: then check the folder in which the program keeps its state.",

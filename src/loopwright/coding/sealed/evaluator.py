@@ -10,6 +10,7 @@ from ...engine.step import FunctionStep, digest_of
 from ...evaluators.check import output_of
 from ...records import Criterion, Evaluation
 from ...records.codec import Json
+from ...tools.sandbox import Sandbox, SandboxMode
 from .measure import Measured, TestCommand, feedback_of, unusable
 
 __all__ = ["tests"]
@@ -27,6 +28,7 @@ def tests(
     env: Mapping[str, str] | None = None,
     pass_env: Sequence[str] = (),
     cwd: str | Path | None = None,
+    sandbox: Sandbox | SandboxMode = "none",
 ) -> FunctionStep[object, Evaluation]:
     """Make an evaluator that runs a test command in the folder of the loop.
 
@@ -44,6 +46,7 @@ def tests(
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
         cwd: The folder. Default: that of the loop's workspace, else that of this process.
+        sandbox: The isolation of the command, as in `shell`; a word means one without a network. Default: `none`.
 
     Returns:
         A step from any output to an Evaluation.
@@ -57,7 +60,8 @@ def tests(
         >>> run_sync(tests("printf '1..2\\\\nok 1 - adds\\\\nnot ok 2 - divides\\\\n'", report="stdout"), "").output.score
         0.5
     """
-    runs = TestCommand(command, report, timeout, env, pass_env)
+    isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
+    runs = TestCommand(command, report, timeout, env, pass_env, isolation)
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...engine.context import Context
@@ -21,6 +21,7 @@ from ...evaluators.parsing.reports import (
     read_report_file,
 )
 from ...tools.process import CommandResult
+from ...tools.sandbox import Sandbox
 from ...tools.shell import ShellStep
 from .runners import Runner, runner_of
 
@@ -54,6 +55,7 @@ class TestCommand:
         timeout: Seconds until the command is ended.
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
+        sandbox: The isolation of the command.
     """
 
     __test__ = False  # pytest would collect a class of this name
@@ -63,6 +65,7 @@ class TestCommand:
     timeout: float | None = 600
     env: Mapping[str, str] | None = None
     pass_env: Sequence[str] = ()
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
     @property
     def runner(self) -> Runner | None:
@@ -101,6 +104,7 @@ class TestCommand:
                 pass_env=self.pass_env,
                 cwd=folder,
                 timeout=self.timeout,
+                sandbox=self.sandbox.within(scratch),
             )
             result = await run_check(step, "", ctx)
             if ctx.run.stubs is not None or not self.has_report:

@@ -39,7 +39,7 @@ from .models import (
     PromptFields,
     ReasoningSpec,
 )
-from .tools import CommandFields, ServerSpec, ToolSpec
+from .tools import SANDBOX, CommandFields, SandboxSpec, SandboxWord, ServerSpec, ToolSpec
 from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
@@ -254,6 +254,7 @@ class TestsSpec(Part):
     )
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(600, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
 
 
 class EvaluateSpec(Part):
@@ -278,10 +279,15 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    graded: bool = Field(
+        False,
+        description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
+        "score of the one that failed, as a share of all.",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
-        if not self.model_fields_set:
+        if not self.model_fields_set - {"graded"}:
             kinds = "check, checklist, score, tests, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self

@@ -16,7 +16,7 @@ from .agents import CodingAgentSpec
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
-from .tools import ServerSpec, ToolSpec
+from .tools import SandboxSpec, ServerSpec, ToolSpec
 
 __all__ = [
     "commands_in",
@@ -81,6 +81,8 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
         if isinstance(part, ToolSpec):
             for words in part.commands or ():
                 yield words, part.cwd or "."
+        if isinstance(part, SandboxSpec) and part.wrap:
+            yield [*part.wrap, "…"], "."
         if isinstance(part, CodingAgentSpec):
             permissions = f"--permissions={part.permissions}"
             yield ["agent", part.cli, permissions, *part.args], "."
