@@ -282,9 +282,7 @@ class LoopRun:
             value = await self.ctx.call("evaluate", loop.evaluate, self.current)
         except StepError as error:
             # Before any cost: an evaluator that cannot judge the input will not judge an output.
-            detail = f"before the first iteration: {error}"
-            self.cause = error.__cause__
-            return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+            return self.unusable(error)
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
@@ -292,6 +290,12 @@ class LoopRun:
         if evaluation.passed is not True or len(self.history):
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
+
+    def unusable(self, error: StepError) -> Stop:
+        """Return the stop of a loop whose evaluator cannot judge."""
+        self.cause = error.__cause__
+        detail = f"before the first iteration: {error}"
+        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
