@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...records.codec import Json
@@ -57,6 +57,10 @@ _SHADOWED = frozenset({
     "weakref", "xml", "zipfile", "zipimport", "iniconfig", "packaging", "pluggy", "pytest",
     "_pytest", "exceptiongroup",
 })  # fmt: skip
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_INTERPRETER = re.compile(
+    r"python[0-9.]*|(ba|da|z|k)?sh|node|deno|bun|ruby|perl|php|tsx|uv|poetry|run|npx|env|exec|time|nice"
+)
 _ROOTS = ("", "src/")  # folders that are on the import path
 
 Read = Callable[[str], bytes]  # returns the content of a blob
@@ -204,18 +208,11 @@ class Protection:
         )
 
     def _scripts(self, base: Mapping[str, Entry]) -> frozenset[str]:
-        """Return the files of the base that the command names: they are part of the check."""
+        """Return the files of the base that the command starts: they are part of the check."""
         if not self._auto:
             return frozenset()
         text = self.command if isinstance(self.command, str) else shlex.join(self.command)
-        if self._runner is not None and (match := self._runner.pattern.search(text)):
-            # After the test program stand the tests, or the code that they test.
-            text = text[: match.start()]
-        try:
-            words = shlex.split(text, comments=True)
-        except ValueError:
-            words = text.split()
-        return frozenset(name for word in words if (name := word.removeprefix("./")) in base)
+        return frozenset(name for name in _started(text) if name in base)
 
     def _shadows(self, path: str, base: Mapping[str, Entry]) -> bool:
         """Return whether a new file replaces a module of the test program."""
@@ -229,6 +226,27 @@ class Protection:
                 if shadows and module in _SHADOWED:
                     return True
         return False
+
+
+def _started(script: str) -> Iterator[str]:
+    """Iterate over the programs that a script starts, and the files that it hands to an interpreter.
+
+    >>> list(_started("cd app && python -u grade.py answers.txt; ./check.sh | grep -q green state"))
+    ['cd', 'python', 'grade.py', 'check.sh', 'grep']
+    """
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=";&|\n")
+    lexer.whitespace, lexer.whitespace_split = " \t\r", True
+    begins = True
+    try:
+        for word in lexer:
+            if not word.strip(";&|\n"):
+                begins = True
+            elif begins and not word.startswith("-") and not _ASSIGNMENT.match(word):
+                # The other words may be the files that are checked.
+                yield word.removeprefix("./")
+                begins = bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
+    except ValueError:
+        return  # a quotation without an end: the shell will refuse it, too
 
 
 def _above(paths: Iterable[str]) -> set[str]:

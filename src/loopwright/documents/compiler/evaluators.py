@@ -152,6 +152,8 @@ def _tests(
     at = (*path, "command") if isinstance(value, TestsSpec) else path
     if not is_constant(compilation, spec.command, at):
         return None
+    if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
+        return None
     cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     options = spec.model_dump(exclude={"command", "cwd"})
     return compilation.attempt(path, lambda: tests(spec.command, cwd=cwd, **options))

@@ -78,6 +78,8 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
             # A test command with settings is a part too, and has the key `command`.
             if isinstance(command, str | list):
                 yield command, getattr(part, "cwd", None) or "."
+        if isinstance(part, TestsSpec) and part.setup:
+            yield part.setup, "."
         if isinstance(part, ToolSpec):
             for words in part.commands or ():
                 yield words, part.cwd or "."
