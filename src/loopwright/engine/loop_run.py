@@ -15,7 +15,6 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from types import MethodType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -40,7 +39,7 @@ from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, retyped, unrecorded
-from .loop_approval import approved
+from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
@@ -107,15 +106,18 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
+        call, ctx = attempt.call, attempt.ctx
         try:
             if attempt.stage == "adapt":
                 # The token replaces the input in the fingerprint: the iteration is on record, and
                 # may be long.
-                attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
-            output = await attempt.call("execute", loop.execute, attempt.input)
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
+            output = await call(ctx, "execute", loop.execute, attempt.input)
             attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
-                attempt.evaluated(await attempt.call("evaluate", loop.evaluate, attempt.output))
+                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                if attempt.evaluation is not None and attempt.evaluation.undecided:
+                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             attempt.failed(error)
@@ -156,7 +158,7 @@ class LoopRun:
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Call = MethodType(unrecorded, self.ctx) if unread else self.ctx.call
+        self.call: Call = unrecorded if unread else Context.call
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""

@@ -13,7 +13,7 @@ from ...records.codec import Json
 from ...tools.mcp.settings import VARIABLE
 from ..yaml.source import Location
 from .agents import CodingAgentSpec
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, TestsSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
 from .tools import ServerSpec, ToolSpec
