@@ -482,7 +482,8 @@ class LoopRun:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
         if chosen is None:  # an output without a verdict is better than none
-            chosen = next((item for item in reversed(history) if item.output is not None), None)
+            others = (item for item in reversed(history) if not item.rejected)
+            chosen = next((item for item in others if item.output is not None), None)
         return chosen.output if chosen is not None else None
 
     def _result(
