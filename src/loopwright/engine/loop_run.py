@@ -284,9 +284,7 @@ class LoopRun:
             value = await self.ctx.call("evaluate", loop.evaluate, self.current)
         except StepError as error:
             # Before any cost: an evaluator that cannot judge the input will not judge an output.
-            detail = f"before the first iteration: {error}"
-            self.cause = error.__cause__
-            return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+            return self.unusable(error)
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
@@ -294,6 +292,12 @@ class LoopRun:
         if evaluation.passed is not True or len(self.history):
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
+
+    def unusable(self, error: StepError) -> Stop:
+        """Return the stop of a loop whose evaluator cannot judge."""
+        self.cause = error.__cause__
+        detail = f"before the first iteration: {error}"
+        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -478,7 +482,8 @@ class LoopRun:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
         if chosen is None:  # an output without a verdict is better than none
-            chosen = next((item for item in reversed(history) if item.output is not None), None)
+            others = (item for item in reversed(history) if not item.rejected)
+            chosen = next((item for item in others if item.output is not None), None)
         return chosen.output if chosen is not None else None
 
     def _result(

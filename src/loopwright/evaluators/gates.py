@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -50,6 +50,9 @@ class _Gates(CompositeStep[object, Evaluation]):
     def scores_only(self) -> bool:
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
+
+    def preparations(self) -> Iterable[Step]:
+        return (step for _, part in self.members for step in part.preparations())
 
     def deciding_alone(self, policy: Undecided) -> _Gates | None:
         """Return these gates with a policy for an undecided judge; None without a member before it."""
@@ -142,6 +145,7 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
     score = final.score if final.score is not None else min(scores, default=None)
     # A gate that passed has nothing to improve, so only the last evaluator's feedback is kept with the gaps.
     texts = [e.feedback for e in evaluations if e is final or e.passed is not True]
+    tampered = [e.tampered for e in evaluations if e.tampered is not None]
     return Evaluation(
         score=None if final.undecided else 0.0 if closed else score,
         passed=False if False in verdicts else None if None in verdicts else True,
@@ -154,6 +158,8 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
         metrics={key: item for e in evaluations for key, item in e.metrics.items()},
         impossible=final.impossible,
         unjudged=any(e.unjudged for e in evaluations),
+        # A rejected iteration stays so, whatever another gate reports.
+        tampered=next((t for t in tampered if t.rejected), tampered[0] if tampered else None),
     )
 
 

@@ -49,6 +49,14 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "An evaluator returned an object without a score and a verdict, whose field has almost the name of one.",
         "Correct the name of the field.",
     ),
+    "flaky_tests": (
+        "A check had different results in two runs on the unchanged files.",
+        "Repair the tests that the warning names. They do not count until then.",
+    ),
+    "check_without_canaries": (
+        "The test program does not run tests that are added beside the others, so a forged report may not be noticed.",
+        "Let the command run a folder, and leave out options that select tests or stop at the first failure.",
+    ),
     "outside_edit": (
         "The files of a workspace were changed outside the run.",
         "Nothing, if the changes are yours: the next iteration continues from them.",

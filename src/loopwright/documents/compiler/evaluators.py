@@ -159,6 +159,8 @@ def _tests(
     at = (*path, "command") if isinstance(value, TestsSpec) else path
     if not is_constant(compilation, spec.command, at):
         return None
+    if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
+        return None
     cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     options = spec.model_dump(exclude={"command", "cwd", "sandbox"})
     # A check needs no network, and the tests of an agent must not need one either.
