@@ -70,6 +70,7 @@ from .step import (
     digest_of,
     source_digest,
 )
+from .tampering import tampering_stop
 from .workspace_loop import WorkspaceLoopRun
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
@@ -473,6 +474,8 @@ class Loop(CompositeStep[In, Out]):
             why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
             return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
         stops: list[Stop] | None = None
+        if (tampered := tampering_stop(history)) is not None:
+            stops = [tampered]
         for condition in members or self.members:
             # Conditions of this package do not fail, and need no copies of the history.
             stop = condition.check(history) if condition.ours else check_safely(condition, history)

@@ -138,6 +138,11 @@ class JudgeSpec(SettingsFields):
         False,
         description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
     )
+    of: Literal["output", "changes"] = Field(
+        "output",
+        description="`changes`: the judge sees the changes of the files of the workspace, the output of earlier checks and the "
+        "last message, in place of the output.",
+    )
     style: Literal["structured", "yes_no"] = Field("structured", description="Form of the answer.")
     tools: Names | None = Field(
         None,
