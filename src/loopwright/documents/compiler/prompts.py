@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, Problem, listed, nearest
-from ...evaluators.judge.judge import TOKENS, Judge
+from ...evaluators.judge.judge import TOKENS, Judge, with_votes
 from ...evaluators.judge.judge_tools import JudgeTools
 from ...evaluators.judge.measured import MOST, measured_votes
 from ...evaluators.judge.questions import JudgeQuestion, Sentence, YesNo, preset_question
@@ -268,7 +268,7 @@ def _as_measured(
             where=name,
         ),
     )
-    return None if rule is None else judge.with_votes(rule.votes, rule.unattainable)
+    return None if rule is None else with_votes(judge, rule.votes, rule.unattainable)
 
 
 def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[str, Text]:

@@ -44,7 +44,7 @@ from .questions import (
 )
 from .votes import CriterionVotes, Votes, votes_of
 
-__all__ = ["KNOWN_BAD", "Judge", "judge"]
+__all__ = ["KNOWN_BAD", "Judge", "judge", "with_votes"]
 
 # These errors are answers of the model, so the vote is unreadable. All others end the evaluation (rule 4).
 _NO_VERDICT = ("refused", "empty_output", "tool_rounds")
@@ -121,13 +121,6 @@ class Judge(CompositeStep[object, Evaluation]):
         single.votes, single.self_test, single.unattainable = Votes(), False, ""
         single.fingerprint = digest_of("one vote", self.identity)
         return single
-
-    def with_votes(self, votes: Votes, unattainable: str = "") -> Judge:
-        """Return this judge with another voting rule; `unattainable` says why it does not keep its error."""
-        judge = copy(self)
-        judge.votes, judge.unattainable = votes, unattainable
-        judge.fingerprint = digest_of("measured", self.identity, repr(votes))
-        return judge
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Judge an output. The result's output is the evaluation."""
@@ -224,6 +217,14 @@ class Judge(CompositeStep[object, Evaluation]):
                         f"the judge accepts {bad!r} under {name!r}; do not rely on it alone",
                         code="judge_accepts_bad_output",
                     )
+
+
+def with_votes(judge: Judge, votes: Votes, unattainable: str = "") -> Judge:
+    """Return a judge with another voting rule; `unattainable` says why it does not keep its error."""
+    changed = copy(judge)
+    changed.votes, changed.unattainable = votes, unattainable
+    changed.fingerprint = digest_of("measured", judge.identity, repr(votes))
+    return changed
 
 
 def _short(name: str) -> str:
@@ -342,4 +343,4 @@ def judge(
     rule = measured_votes(
         measured, made.identity, alpha=alpha, most=max_votes or MOST, accept=accept_unattainable
     )
-    return made.with_votes(rule.votes, rule.unattainable)
+    return with_votes(made, rule.votes, rule.unattainable)
