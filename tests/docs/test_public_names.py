@@ -49,7 +49,7 @@ PROMISED = {
     "loopwright.testing": "ScriptedModel run_virtual VirtualClock assert_replays",
     "loopwright.interop": "Adapter as_step as_evaluator",
     "loopwright.progress": "rich_rows tqdm_bar notebook plain",
-    "loopwright.insight": "StoppingPolicy Recordings recordings_of replay selected measure_judge",
+    "loopwright.insight": "StoppingPolicy Recordings recordings_of replay selected measure_judge JudgeMeasurement",
 }
 # Loopwright creates these; a program only reads them.
 CREATED = {
