@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
+    from .engine.tune import tune
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -127,6 +128,7 @@ __all__ = [
     "stream",
     "tests",
     "tool",
+    "tune",
     "until",
     "with_timeout",
 ]
@@ -155,6 +157,7 @@ _LAZY = {
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",
     "tool": "tools",
+    "tune": "engine.tune",
     "until": "coding.until",
 }
 

@@ -44,6 +44,7 @@ class Account:
     __slots__ = (
         "_held",
         "_inner",
+        "_promised",
         "_turns",
         "_waiting",
         "cap",
@@ -77,11 +78,40 @@ class Account:
         self.judging = NOTHING
         self.reserved = NOTHING
         self.iteration_usage = NOTHING
-        if cap is not None:  # only a capped account is ever reserved in
-            self._held: dict[str, Usage] = {}  # the reservations by the paths of their calls
-            self._turns = itertools.count()  # of the outermost capped account, for all below it
-            self._waiting: dict[int, _Waiter] = {}  # by turn
-            self._inner: dict[int, _Waiter] = {}  # calls inside an effect that has a reservation
+        # Of the root, for all accounts: a budget that is added later counts the calls in flight, and its
+        # calls wait in the same order as those of other budgets.
+        self._promised: dict[str, Usage] = {} if parent is None else parent._promised
+        self._turns: Iterator[int] = itertools.count() if parent is None else parent._turns
+        if cap is not None:
+            self._open()
+
+    def _open(self) -> None:
+        """Prepare the account for reservations: only an account that had a cap is ever reserved in."""
+        self._held: dict[str, Usage] = {}  # the reservations by the paths of their calls
+        self._waiting: dict[int, _Waiter] = {}  # by turn
+        self._inner: dict[int, _Waiter] = {}  # calls inside an effect that has a reservation
+
+    def set_cap(self, cap: Budget | None) -> None:
+        """Change the budget while calls may be in flight or waiting; call `refresh` on those below."""
+        before, self.cap = self.cap, cap
+        if cap is not None and before is None:
+            if not hasattr(self, "_held"):
+                self._open()
+            inside = f"{self.path}/" if self.path else ""
+            self._held = {p: a for p, a in self._promised.items() if p.startswith(inside)}
+            self.reserved = sum(self._held.values(), NOTHING)
+        self.refresh()
+        if before is not None:  # a call that waits may fit now, or never fit any more
+            self._wake()
+
+    def refresh(self) -> None:
+        """Read again which accounts above have budgets, after one of them changed."""
+        for account in [*self._chain()][::-1]:
+            cap, parent = account.cap, account.parent
+            account.capped = cap is not None or (parent is not None and parent.capped)
+            account.limited = (cap is not None and cap.effects is not None) or (
+                parent is not None and parent.limited
+            )
 
     @property
     def caps(self) -> list[Budget]:
@@ -128,9 +158,10 @@ class Account:
             Stopped: by the account that can no longer fit it; the detail names the call.
         """
         chain = self._capped()
+        self._promised[path] = amount
         if not chain:
             return
-        turn = next(chain[0]._turns)
+        turn = next(self._turns)
         try:
             # All accounts are checked again after each wait: another one may have filled up meanwhile.
             while (blocked := _first_blocked(chain, path, turn, amount)) is not None:
@@ -147,6 +178,7 @@ class Account:
 
     def settle(self, path: str, usage: Usage) -> None:
         """Replace the reservation of the call at `path` by its real cost."""
+        self._promised.pop(path, None)
         for account in self._capped():
             amount = account._held.pop(path, None)
             if amount is not None:
@@ -195,7 +227,8 @@ class Account:
 
     def _over(self, total: Usage) -> str:
         cap = self.cap
-        assert cap is not None
+        if cap is None:  # it was removed while calls wait
+            return ""
         if cap.calls is not None and total.calls > cap.calls:
             return "calls"
         if cap.tokens is not None and total.tokens > cap.tokens:

@@ -7,8 +7,9 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from ..conditions import Budget, raised_budget
+from ..conditions import Budget, raised_budget, tuned_budget
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
@@ -29,6 +30,7 @@ from .run_record import (
 )
 from .run_state import Run, RunResources, redactor_of
 from .step import CompositeStep, Step
+from .tuning import Inbox, LiveLimits
 from .workflow import Workflow
 
 __all__ = ["RunRequest"]
@@ -75,7 +77,7 @@ class RunRequest:
             await log.close(replace(log.info, status=status_of(log.recorded)))
             raise
         # Answers that were posted while no process ran it become entries before the replay.
-        if log.recorded:
+        if log.recorded or log.info.queue:
             await take_up(self.store, log)
         return fresh, log
 
@@ -116,15 +118,17 @@ class RunRequest:
         info, budget = state.log.info, self.budget
         if self.accept_changes:
             _accept(state, info.fingerprint, fresh.fingerprint)
-        if budget is not None:
-            _cap(state, budget)
-            if unbound := cannot_bind(self.step, budget, "run"):
-                state.warn(unbound, code=CANNOT_BIND)
+        if budget is not None or state.tuned:
+            budget = _cap(state, budget)
+        if budget is not None and (unbound := cannot_bind(self.step, budget, "run")):
+            state.warn(unbound, code=CANNOT_BIND)
         try:
             if state.silent:  # it has no record, so only its result matters
                 result = await _outcome(state, self.step, fresh.input)
             else:
-                result = await _drive(state, self.step, bounded(info, fresh))
+                store = self.store
+                inbox = None if store is None else partial(store.inbox, state.run_id)
+                result = await _drive(state, self.step, bounded(info, fresh), inbox)
             return result.view()
         finally:
             if state.owned:
@@ -146,18 +150,21 @@ def _accept(state: Run, recorded: str, now: str) -> None:
             state.append(Entry("accepted", "", state.now(), fingerprint=now))
 
 
-def _cap(state: Run, budget: Budget) -> None:
-    """Limit the run by a budget, with the caps that a person raised."""
-    if state.replay is not None and (limits := state.replay.raised.get("")):
+def _cap(state: Run, budget: Budget | None) -> Budget | None:
+    """Limit the run by a budget, with the caps that a person changed; return that budget."""
+    if budget is not None and state.replay is not None and (limits := state.replay.raised.get("")):
         budget = raised_budget(budget, limits)
+    if limits := state.tuned.of(""):
+        budget = tuned_budget(budget, limits)
     uncapped = state.account
     state.account = Account("", None, budget, uncapped.settled)
     if state.replay is not None and state.account.limited:
         state.account.effects = state.replay.effects("")
     state.account.judging = uncapped.judging
+    return budget
 
 
-async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
+async def _drive(state: Run, step: Step, info: RunInfo, inbox: Inbox | None) -> Result:
     """Run the root step, record how the run ended, and release the run."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
@@ -174,15 +181,23 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
         state.loops = ended_loops(state, replay, step)
+    limits = None
     if not state.log.silent:
         state.log.on_cancel = state.cancel
         state.log.on_lost = state.lose
+        if inbox is not None:
+            limits = LiveLimits(state, inbox)
+            state.log.on_posted = limits.read
     try:
         result = await _outcome(state, step, _typed_input(step, info.input))
+        if limits is not None:
+            limits.close()
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
     except BaseException as error:  # of any kind: the lease must be released
+        if limits is not None:
+            limits.close()
         await _interrupted(state, info, error)
         if state.lost and isinstance(error, asyncio.CancelledError):
             await _uncancel(asyncio.current_task())

@@ -15,6 +15,7 @@ from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.file_store import FileStore
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
+from ..journal.tunes import TunedLimits
 from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop
 from ..records.codec import Json, error_line, error_text, normalise
@@ -170,6 +171,9 @@ class Run:
     Attributes:
         resources: the models, tools and settings that steps need, by name. Nothing is global.
         owned: the objects that steps opened for this run, by name. `release` closes them.
+        open_loops: the runs of loops that have not ended, by path; `tuning` changes their limits.
+        tuned: the limits that people changed.
+        timed: the loop that a tuned limit of time ends now.
         debug: whether tracebacks of failures keep the frames inside this package.
     """
 
@@ -192,6 +196,7 @@ class Run:
         "log",
         "loops",
         "lost",
+        "open_loops",
         "outcomes",
         "owned",
         "permits",
@@ -206,6 +211,8 @@ class Run:
         "stubs",
         "sync",
         "task",
+        "timed",
+        "tuned",
         "warnings",
     )  # fmt: skip
 
@@ -247,6 +254,9 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
+        self.timed: Stopped | None = None
+        self.tuned = self.replay.tuned if self.replay else TunedLimits()
+        self.open_loops: dict[str, Any] = {}
         self.lost = False
         self.iterations = 0
         self.score: float | None = None
@@ -366,9 +376,11 @@ class Run:
         """Return the stop that an interruption means; raise one that did not come from the run again."""
         if isinstance(error, Stopped):
             return error
-        if self.cancelled is None:
-            raise error
-        return Stopped("", self.cancelled)
+        if self.cancelled is not None:
+            return Stopped("", self.cancelled)
+        if self.timed is not None:
+            return self.timed
+        raise error
 
     def _notify(self, entries: list[Entry]) -> None:
         for entry in entries:
