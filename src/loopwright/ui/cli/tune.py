@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from pydantic_core import PydanticCustomError
 
-from ...documents.schema.fields import duration
-from ...engine.tune import CLEAR, LimitInForce, Tuned
+from ...engine.tune import LimitInForce, Tuned
 from ...engine.tune import tune as tuned
-from ...errors import ConfigurationError, nearest
 from ...journal import Journal
 from ...records.codec import Json
 from ...records.redaction import of_environment
 from ..formatting import plural
 from ..journals import DEFAULT, find_run, reading
+from ..limit_values import limit_value
 from .options import AsJson, JournalUrl, RunName
 from .output import Output
 
-N = TypeVar("N", int, float)
 _LOOP_WIDTH, _KEY_WIDTH = 18, 18  # columns of a name and of a limit
 _RUNNING = ("running",)
 
@@ -79,13 +75,12 @@ def tune(
     when they are resumed. Below the used amount, the next decision ends the loop. Only a limit of time
     cuts a call in flight.
     """
+    texts: dict[str, str | None] = {
+        "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
+        "timeout": timeout, "deadline": deadline, "at_once": at_once,
+    }  # fmt: skip
     limits: dict[str, Any] = {
-        "max_iterations": _value("--max-iterations", max_iterations, _integer),
-        "max_usd": _value("--max-usd", max_usd, _decimal),
-        "max_calls": _value("--max-calls", max_calls, _integer),
-        "timeout": _value("--timeout", timeout, _seconds),
-        "deadline": deadline,
-        "at_once": _value("--at-once", at_once, _integer),
+        key: limit_value(key, text) for key, text in texts.items() if text is not None
     }
     of_environment(os.environ).refuse("reason", reason)
 
@@ -102,46 +97,6 @@ def tune(
         else:
             _write(result, output)
     return 0
-
-
-def _value(option: str, text: str | None, read: Callable[[str, str], Json]) -> Json:
-    """Return the value of an option, or the word that removes the limit."""
-    if text is None or text == CLEAR:
-        return text
-    return read(option, text)
-
-
-def _integer(option: str, text: str) -> int:
-    return _number(option, text, int)
-
-
-def _decimal(option: str, text: str) -> float:
-    return _number(option, text, float)
-
-
-def _number(option: str, text: str, kind: type[N]) -> N:
-    try:
-        return kind(text)
-    except ValueError:
-        what = "an integer" if kind is int else "a number"
-        hint = nearest(text, [CLEAR]) or f"; use one, or {CLEAR}"
-        raise ConfigurationError(f"{option}: {text[:40]!r} is not {what}{hint}") from None
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return float(duration(text) if not _is_number(text) else text)
-    except (PydanticCustomError, ValueError):
-        hint = nearest(text, [CLEAR]) or f"; use seconds, text like 30s or 5m, or {CLEAR}"
-        raise ConfigurationError(f"{option}: {text[:40]!r} is not a duration{hint}") from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _write(result: Tuned, output: Output) -> None:
