@@ -108,6 +108,8 @@ PARTS = {
     "ConversationSpec": ("Conversations of loops", "../guide/models.md"),
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
     "OnStallSpec": ("Stalls", "../guide/coding/until.md"),
+    "ImpossibleSpec": ("Tasks that cannot be done", "../guide/judge.md"),
+    "UndecidedSpec": ("Undecided evaluations", "../guide/judge.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
     "EachSpec": ("Lists", "../guide/lists.md"),
     "ConsensusSpec": ("Consensus", "../guide/models.md"),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
+    from .engine.loop_verdicts import Impossible, Undecided
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .engine.tune import tune
     from .evaluators import check, checklist, judge, rubric, score
@@ -78,6 +79,7 @@ __all__ = [
     "Failure",
     "File",
     "History",
+    "Impossible",
     "Iteration",
     "IterationEnded",
     "Loop",
@@ -104,6 +106,7 @@ __all__ = [
     "Stop",
     "TextDelta",
     "Timeout",
+    "Undecided",
     "Usage",
     "Workflow",
     "Workspace",
@@ -152,7 +155,9 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "Impossible": "engine.loop_verdicts",
     "OnStall": "engine.loop_stalls",
+    "Undecided": "engine.loop_verdicts",
     "for_each": "engine.for_each",
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",

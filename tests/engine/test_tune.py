@@ -43,9 +43,14 @@ Tune = Callable[[Context], Awaitable[None]]
 LIMITS = {"max_iterations": 3, "max_calls": 3}
 
 
+def tuned_ids(ctx: Context) -> set[str]:
+    """Return the requests that a run has taken."""
+    return set() if ctx.run.tuned is None else ctx.run.tuned.ids
+
+
 async def taken(ctx: Context, count: int = 1) -> None:
     """Wait until the run has taken a number of requests."""
-    while len(ctx.run.tuned.ids) < count:
+    while len(tuned_ids(ctx)) < count:
         await asyncio.sleep(0.01)
 
 
@@ -327,7 +332,7 @@ def test_sequences_of_limits_with_kills(changes: Changes, kills: list[int]) -> N
             posted = request([change], reason="", who="Ann", at=0.0)
             # The same request after a kill: the first one counts.
             await journal.post("r", replace(posted, path=f"tune/{number:03}-{place}"))
-        while len(ctx.run.tuned.ids) < sum(len(v) for n, v in changes.items() if n <= number):
+        while len(tuned_ids(ctx)) < sum(len(v) for n, v in changes.items() if n <= number):
             await asyncio.sleep(0.01)
 
     async def work(value: int, ctx: Context) -> int:

@@ -78,10 +78,10 @@ class Account:
         self.judging = NOTHING
         self.reserved = NOTHING
         self.iteration_usage = NOTHING
-        # Of the root, for all accounts: a budget that is added later counts the calls in flight, and its
-        # calls wait in the same order as those of other budgets.
-        self._promised: dict[str, Usage] = {} if parent is None else parent._promised
-        self._turns: Iterator[int] = itertools.count() if parent is None else parent._turns
+        # Of the root only, for all accounts, and only once a call reserves: a budget that is added later counts
+        # the calls in flight, and its calls wait in the same order as those of other budgets.
+        self._promised: dict[str, Usage] | None = None
+        self._turns: Iterator[int] | None = None
         if cap is not None:
             self._open()
 
@@ -98,7 +98,8 @@ class Account:
             if not hasattr(self, "_held"):
                 self._open()
             inside = f"{self.path}/" if self.path else ""
-            self._held = {p: a for p, a in self._promised.items() if p.startswith(inside)}
+            promised = self._root()._promised or {}
+            self._held = {p: a for p, a in promised.items() if p.startswith(inside)}
             self.reserved = sum(self._held.values(), NOTHING)
         self.refresh()
         if before is not None:  # a call that waits may fit now, or never fit any more
@@ -158,10 +159,14 @@ class Account:
             Stopped: by the account that can no longer fit it; the detail names the call.
         """
         chain = self._capped()
-        self._promised[path] = amount
+        root = self._root()
+        if root._promised is None:
+            root._promised, root._turns = {}, itertools.count()
+        root._promised[path] = amount
         if not chain:
             return
-        turn = next(self._turns)
+        assert root._turns is not None
+        turn = next(root._turns)
         try:
             # All accounts are checked again after each wait: another one may have filled up meanwhile.
             while (blocked := _first_blocked(chain, path, turn, amount)) is not None:
@@ -178,7 +183,8 @@ class Account:
 
     def settle(self, path: str, usage: Usage) -> None:
         """Replace the reservation of the call at `path` by its real cost."""
-        self._promised.pop(path, None)
+        if (promised := self._root()._promised) is not None:
+            promised.pop(path, None)
         for account in self._capped():
             amount = account._held.pop(path, None)
             if amount is not None:
@@ -201,6 +207,12 @@ class Account:
                 of = f"the budget of {account.path}" if account.path else "the run's budget"
                 return f"{amount(spent)} of {amount(cap)} {unit} of {of} spent{OVERSHOT}"
         return ""
+
+    def _root(self) -> Account:
+        account = self
+        while account.parent is not None:
+            account = account.parent
+        return account
 
     def _chain(self) -> Iterator[Account]:
         """Iterate over this account and those above it."""

@@ -15,7 +15,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MethodType
 
 from ..conditions import (
     Budget,
@@ -49,7 +48,7 @@ from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, retyped, unrecorded
-from .loop_approval import approved
+from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
@@ -120,22 +119,22 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        self.task: asyncio.Task[object] | None = asyncio.current_task()
+        call, ctx = attempt.call, attempt.ctx
         try:
             if attempt.stage == "adapt":
                 # The token replaces the input in the fingerprint: the iteration is on record, and
                 # may be long.
-                attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
-            output = await attempt.call("execute", loop.execute, attempt.input)
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
+            output = await call(ctx, "execute", loop.execute, attempt.input)
             attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
-                attempt.evaluated(await attempt.call("evaluate", loop.evaluate, attempt.output))
+                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                if attempt.evaluation is not None and attempt.evaluation.undecided:
+                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             self._failed(attempt, error)
-        finally:
-            self.task = None
-        return attempt.iteration()
+        return self._record_of(attempt)
 
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
         self.loop = loop
@@ -156,14 +155,14 @@ class LoopRun:
         self.snapshots: Snapshots | None = None
         declared, output_type = self.types
         self.scope.types = (_carried(declared), _carried(output_type))
-        self.task = None
+        self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.seconds, self.wall = loop.seconds, loop.wall
         spent, budget = NOTHING, loop.budget
         if run.replay is not None and (limits := run.replay.raised.get(path)):
             self.members = raised(loop.members, limits)
             budget = raised_budget(budget, limits) if budget is not None else None
-        if run.tuned and (limits := run.tuned.of(path)):
+        if run.tuned is not None and (limits := run.tuned.of(path)):
             budget = self._retune(limits)
         if run.replay is not None:
             spent = run.replay.spent(path)
@@ -176,9 +175,14 @@ class LoopRun:
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Call = MethodType(unrecorded, self.ctx) if unread else self.ctx.call
+        self.call: Call = unrecorded if unread else Context.call
         if not run.silent and self.ended is None:
             run.open_loops[path] = self
+
+    def _record_of(self, attempt: Attempt) -> Iteration:
+        """Return the record of an attempt that has ended; from here, no limit of time cuts it."""
+        self.task = None
+        return attempt.iteration()
 
     def _retune(self, limits: Mapping[str, Json]) -> Budget | None:
         """Change the conditions as a person set their limits; return the new budget."""
@@ -336,7 +340,7 @@ class LoopRun:
         It is not made again where a limit changed since: the live run did not make it again either.
         """
         run = self.run_state
-        if not run.tuned or run.replay is None or self.cut is not None:
+        if run.tuned is None or run.replay is None or self.cut is not None:
             return False
         return run.replay.began(f"{self.path}/{self.next_number()}") is not None
 
@@ -429,6 +433,7 @@ class LoopRun:
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
         replay, value = self.run_state.replay, self.current
+        self.task = asyncio.current_task()
         adapts = self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -467,7 +472,8 @@ class LoopRun:
         """
         if self.ended is None:
             await self._end(self.loop.ending(stop, self.history))
-        self.run_state.open_loops.pop(self.path, None)
+        if not self.run_state.silent:
+            self.run_state.open_loops.pop(self.path, None)
         # The end of this loop is recorded; the outer loop that stopped it ends too.
         if self.cut is not None and self.cut.owner != self.path:
             raise self.cut
@@ -539,6 +545,8 @@ class LoopRun:
 
     def suspend(self, stop: Stop) -> None:
         """Show the progress of a suspended loop; it has not ended, so nothing is recorded."""
+        if not self.run_state.silent:
+            self.run_state.open_loops.pop(self.path, None)
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 

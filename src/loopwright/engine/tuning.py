@@ -17,7 +17,7 @@ from ..conditions import tuned_budget
 from ..errors import JournalError
 from ..journal import Entry
 from ..journal.protocol import Posted
-from ..journal.tunes import applies, tuned_entries
+from ..journal.tunes import TunedLimits, applies, tuned_entries
 from .loop_run import LoopRun
 from .run_state import Run
 
@@ -73,6 +73,8 @@ class LiveLimits:
         loop, limits = change["loop"], {change["key"]: change["new"]}
         run.append(entry)
         self._recorded.append(entry)
+        if run.tuned is None:
+            run.tuned = TunedLimits()
         run.tuned.add(entry)
         if not loop:
             run.account.set_cap(tuned_budget(run.account.cap, limits))
