@@ -14,6 +14,8 @@ from .conditions import (
     Deadline,
     Degrading,
     MaxIterations,
+    MetricAtLeast,
+    MetricAtMost,
     NoChange,
     NoImprovement,
     NoProgress,
@@ -54,8 +56,9 @@ if TYPE_CHECKING:
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
+    from .engine.objectives import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
-    from .evaluators import check, checklist, judge, rubric, score
+    from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
     from .journal import MemoryJournal as MemoryJournal
@@ -82,6 +85,10 @@ __all__ = [
     "Loop",
     "LoopwrightError",
     "MaxIterations",
+    "Metric",
+    "MetricAtLeast",
+    "MetricAtMost",
+    "MetricScore",
     "ModelSettings",
     "Models",
     "NoChange",
@@ -112,6 +119,7 @@ __all__ = [
     "fallback",
     "for_each",
     "judge",
+    "metric",
     "parallel",
     "prompt",
     "resume",
@@ -143,6 +151,7 @@ _LAZY = {
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",
+    "metric": "evaluators",
     "prompt": "prompts",
     "rubric": "evaluators",
     "score": "evaluators",
@@ -150,6 +159,8 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "Metric": "engine.objectives",
+    "MetricScore": "engine.objectives",
     "OnStall": "engine.loop_stalls",
     "for_each": "engine.for_each",
     "stream": "engine.streaming",

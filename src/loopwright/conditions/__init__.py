@@ -27,6 +27,7 @@ from .limits import raised as raised
 from .limits import raised_budget as raised_budget
 from .limits import tightest as tightest
 from .limits import unit_of as unit_of
+from .metrics import MetricAtLeast, MetricAtMost
 from .progress import Degrading, NoImprovement, RepeatedOutput
 from .stalls import NoChange, NoProgress
 from .stalls import stalls as stalls
@@ -42,6 +43,8 @@ __all__ = [
     "Deadline",
     "Degrading",
     "MaxIterations",
+    "MetricAtLeast",
+    "MetricAtMost",
     "NoChange",
     "NoImprovement",
     "NoProgress",

@@ -186,6 +186,7 @@ class ForEach(CompositeStep):
     rejudge = limit = 0
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
+    measured: ClassVar[None] = None
     unbound = ""
     plain = False
     wall = math.inf
@@ -233,6 +234,11 @@ class ForEach(CompositeStep):
         if failed is None or not self.halts:
             return None
         return Stop(Reason.ERROR, f"item {failed.number}: {failed.feedback}")
+
+    def satisfied_by(self, evaluation: Evaluation) -> bool:
+        """Return whether an evaluation of the input satisfies it: a list has none."""
+        del evaluation
+        return False
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report, which is the stop itself."""

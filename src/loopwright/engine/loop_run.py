@@ -23,6 +23,7 @@ from ..journal import Entry
 from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
+    Evaluation,
     Failure,
     History,
     Iteration,
@@ -35,6 +36,7 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
+from ..records.excerpts import shortened
 from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
@@ -48,6 +50,7 @@ from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
 
+SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
@@ -84,12 +87,14 @@ class LoopRun:
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
-        hook = self.loop.on_iteration
+        hook, metrics = self.loop.on_iteration, self.loop.measured
         try:
             baseline = await self.baseline() if self.ended is None else None
             stop = self.recorded_stop() or baseline or self.begin()
             while stop is None:
                 iteration = await self.iterate()
+                if metrics is not None:
+                    iteration = metrics.judged(iteration, self.history, self.scope.baseline)
                 # Recorded before the decision: after a crash, the decision is made again from the
                 # same record.
                 self.commit(iteration)
@@ -288,10 +293,27 @@ class LoopRun:
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
-        self.scope.baseline = evaluation = as_evaluation(value)
-        if evaluation.passed is not True or len(self.history):
+        evaluation = as_evaluation(value)
+        if loop.measured is not None:
+            evaluation = loop.measured.scored(evaluation)
+        self.scope.baseline = evaluation
+        if len(self.history):
+            return None
+        if (lack := self._lack(evaluation)) is not None:
+            return lack
+        if not loop.satisfied_by(evaluation):
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
+
+    def _lack(self, evaluation: Evaluation) -> Stop | None:
+        """Return the stop of a loop whose objective cannot be measured before the first iteration."""
+        metrics = self.loop.measured
+        if metrics is None or not metrics.objective or metrics.objective in evaluation.metrics:
+            return None
+        # Before any cost: each iteration is compared with this value.
+        detail = f"before the first iteration, {metrics.objective} has no value"
+        why = shortened(" ".join(evaluation.feedback.split()), SHOWN)
+        return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
