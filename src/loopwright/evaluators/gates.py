@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..engine.context import Context
@@ -15,7 +15,7 @@ from ..records.codec import Json
 from .checklist import Check, as_check
 from .criteria import segments
 
-__all__ = ["gates"]
+__all__ = ["before", "gates"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,12 @@ class _Gates(CompositeStep[object, Evaluation]):
     keeps_types: ClassVar[bool] = True
     name: str
     members: tuple[tuple[str, Step], ...]
+    scored: bool = True  # whether the gates make a score; before a measurement they do not
+
+    @property
+    def measures_only(self) -> bool:
+        """Whether it gives metrics and never a score."""
+        return not self.scored
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -45,7 +51,10 @@ class _Gates(CompositeStep[object, Evaluation]):
             if evaluation.passed is False or evaluation.undecided:
                 break
         complete = len(evaluations) == len(self.members)
-        return combined(self.name, _merged(evaluations, complete=complete), ended, ctx)
+        evaluation = _merged(evaluations, complete=complete)
+        if not self.scored:
+            evaluation = replace(evaluation, score=None, votes=())
+        return combined(self.name, evaluation, ended, ctx)
 
 
 def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
@@ -80,6 +89,13 @@ def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
         raise ConfigurationError(f"{name}: no evaluator. Pass at least one.")
     steps = [as_check("", evaluator) for evaluator in evaluators]
     return _Gates(name, tuple(zip(segments(step.name for step in steps), steps, strict=True)))
+
+
+def before(measurement: Step, *evaluators: Check) -> Step[object, Evaluation]:
+    """Make an evaluator of gates and a measurement, which gives metrics and no score."""
+    steps = [*(as_check("", evaluator) for evaluator in evaluators), measurement]
+    names = segments(step.name for step in steps)
+    return _Gates(measurement.name, tuple(zip(names, steps, strict=True)), scored=False)
 
 
 def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluation:

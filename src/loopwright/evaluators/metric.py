@@ -23,7 +23,7 @@ from ..records.codec import Json
 from ..tools.shell import CommandOptions, ShellStep
 from .check import command_check, output_of, run_check
 from .checklist import Check, as_check
-from .gates import gates as in_order
+from .gates import before
 
 __all__ = ["metric"]
 
@@ -105,7 +105,7 @@ def metric(
     measured: Step = step
     if repeats > 1:
         measured = Repeated(step, {name: (repeats, take)})
-    return in_order(*map(_gate, gates), measured, name=name) if gates else measured
+    return before(measured, *map(_gate, gates)) if gates else measured
 
 
 def _gate(gate: Sequence[str] | Check) -> Step:

@@ -22,7 +22,8 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
     """Compile the evaluator of a metric; None if it has problems."""
     commands = [(spec.command, (*path, "command"))] if spec.command is not None else []
     commands += [(gate, (*path, "gates", i)) for i, gate in enumerate(spec.gates)]
-    if not all([is_constant(compilation, command, at) for command, at in commands]):
+    problems = [at for command, at in commands if not is_constant(compilation, command, at)]
+    if problems:
         return None
     options: dict[str, Json] = {}
     if spec.command is not None:
