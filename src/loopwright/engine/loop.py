@@ -550,6 +550,7 @@ class Loop(CompositeStep[In, Out]):
         if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
         empty = all(item.score is None and item.passed is None for item in history)
+        empty = empty and not any(item.evaluation and item.evaluation.metrics for item in history)
         for goal in self.goals if history.best is not None else ():
             if self.evaluate is not None and empty:
                 yield NOT_APPLICABLE, EMPTY_EVALUATIONS

@@ -143,7 +143,10 @@ class LoopMetrics:
         if not self.objective:
             return replace(item, measures=measures)
         objective = next((measure for measure in measures if measure.objective), None)
-        accepted = item.eligible and item.passed is not False and self._better(objective)
+        # Without a changed file, a better value is noise.
+        changed = item.files is None or item.files.get("files") != 0
+        sound = item.eligible and item.passed is not False and changed
+        accepted = sound and self._better(objective)
         return replace(item, measures=measures, accepted=accepted)
 
     def _base(self, history: History, baseline: Evaluation | None) -> Mapping[str, float]:

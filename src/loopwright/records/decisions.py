@@ -33,6 +33,8 @@ def why(item: Iteration) -> str:
     measure = item.objective
     if measure is None or not item.eligible or item.passed is False:
         return cut(one_line(item.feedback.strip().partition("\n")[0]), CELL) or "it has no value"
+    if item.files is not None and item.files.get("files") == 0:
+        return "no file changed"
     if measure.change is None:
         return "the first value"
     base = f"{number_text(measure.value - measure.change)} {measure.unit}".rstrip()

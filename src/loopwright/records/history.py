@@ -261,6 +261,12 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         return self._index.items[index] if index >= 0 else None
 
     @property
+    def put_backs(self) -> int:
+        """How many iterations were not the best one when they ended."""
+        marks = self._index.marks
+        return sum(marks[number][0] != number - 1 for number in range(1, self._length + 1))
+
+    @property
     def latest_eligible(self) -> Iteration[In, Out] | None:
         """The latest iteration with a complete output that was judged."""
         return next((item for item in reversed(self) if item.eligible), None)

@@ -216,10 +216,12 @@ def ending_text(result: Result, status: str = "") -> str:
                 f"{texts.cost(work) or 'nothing'} for work and {texts.cost(judging)} for judging"
             )
     best = result.best
-    if best is not None and best.objective is not None:
-        facts.append(
-            f"accepted: iteration {best.number} with {best.objective.name} {texts.rated(best)}"
-        )
+    # The only loop of a workflow is what its user optimises.
+    loops = [result, *(result.loops.values() if len(result.loops) == 1 else ())]
+    accepted = next((one.best for one in loops if one.best and one.best.objective), None)
+    if accepted is not None and accepted.objective is not None:
+        value = f"{texts.one_line(accepted.objective.name)} {texts.rated(accepted)}"
+        facts.append(f"accepted: iteration {accepted.number} with {value}")
     elif best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
         facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
     if result.reported_score is not None:
