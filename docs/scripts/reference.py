@@ -111,6 +111,8 @@ PARTS = {
     "MetricSpec": ("Metrics", "../guide/metrics.md"),
     "DeclaredMetric": ("Metrics of a loop", "../guide/metrics.md"),
     "MetricScoreSpec": ("Scores of metrics", "../guide/metrics.md"),
+    "ImpossibleSpec": ("Tasks that cannot be done", "../guide/judge.md"),
+    "UndecidedSpec": ("Undecided evaluations", "../guide/judge.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
     "EachSpec": ("Lists", "../guide/lists.md"),
     "ConsensusSpec": ("Consensus", "../guide/models.md"),

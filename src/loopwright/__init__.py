@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
+    from .engine.loop_verdicts import Impossible, Undecided
     from .engine.objectives import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, metric, rubric, score
@@ -81,6 +82,7 @@ __all__ = [
     "Failure",
     "File",
     "History",
+    "Impossible",
     "Iteration",
     "IterationEnded",
     "Loop",
@@ -112,6 +114,7 @@ __all__ = [
     "Stop",
     "TextDelta",
     "Timeout",
+    "Undecided",
     "Usage",
     "Workflow",
     "Workspace",
@@ -163,7 +166,9 @@ _LAZY = {
     "TextDelta": "engine.streaming",
     "Metric": "engine.objectives",
     "MetricScore": "engine.objectives",
+    "Impossible": "engine.loop_verdicts",
     "OnStall": "engine.loop_stalls",
+    "Undecided": "engine.loop_verdicts",
     "for_each": "engine.for_each",
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",

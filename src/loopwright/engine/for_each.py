@@ -48,6 +48,7 @@ from .deadlines import DeadlineScope
 from .loop import one_of
 from .loop_attempt import Attempt
 from .loop_run import LoopRun
+from .loop_verdicts import Undecided
 from .outcomes import attempt
 from .scope import Scope
 from .signatures import FunctionTypes
@@ -187,6 +188,7 @@ class ForEach(CompositeStep):
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
     measured: ClassVar[None] = None
+    undecided: ClassVar[Undecided] = Undecided()
     unbound = ""
     plain = False
     wall = math.inf
@@ -312,7 +314,7 @@ class ListRun(LoopRun):
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
         # Before the first item: loops inside are recorded under the number of their item.
-        self.run_state.loops.lists.add(self.path)
+        self.run_state.loops.lists |= {self.path}
         recorded = {item.number for item in self.history}
         self.left.extend(n for n in range(1, len(self.items) + 1) if n not in recorded)
         return None
@@ -442,12 +444,12 @@ class ListRun(LoopRun):
         self.attempts[number] = item
         return item
 
-    def commit(self, iteration: Iteration) -> None:
+    def commit(self, iteration: Iteration) -> Iteration:
         """Commit an item. Its end is now, so that recorded items end in their order."""
         self.attempted = self.attempts.pop(iteration.number)
         self.attempted.ended = self.run_state.now()
         self.left.remove(iteration.number)
-        super().commit(iteration)
+        return super().commit(iteration)
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the list ended, unless an outer guard interrupted it.
@@ -488,8 +490,8 @@ class _ItemAttempt(Attempt):
     def __init__(self, ctx: Context, item: Json, began: float) -> None:
         super().__init__(ctx, item, began, adapts=False, call=self._execute)
 
-    async def _execute(self, name: str, step: Step, value: Json) -> Json:
-        result = await attempt(self.ctx, name, step, value)
+    async def _execute(self, ctx: Context, name: str, step: Step, value: Json) -> Json:
+        result = await attempt(ctx, name, step, value)
         self.evaluation = _evaluation_of(result)
         return result.output
 

@@ -9,6 +9,7 @@ from ..conditions import Budget, Condition
 from ..records import Evaluation, History, Iteration, Result, Stop
 from ..records.typed import ValueType
 from .loop_stalls import OnStall
+from .loop_verdicts import Undecided
 from .objectives import LoopMetrics
 from .step import Step
 
@@ -46,6 +47,9 @@ class LoopDeclaration(Protocol):
 
     @property
     def measured(self) -> LoopMetrics | None: ...
+
+    @property
+    def undecided(self) -> Undecided: ...
 
     @property
     def approve(self) -> str | Sequence[str]: ...

@@ -15,7 +15,6 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from types import MethodType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -42,7 +41,7 @@ from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, retyped, unrecorded
-from .loop_approval import approved
+from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
@@ -87,17 +86,15 @@ class LoopRun:
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
-        hook, metrics = self.loop.on_iteration, self.loop.measured
+        hook = self.loop.on_iteration
         try:
             baseline = await self.baseline() if self.ended is None else None
             stop = self.recorded_stop() or baseline or self.begin()
             while stop is None:
                 iteration = await self.iterate()
-                if metrics is not None:
-                    iteration = metrics.judged(iteration, self.history, self.scope.baseline)
                 # Recorded before the decision: after a crash, the decision is made again from the
                 # same record.
-                self.commit(iteration)
+                iteration = self.commit(iteration)
                 if hook is not None:
                     await self._call_hook("on_iteration", hook, iteration)
                 stop = self.decide() or self.begin()
@@ -112,15 +109,18 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
+        call, ctx = attempt.call, attempt.ctx
         try:
             if attempt.stage == "adapt":
                 # The token replaces the input in the fingerprint: the iteration is on record, and
                 # may be long.
-                attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
-            output = await attempt.call("execute", loop.execute, attempt.input)
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
+            output = await call(ctx, "execute", loop.execute, attempt.input)
             attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
-                attempt.evaluated(await attempt.call("evaluate", loop.evaluate, attempt.output))
+                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                if attempt.evaluation is not None and attempt.evaluation.undecided:
+                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             attempt.failed(error)
@@ -161,7 +161,7 @@ class LoopRun:
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Call = MethodType(unrecorded, self.ctx) if unread else self.ctx.call
+        self.call: Call = unrecorded if unread else Context.call
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
@@ -387,8 +387,10 @@ class LoopRun:
         self.attempted = Attempt(self.ctx, value, self.began, adapts, self.call)
         return self.attempted
 
-    def commit(self, iteration: Iteration) -> None:
-        """Commit the iteration of the latest attempt to the journal and the history."""
+    def commit(self, iteration: Iteration) -> Iteration:
+        """Commit the iteration of the latest attempt to the journal and the history; return its record."""
+        if (metrics := self.loop.measured) is not None:
+            iteration = metrics.judged(iteration, self.history, self.scope.baseline)
         run, attempt = self.run_state, self.attempted
         self.current = attempt.input
         if attempt.cut is not None:
@@ -409,6 +411,7 @@ class LoopRun:
         self.history = self.scope.history = self.history.with_iteration(
             iteration, elapsed, self.account.settled, wall, self.account.effects
         )
+        return iteration
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the loop ended, unless the journal has it, and return its result.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from ..errors import Suspended
 from ..records import Iteration, Result, Stop
 from ..records.codec import Json
 from .context import Context
-from .loop_attempt import Call
 from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
 from .snapshots import Snapshots
@@ -26,7 +23,7 @@ class WorkspaceLoopRun(LoopRun):
     A class besides `LoopRun`, so that loops without a workspace cost nothing more.
     """
 
-    __slots__ = ("_files", "_step")
+    __slots__ = ("_files",)
 
     def __init__(
         self,
@@ -43,10 +40,7 @@ class WorkspaceLoopRun(LoopRun):
             assert around is not None
             files = Snapshots(self.run_state, self.path, around.source, around.state)
         self._files = self.snapshots = self.scope.files = files
-        # Not the shorter path of functions: an evaluator may run commands.
-        self._step: Callable[..., Any] = self.ctx.call
-        call: Call = self._called
-        self.call = call
+        self.call = self._called
 
     async def run(self) -> Result:
         """Run the loop in its workspace."""
@@ -82,11 +76,14 @@ class WorkspaceLoopRun(LoopRun):
         """Return the record of the files at the start, for an iteration that continues from them."""
         return Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
 
-    async def _called(self, name: str, step: Step, value: Json, token: str = "") -> Json:
+    async def _called(
+        self, ctx: Context, name: str, step: Step, value: Json, token: str = ""
+    ) -> Json:
         """Call a stage; the files are captured before they are judged."""
         if name == "adapt":
             value = self._files.parent or self._beginning()
-        output = await self._step(name, step, value, token)
+        # Not the shorter path of functions: an evaluator may run commands.
+        output = await ctx.call(name, step, value, token)
         if name == "execute":
             await self._files.capture(self.scope.number)
         return output

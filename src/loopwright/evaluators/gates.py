@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..engine.context import Context
+from ..engine.loop_verdicts import Undecided
 from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
@@ -17,12 +18,16 @@ from .criteria import segments
 
 __all__ = ["before", "gates"]
 
+UNJUDGED = "unjudged"  # the code of a warning
+
 
 @dataclass(frozen=True)
 class _Gates(CompositeStep[object, Evaluation]):
     keeps_types: ClassVar[bool] = True
     name: str
     members: tuple[tuple[str, Step], ...]
+    # With a policy, the members before an undecided judge decide alone when it is due.
+    undecided: Undecided | None = None
     scored: bool = True  # whether the gates make a score; before a measurement they do not
 
     @property
@@ -39,6 +44,11 @@ class _Gates(CompositeStep[object, Evaluation]):
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
 
+    def deciding_alone(self, policy: Undecided) -> _Gates | None:
+        """Return these gates with a policy for an undecided judge; None without a member before it."""
+        asked = [part.asks_model for _, part in self.members]
+        return replace(self, undecided=policy) if True in asked[1:] and not asked[0] else None
+
     async def run(self, value: Json, ctx: Context) -> Result:
         evaluations: list[tuple[str, Evaluation]] = []
         ended = []
@@ -51,10 +61,15 @@ class _Gates(CompositeStep[object, Evaluation]):
             if evaluation.passed is False or evaluation.undecided:
                 break
         complete = len(evaluations) == len(self.members)
-        evaluation = _merged(evaluations, complete=complete)
+        merged = _merged(evaluations, complete=complete)
+        if merged.undecided and ended[-1][1].asks_model and self._due(ctx):
+            merged = _unjudged(evaluations, ctx)
         if not self.scored:
-            evaluation = replace(evaluation, score=None, votes=())
-        return combined(self.name, evaluation, ended, ctx)
+            merged = replace(merged, score=None, votes=())
+        return combined(self.name, merged, ended, ctx)
+
+    def _due(self, ctx: Context) -> bool:
+        return self.undecided is not None and self.undecided.due(ctx.history)
 
 
 def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
@@ -121,4 +136,16 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
         undecided=final.undecided,
         details={key: item for e in evaluations for key, item in e.details.items()},
         metrics={key: item for e in evaluations for key, item in e.metrics.items()},
+        impossible=final.impossible,
+        unjudged=any(e.unjudged for e in evaluations),
     )
+
+
+def _unjudged(results: list[tuple[str, Evaluation]], ctx: Context) -> Evaluation:
+    """Return the evaluation by the members before a judge that could not decide."""
+    ctx.warn(
+        "the judge could not decide, so the deterministic evaluators decided alone", code=UNJUDGED
+    )
+    _, judged = results[-1]
+    alone = _merged(results[:-1], complete=True)
+    return replace(alone, votes=(*alone.votes, *judged.votes), unjudged=True)

@@ -57,6 +57,9 @@ class Evaluation(Record):
         details: other figures, as JSON; recorded and shown, without an effect on the loop.
         metrics: raw numbers by name, such as seconds or bytes. They order iterations only in a loop that
             declares them.
+        impossible: the task cannot be done, by the reason in `feedback`. Such an evaluation is not met, and
+            several in a row end the loop as `impossible`; see `Impossible`.
+        unjudged: the judge could not decide, and the deterministic evaluators decided alone.
 
     Raises:
         EvaluationError: of kind `bad_score`, `bad_metric` (a metric that is not finite) or
@@ -76,6 +79,8 @@ class Evaluation(Record):
     undecided: bool
     details: Mapping[str, Json]
     metrics: Mapping[str, float]
+    impossible: bool
+    unjudged: bool
     _raw_votes: ClassVar[Json]
     _raw_details: ClassVar[Json]
     _raw_metrics: ClassVar[Json]
@@ -92,10 +97,18 @@ class Evaluation(Record):
         undecided: bool = False,
         details: Mapping[str, Json] | None = None,
         metrics: Mapping[str, float] | None = None,
+        impossible: bool = False,
+        unjudged: bool = False,
     ) -> None:
         # 1 and 0 are not verdicts: they are more likely scores in the wrong field.
         if passed is not None and passed is not True and passed is not False:
             raise _unreadable(f"passed: {passed!r} is not true or false")
+        if impossible is True:
+            if passed or undecided is True:
+                raise _unreadable(
+                    "impossible: an output that passed, or is undecided, is not impossible"
+                )
+            passed = False
         # Through the slots: lookups by name made an iteration 10 % slower (decision 73).
         _score(self, None if score is None else _checked(score))
         _passed(self, passed)
@@ -106,6 +119,8 @@ class Evaluation(Record):
         _undecided(self, undecided is True)
         _details(self, _detailed(details) if details else EMPTY)
         _metrics(self, _measured(metrics) if metrics else EMPTY)
+        _impossible(self, impossible is True)
+        _unjudged(self, unjudged is True)
 
     def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes, details and metrics."""
@@ -124,7 +139,7 @@ class Evaluation(Record):
 
     def _with(self, copied: Callable[[Json], object]) -> Evaluation:
         copy = _new(Evaluation)
-        for name in ("score", "passed", "feedback", "improvements", "criteria", "undecided"):
+        for name in _PLAIN_FIELDS:
             _put(copy, name, getattr(self, name))
         _put(copy, "votes", copied(self.votes))
         _put(copy, "details", copied(self.details) if self.details else EMPTY)
@@ -139,7 +154,7 @@ class Evaluation(Record):
     def has_only_score(self) -> bool:
         """Whether it has a score, a verdict or both, and no other field."""
         more = self.feedback or self.improvements or self.criteria or self._holds_values()
-        return not more and not self.undecided
+        return not more and not (self.undecided or self.impossible or self.unjudged)
 
     def to_json(self) -> Json:
         """Return the evaluation as a JSON object without empty fields."""
@@ -158,6 +173,10 @@ class Evaluation(Record):
             data["details"] = dict(self.details)
         if self.metrics:
             data["metrics"] = dict(self.metrics)
+        if self.impossible:
+            data["impossible"] = True
+        if self.unjudged:
+            data["unjudged"] = True
         return data
 
 
@@ -185,11 +204,18 @@ def _checked(score: Json) -> float:
 
 _FIELDS = (
     "score", "passed", "feedback", "improvements", "criteria", "votes", "undecided", "details",
-    "metrics",
+    "metrics", "impossible", "unjudged",
 )  # fmt: skip
-_score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details, _metrics = (
+# These hold immutable values, which a copy shares.
+_PLAIN_FIELDS = (
+    "score", "passed", "feedback", "improvements", "criteria", "undecided", "impossible", "unjudged",
+)  # fmt: skip
+(
+    _score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details, _metrics,
+    _impossible, _unjudged,
+) = (
     slot_of(Evaluation, name).__set__ for name in _FIELDS
-)
+)  # fmt: skip
 
 
 def as_evaluation(value: Json) -> Evaluation:
@@ -198,7 +224,8 @@ def as_evaluation(value: Json) -> Evaluation:
     Args:
         value: an Evaluation; None (no result); True or False (a verdict); a number (a score); or an
             object with the fields of Evaluation, where `confidence` stands for `score` as in the loop
-            controller. Other fields of an object become `details`, and so do `metrics` that are not numbers.
+            controller, and `impossible` may be the reason itself. Other fields of an object become
+            `details`, and so do `metrics` that are not numbers.
 
     Raises:
         EvaluationError: for any other value; names the field.
@@ -236,16 +263,20 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
     score = fields.get("score")
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise _unreadable(f"score: {score!r} is not a number")
+    impossible = fields.get("impossible")
+    reason = impossible if isinstance(impossible, str) else ""
     return Evaluation(
         score=score,
         passed=fields.get("passed"),
-        feedback=fields.get("feedback") or "",
+        feedback=fields.get("feedback") or reason,
         improvements=fields.get("improvements") or (),
         criteria=fields.get("criteria") or (),
         votes=fields.get("votes") or (),
         undecided=fields.get("undecided") is True,
         details={**others, **details},
         metrics=metrics,
+        impossible=bool(reason) or impossible is True,
+        unjudged=fields.get("unjudged") is True,
     )
 
 

@@ -121,6 +121,8 @@ def verdict_word(item: Iteration) -> str:
         return "failed"
     if item.undecided:
         return "undecided"
+    if item.evaluation is not None and item.evaluation.impossible:
+        return "impossible"
     if item.accepted is not None:
         return "accepted" if item.accepted else "rejected"
     if item.passed is None:

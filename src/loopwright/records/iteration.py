@@ -261,6 +261,11 @@ class Iteration(Record, Generic[In, Out]):
             return False
         return self.evaluation is None or not self.evaluation.undecided
 
+    @property
+    def can_satisfy(self) -> bool:
+        """Whether its output may satisfy a loop: it is eligible, and its task was not judged impossible."""
+        return self.eligible and not (self.evaluation is not None and self.evaluation.impossible)
+
     def to_json(self) -> Json:
         """Return the iteration as a JSON object, a row of a result's `history`."""
         data: dict[str, Json] = {

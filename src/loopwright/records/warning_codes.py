@@ -13,6 +13,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "The evaluator returns scores only, and no condition names a sufficient score.",
         "Add `ScoreAtLeast(0.8)` to `until`, or return a verdict.",
     ),
+    "unjudged": (
+        "The judge could not decide, and the loop has `undecided: {then: accept_check}`.",
+        "Check the output yourself, and repair the judge: its feedback names the cause.",
+    ),
     "limit_unreachable": (
         "A condition needs more iterations than the loop can run.",
         "Raise the limit of iterations, or lower `min_iterations` of the condition.",

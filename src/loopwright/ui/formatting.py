@@ -139,6 +139,7 @@ def verdict(item: Iteration, signs: Signs = UNICODE) -> tuple[str, str, str]:
         "cut short": (signs.undecided, "yellow"),
         "failed": (signs.failed, "red"),
         "undecided": (signs.undecided, "yellow"),
+        "impossible": (signs.failed, "red"),
         "passed": (signs.passed, "green"),
         "not yet": (signs.not_yet, "cyan"),
         "accepted": (signs.passed, "green"),

@@ -309,6 +309,26 @@ class OnStallSpec(Part):
     restarts: int = Field(1, ge=0, le=1000, description="How many stalls do not end the loop.")
 
 
+class ImpossibleSpec(Part):
+    """When evaluations that call the task impossible end a loop."""
+
+    floor: int = Field(3, ge=1, le=1000, description="The first iteration that counts.")
+    looks: int = Field(
+        2, ge=2, le=1000, description="Decided iterations in a row that must say so."
+    )
+
+
+class UndecidedSpec(Part):
+    """What a loop does after evaluations in a row that could not decide."""
+
+    after: int = Field(2, ge=1, le=1000, description="The evaluations in a row.")
+    then: Literal["fail", "pause", "accept_check", "reject"] = Field(
+        "fail",
+        description="`fail` ends the loop, `pause` asks a person, `accept_check` lets the deterministic evaluators decide "
+        "alone, `reject` counts the output as not met.",
+    )
+
+
 class LoopSpec(Part):
     """Execute, evaluate, adapt, and repeat until a condition ends the loop."""
 
@@ -378,6 +398,13 @@ class LoopSpec(Part):
     )
     on_stall: OnStallSpec | None = Field(
         None, description="What happens after iterations without progress."
+    )
+    impossible: ImpossibleSpec | None = Field(
+        None,
+        description="When evaluations that call the task impossible end the loop, with the status `impossible`.",
+    )
+    undecided: UndecidedSpec | None = Field(
+        None, description="What happens after evaluations in a row that could not decide."
     )
     persist_across_runs: bool = Field(
         False,

@@ -113,6 +113,9 @@ class JudgeSpec(SettingsFields):
     accept_lead: int = Field(1, ge=1, le=15, description="Lead in votes that accepts.")
     reject_lead: int = Field(1, ge=1, le=15, description="Lead in votes that rejects.")
     confirm: bool = Field(False, description="Whether a second verdict is needed to accept.")
+    impossible: bool = Field(
+        False, description="Whether the judge may answer that the criterion can never be met."
+    )
     rejudge: int = Field(
         0, ge=0, le=9, description="New votes on the winner for the reported score."
     )
