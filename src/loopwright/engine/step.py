@@ -141,6 +141,13 @@ class Step(Generic[In_contra, Out_co]):
         """Return the steps directly inside it."""
         return ()
 
+    def preparations(self) -> Iterable[Step]:
+        """Return the steps that a loop with a workspace runs once, before its first iteration.
+
+        A recorded output stands in `scope.prepared` under the fingerprint of its step.
+        """
+        return (step for part in self.parts() for step in part.preparations())
+
 
 class Leaf(Step[In_contra, Out_co]):
     """A step that acts: each call is one effect, which the journal records."""
@@ -261,6 +268,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     idempotent: bool
     reports: bool | None
     reserve: Reserve | None
+    measures_only: bool
     scores_only: bool
     stub: str
     wants_context: bool
@@ -270,6 +278,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "act",
         "function",
         "idempotent",
+        "measures_only",
         "name",
         "reader",
         "reports",
@@ -304,6 +313,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
+        self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
         # Functions of this package have a fingerprint; a dry run calls no others.
         self.stub = "" if fingerprint or hasattr(function, KNOWN_AS) else PYTHON
         count = _parameters(function)

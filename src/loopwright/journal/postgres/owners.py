@@ -49,7 +49,10 @@ _CLOSE = "UPDATE loopwright.owners SET closed=true, beat=clock_timestamp() WHERE
 _STATES = (
     "SELECT id, host, pid, seconds, seen, until, alive FROM loopwright.owners_now WHERE id=ANY(%s)"
 )
-_HELD = "SELECT id, epoch, cancel FROM loopwright.runs WHERE id=ANY(%s)"
+_HELD = (  # with the number of new limits, which stand under the question 0
+    "SELECT id, epoch, cancel, (SELECT count(*) FROM loopwright.inbox i WHERE i.run=r.id AND i.asked=0) "
+    "FROM loopwright.runs r WHERE id=ANY(%s)"
+)
 
 
 def owners_of(db: Connection, keys: Iterable[int | None]) -> dict[int, OwnerState]:
@@ -158,14 +161,16 @@ class LeaseRenewal:
             self._wait([db])
 
     def _check_runs(self, held: Mapping[int, DurableLog], db: Connection) -> None:
-        """Notify the runs that were taken over, and those that a person cancelled."""
-        for key, epoch, cancel in db.execute(_HELD, (list(held),)).fetchall():
+        """Notify the runs that were taken over, that a person cancelled or that have new limits."""
+        for key, epoch, cancel, posted in db.execute(_HELD, (list(held),)).fetchall():
             log = held[key]
             if epoch != log.info.epoch:
                 if self._logs.get(log.key) is log:
                     log.take_away()
-            elif cancel:
-                log.request_cancel()
+            else:
+                if cancel:
+                    log.request_cancel()
+                log.count_posted(posted)
 
     def _wait(self, sources: list[Connection]) -> None:
         """Wait until the next beat, a notification or the end."""

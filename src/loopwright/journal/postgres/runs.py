@@ -281,6 +281,8 @@ class PostgresRunTable:
         # The first answer counts; a second person receives that one.
         db.execute(_PUT, answer_values(row.key, answer))
         db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
+        if row.owner is not None:  # a new limit is read at the owner's next beat, which is now
+            db.execute("SELECT pg_notify(%s, '')", (channel_of(row.owner),))
         return read_answer(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
 
 

@@ -214,8 +214,15 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
         self._expect(run_id)
-        table = self._runs
-        return await self._perform(Transaction(lambda db: table.post(db, run_id, answer)))
+        table, logs = self._runs, self._database.logs
+
+        def announce(_: Posted) -> None:
+            # The owner may be this store, whose own commits it does not look for.
+            for log in logs.values():
+                if log.info.run_id == run_id:
+                    log.announce_posted()
+
+        return await self._perform(Transaction(lambda db: table.post(db, run_id, answer), announce))
 
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return the answers in the inbox of a run; see Journal.inbox."""
