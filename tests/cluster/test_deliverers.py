@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import celery
 import kombu
 import psycopg
 import pytest
@@ -12,9 +13,17 @@ from pgqueuer import PsycopgDriver, Queries
 from pgqueuer.core.qm import QueueManager
 
 from loopwright import step
-from loopwright.cluster import Deliverer, InMemoryDeliverer, Worker, open_deliverer, submit
+from loopwright.cluster import (
+    Deliverer,
+    InMemoryDeliverer,
+    Submission,
+    Worker,
+    open_deliverer,
+    submit,
+)
+from loopwright.cluster.deliverers.celery_control import worker_name
 from loopwright.errors import ConfigurationError
-from loopwright.journal import open_journal
+from loopwright.journal import MemoryJournal, open_journal
 from loopwright.testing.deliverers import DelivererSuite
 
 from .waiting import serving, until, until_status
@@ -178,3 +187,39 @@ async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
             return "a connection of PgQueuer was lost" in caplog.text
 
         await until(restarted)
+
+
+async def test_celery_inspect_lists_a_worker(rabbitmq_url: str) -> None:
+    """`celery status` and `celery inspect` show a worker with its queues and runs; other commands are refused."""
+    may_end = asyncio.Event()
+
+    async def wait(value: str) -> str:
+        await may_end.wait()
+        return value
+
+    waiting = step(wait, name="wait", fingerprint="wait/1")
+    journal = MemoryJournal()
+    engine = open_deliverer(f"celery:{rabbitmq_url}", "")
+    await engine.prepare()
+    async with serving(
+        Worker(journal=journal, steps=[waiting], deliverer=engine, queues={"inspected": 3})
+    ):
+        run_id = await submit(
+            Submission(waiting, queue="inspected"), "a", journal=journal, deliverer=engine
+        )
+        await until_status(journal, run_id, "running")
+        app = celery.Celery(broker=rabbitmq_url)
+        inspect = app.control.inspect([worker_name()], timeout=5.0)
+        ask = asyncio.to_thread
+        assert await ask(inspect.ping) == {worker_name(): {"ok": "pong"}}
+        active = await ask(inspect.active)
+        assert [task["id"] for task in active[worker_name()]] == [run_id]
+        queues = await ask(inspect.active_queues)
+        assert [queue["name"] for queue in queues[worker_name()]] == ["loopwright.inspected"]
+        stats = await ask(inspect.stats)
+        assert stats[worker_name()]["pool"]["max-concurrency"] == 3
+        refused = await ask(app.control.pool_grow, 1, [worker_name()], reply=True, timeout=5.0)
+        assert "does not support" in refused[0][worker_name()]["error"]
+        may_end.set()
+        await until_status(journal, run_id, "satisfied")
+    await engine.close()
