@@ -13,7 +13,7 @@ from pathlib import Path
 from ..._platform import locks
 from .git import Git
 
-__all__ = ["HOME", "POLL_SECONDS", "GitStore", "slug_of"]
+__all__ = ["HOME", "POLL_SECONDS", "GitStore", "changes_in", "slug_of"]
 
 POLL_SECONDS = 0.02  # between two attempts to take a lock
 HOME = ".loopwright"  # the folder of journals, stores and trees
@@ -39,6 +39,7 @@ class GitStore:
         self.home = home
         self.folder = home / "store.git"
         self.git = Git(self.folder, cwd=home)
+        self._trees: dict[str, str] = {}  # by commit
 
     def make(self, source: Path | None) -> None:
         """Make the store if it does not exist, with hard links to the objects of a repository."""
@@ -98,11 +99,16 @@ class GitStore:
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Return the commit of a tree; equal arguments make the same commit."""
         parents = ["-p", parent] if parent else []
-        return self.git.text("commit-tree", tree, *parents, "-m", message)
+        commit = self.git.text("commit-tree", tree, *parents, "-m", message)
+        self._trees[commit] = tree
+        return commit
 
     def tree_of(self, commit: str) -> str:
         """Return the tree of a commit."""
-        return self.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+        # A commit never changes, and a restore would start git once more for each.
+        if commit not in self._trees:
+            self._trees[commit] = self.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+        return self._trees[commit]
 
     def find(self, ref: str) -> str:
         """Return the commit of a ref, or ""."""
@@ -121,16 +127,12 @@ class GitStore:
 
     def changes(self, before: str, after: str) -> dict[str, list[int]]:
         """Return the changed paths between two trees or commits, each with lines added and removed."""
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--numstat")
-        rows = self.git(*words, before, after)
-        changed: dict[str, list[int]] = {}
-        for row in rows.split(b"\0"):
-            if row.count(b"\t") >= 2:
-                added, removed, path = row.split(b"\t", 2)
-                # Git prints "-" for a binary file.
-                numbers = [int(n) if n.isdigit() else 0 for n in (added, removed)]
-                changed[path.decode(errors="replace")] = numbers
-        return changed
+        return changes_in(self.git(*self.words_of_changes(before, after)))
+
+    @staticmethod
+    def words_of_changes(before: str, after: str) -> tuple[str, ...]:
+        """Return the call of git whose output `changes_in` reads."""
+        return ("diff-tree", "-r", "-z", "--no-renames", "--numstat", before, after)
 
     def diff(self, before: str, after: str, *options: str) -> str:
         """Return the difference of two trees or commits as a patch that `git apply` takes."""
@@ -147,6 +149,18 @@ class GitStore:
             git("read-tree", "--reset", "-u", commit)
         finally:
             index.unlink(missing_ok=True)
+
+
+def changes_in(rows: bytes) -> dict[str, list[int]]:
+    """Return the paths of a listing by `--numstat -z`, each with lines added and removed."""
+    changed: dict[str, list[int]] = {}
+    for row in rows.split(b"\0"):
+        if row.count(b"\t") >= 2:
+            added, removed, path = row.split(b"\t", 2)
+            # Git prints "-" for a binary file.
+            numbers = [int(n) if n.isdigit() else 0 for n in (added, removed)]
+            changed[path.decode(errors="replace")] = numbers
+    return changed
 
 
 def _remove(folder: Path) -> None:

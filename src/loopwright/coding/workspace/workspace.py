@@ -20,7 +20,7 @@ from ...records.codec import Json
 from ...tools.process import run_command
 from .git import Git, GitError, problem_with_git
 from .merge import HandOver, applied, make_branch, write_patch
-from .sources import WorkspaceSource, make_copy, make_worktree, prepare
+from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 from .store import HOME, GitStore, slug_of
 from .tree import FileTree
 
@@ -162,6 +162,7 @@ class Files:
         self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
         self._source: WorkspaceSource | None = None
         self._tree: FileTree | None = None
+        self._user: FileTree | None = None
         self._kind = settings.kind
         self.submodules: dict[str, str] = {}
         self.base = ""
@@ -289,10 +290,8 @@ class Files:
                 history = "base" if self._kind == "snapshot" else options.history
                 place = source if self._kind == "copy" else _without_git(source)
                 make_copy(tree.store, place, tree.folder, base, history=history)
-            # The copy has no files yet, whatever the index of an interrupted attempt says.
-            tree.git("read-tree", "--empty")
-            tree.git("read-tree", "--reset", "-u", base)
-            self._refresh_inner()
+            tree.fill(base, self.user_tree())
+            self._refresh_inner(base_tree)
             self._link(source)
         tree.remember(
             commit=base, tree=base_tree, busy=False, kind=self._kind, source=str(source.path)
@@ -326,8 +325,9 @@ class Files:
         tree, options = self.tree, self.settings
         user = self.user_tree()
         self.submodules = prepare(user, source, tuple(options.exclude), tuple(options.link))
-        committed = user.git.text("write-tree") if source.head else ""
+        committed = user.indexed() if source.head else ""
         present, _ = user.scan()
+        keep_index(user, source)
         for name in ("rules", "always"):
             # Both trees must apply the same rules, or the first scan of the copy would show changes.
             if user.private != tree.private:
@@ -345,21 +345,30 @@ class Files:
         tree = self.tree
         if self._kind == "here":
             return tree
-        private = tree.private / "source"
-        private.mkdir(parents=True, exist_ok=True)
-        return FileTree(
-            tree.store,
-            self._place.root,
-            private,
-            f"{tree.refs}source/",
-            max_file=tree.max_file,
-            include=tree.include,
-        )
+        if self._user is None:
+            private = tree.private / "source"
+            private.mkdir(parents=True, exist_ok=True)
+            self._user = FileTree(
+                tree.store,
+                self._place.root,
+                private,
+                f"{tree.refs}source/",
+                max_file=tree.max_file,
+                include=tree.include,
+            )
+        return self._user
 
-    def _refresh_inner(self) -> None:
+    def _refresh_inner(self, base_tree: str) -> None:
         """Make `git status` inside the folder show what differs from its commit."""
-        if (self.tree.folder / ".git").exists():
-            Git(cwd=self.tree.folder)("reset", "--quiet", "--mixed", ok=(0, 1, 128))
+        if not (self.tree.folder / ".git").exists():
+            return
+        git = Git(cwd=self.tree.folder)
+        words = ("rev-parse", "--git-path", "index", "HEAD^{tree}")
+        index, _, committed = git.text(*words, ok=(0, 128)).partition("\n")
+        # Our index has the times of the files; without it git would read each file.
+        shutil.copy2(self.tree.index, self.tree.folder / index)
+        if committed != base_tree:
+            git("reset", "--quiet", "--mixed", ok=(0, 1, 128))
 
     def _link(self, source: WorkspaceSource) -> None:
         for link in self.settings.link:
