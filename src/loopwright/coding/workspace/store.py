@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -124,6 +124,28 @@ class GitStore:
         lines = self.git.text("for-each-ref", "--format=%(refname) %(objectname)", prefix)
         pairs = (line.split() for line in lines.splitlines())
         return {name.removeprefix(prefix): commit for name, commit in pairs}
+
+    def pack(self, prefix: str, without: str, old: Sequence[str] = ()) -> str:
+        """Put the snapshots of refs under a prefix into one pack; return its name, or "".
+
+        A loose object takes a block of the disk even if it is a small change of another one.
+
+        Args:
+            prefix: the beginning of the refs.
+            without: a commit whose objects are left where they are, or "".
+            old: the packs of the same refs, which the new one replaces.
+        """
+        commits = list(self.refs(prefix).values())
+        wanted = "\n".join([*commits, *([f"^{without}"] if without else [])]) + "\n"
+        words = ["pack-objects", "--revs", "--quiet", "--non-empty", "--delta-base-offset"]
+        place = str(self.folder / "objects" / "pack" / "pack")
+        name = self.git(*words, place, stdin=wanted.encode()).decode().strip()
+        for other in old:
+            # The index first: git does not use a pack without it.
+            for suffix in ("idx", "rev", "pack") if other != name else ():
+                Path(f"{place}-{other}.{suffix}").unlink(missing_ok=True)
+        self.git("prune-packed", "--quiet")
+        return name
 
     def changes(self, before: str, after: str) -> dict[str, list[int]]:
         """Return the changed paths between two trees or commits, each with lines added and removed."""

@@ -27,6 +27,7 @@ from .store import POLL_SECONDS, GitStore, changes_in
 
 __all__ = ["FileTree"]
 
+PACK_AFTER = 50  # snapshots
 WAIT = 30.0  # seconds for the git of a killed process to end
 _PROBE = b".loopwright-probe"
 
@@ -78,6 +79,7 @@ class FileTree:
         self._root = os.fsencode(folder) + b"/"
         # The tree of the index, as long as only this object changed it; "" if it is not known.
         self._indexed = ""
+        self._unpacked = 0  # snapshots since the last pack
 
     # Its lock, and what it remembers across processes.
 
@@ -195,6 +197,9 @@ class FileTree:
         # The ref before the state: a crash between them leaves a snapshot too many, never one too few.
         outputs = self.store.git.together(*calls)
         self.remember(commit=commit, tree=tree)
+        self._unpacked += 1
+        if self._unpacked >= PACK_AFTER:
+            self.pack()
         changed = changes_in(outputs[1]) if parent else {}
         snapshot: dict[str, Json] = {
             "commit": commit,
@@ -340,6 +345,14 @@ class FileTree:
                 with contextlib.suppress(OSError):
                     place.rmdir()
                 place = place.parent
+
+    def pack(self) -> None:
+        """Pack the snapshots since the last time."""
+        memory = self.memory
+        old = memory.get("packs", [])
+        name = self.store.pack(self.refs, memory.get("head", ""), old)
+        self.remember(packs=[name] if name else [])
+        self._unpacked = 0
 
     def ref_name(self, name: str, path: str) -> str:
         """Return the name of a ref for a snapshot: a number, or a digest of the path of a step."""

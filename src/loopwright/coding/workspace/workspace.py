@@ -304,6 +304,7 @@ class Files:
             retain=options.retain,
             max_file=tree.max_file,
             submodules=self.submodules,
+            head=source.head,
         )
         return {
             "commit": base,
@@ -436,6 +437,7 @@ class Files:
     def _end(self, result: Result, snapshot: Json) -> dict[str, Json]:
         tree, kind = self.tree, self.merge
         self.tree.remember(ended=result.status.value)
+        self.tree.pack()
         # A failed or cancelled run keeps its snapshots, but hands nothing over.
         ended = result.status in (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
         if kind == "none" or not ended or tree.store.tree_of(self.base) == snapshot["tree"]:
