@@ -113,7 +113,8 @@ def keep_index(tree: FileTree, source: WorkspaceSource) -> None:
     """Keep the index of a source that was just scanned, for the next run of the same folder."""
     kept = _kept_index(tree, source)
     kept.parent.mkdir(exist_ok=True)
-    temporary = kept.with_name(f"{kept.name}.{os.getpid()}")
+    # In the folder of this run: several may keep the same index at once.
+    temporary = tree.private / "kept"
     shutil.copy2(tree.index, temporary)
     temporary.replace(kept)
 
