@@ -144,7 +144,12 @@ class GitStore:
             # The index first: git does not use a pack without it.
             for suffix in ("idx", "rev", "pack") if other != name else ():
                 Path(f"{place}-{other}.{suffix}").unlink(missing_ok=True)
-        self.git("prune-packed", "--quiet")
+        if name:
+            # Not `prune-packed`: it removes empty folders, in which another run may create an object.
+            rows = self.git("show-index", stdin=Path(f"{place}-{name}.idx").read_bytes())
+            for row in rows.decode().splitlines():
+                digest = row.split()[1]
+                (self.folder / "objects" / digest[:2] / digest[2:]).unlink(missing_ok=True)
         return name
 
     def changes(self, before: str, after: str) -> dict[str, list[int]]:
