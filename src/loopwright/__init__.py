@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
+    from .engine.loop_verdicts import Impossible, Undecided
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
@@ -77,6 +78,7 @@ __all__ = [
     "Failure",
     "File",
     "History",
+    "Impossible",
     "Iteration",
     "IterationEnded",
     "Loop",
@@ -103,6 +105,7 @@ __all__ = [
     "Stop",
     "TextDelta",
     "Timeout",
+    "Undecided",
     "Usage",
     "Workflow",
     "Workspace",
@@ -150,7 +153,9 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "Impossible": "engine.loop_verdicts",
     "OnStall": "engine.loop_stalls",
+    "Undecided": "engine.loop_verdicts",
     "for_each": "engine.for_each",
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",

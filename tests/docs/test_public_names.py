@@ -31,7 +31,7 @@ PROMISED = {
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
         File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded
-        until tests OnStall NoChange NoProgress Workspace""",
+        until tests OnStall NoChange NoProgress Workspace Impossible Undecided""",
     "loopwright.evaluators": """
         judge rubric check checklist score gates test_report json_schema similarity trend agreement read_score
         read_verdict read_yes_no""",

@@ -51,7 +51,7 @@ class ScoreAtLeast(Condition):
         if score is None or not reaches(score, self.threshold):
             return None
         # An interrupted or truncated output may have a score, but it is incomplete.
-        if not last.eligible or len(history) < self.min_iterations:
+        if not last.can_satisfy or len(history) < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
 
@@ -85,7 +85,7 @@ class Passed(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.eligible or last.passed is not True:
+        if last is None or not last.can_satisfy or last.passed is not True:
             return None
         if len(history) < self.min_iterations:
             return None
@@ -113,7 +113,7 @@ class AllCriteriaMet(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.eligible or last.evaluation is None:
+        if last is None or not last.can_satisfy or last.evaluation is None:
             return None
         criteria = last.evaluation.criteria
         # Without criteria nothing was checked, although `all` would hold.
@@ -158,7 +158,7 @@ class OutputMatches(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.eligible:
+        if last is None or not last.can_satisfy:
             return None
         try:
             match = self._compiled().search(text_of(last.output))

@@ -78,7 +78,7 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
             ctx, Entry("started", path, run.now(), request, fingerprint), step, value
         )
     finally:
-        await asyncio.shield(run.permits.give_back(taken))
+        await asyncio.shield(run.permits.give_back(taken, run.account.settled))
 
 
 async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) -> Json:

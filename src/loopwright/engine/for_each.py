@@ -48,6 +48,7 @@ from .deadlines import DeadlineScope
 from .loop import one_of
 from .loop_attempt import Attempt
 from .loop_run import LoopRun
+from .loop_verdicts import Undecided
 from .outcomes import attempt
 from .scope import Scope
 from .signatures import FunctionTypes
@@ -186,6 +187,7 @@ class ForEach(CompositeStep):
     rejudge = limit = 0
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
+    undecided: ClassVar[Undecided] = Undecided()
     unbound = ""
     plain = False
     wall = math.inf
@@ -306,7 +308,7 @@ class ListRun(LoopRun):
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
         # Before the first item: loops inside are recorded under the number of their item.
-        self.run_state.loops.lists.add(self.path)
+        self.run_state.loops.lists |= {self.path}
         recorded = {item.number for item in self.history}
         self.left.extend(n for n in range(1, len(self.items) + 1) if n not in recorded)
         return None
@@ -482,8 +484,8 @@ class _ItemAttempt(Attempt):
     def __init__(self, ctx: Context, item: Json, began: float) -> None:
         super().__init__(ctx, item, began, adapts=False, call=self._execute)
 
-    async def _execute(self, name: str, step: Step, value: Json) -> Json:
-        result = await attempt(self.ctx, name, step, value)
+    async def _execute(self, ctx: Context, name: str, step: Step, value: Json) -> Json:
+        result = await attempt(ctx, name, step, value)
         self.evaluation = _evaluation_of(result)
         return result.output
 

@@ -54,6 +54,7 @@ from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
 from .loop_stalls import OnStall
+from .loop_verdicts import FEEDBACK_SHOWN, Impossible, Undecided, without_judge
 from .outcomes import acceptable
 from .state import StateSource
 from .step import (
@@ -69,6 +70,7 @@ from .step import (
     digest_of,
     source_digest,
 )
+from .tampering import tampering_stop
 from .workspace_loop import WorkspaceLoopRun
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
@@ -76,8 +78,6 @@ __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "on
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
-UNDECIDED_IN_A_ROW = 2
-FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 LIMIT_UNREACHABLE = "limit_unreachable"
 NOT_APPLICABLE = "condition_not_applicable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
@@ -120,6 +120,10 @@ class Loop(CompositeStep[In, Out]):
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
         on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
+            in a row, from the third iteration on.
+        undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
+            the second one in a row ends the loop as `evaluator_unusable`.
         rejudge: how often the final output is evaluated again. The mean is the result's
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
@@ -174,6 +178,8 @@ class Loop(CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    impossible: Impossible = field(default=Impossible(), kw_only=True)
+    undecided: Undecided = field(default=Undecided(), kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
     min_score: InitVar[float | None] = field(default=None, kw_only=True)
     max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
@@ -213,6 +219,8 @@ class Loop(CompositeStep[In, Out]):
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":
                 part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
+                if stage == "evaluate" and self.undecided.then == "accept_check":
+                    part = without_judge(part, self.undecided)
                 # The output of adapt is the input of execute, so it has that type.
                 if stage == "adapt" and isinstance(part, FunctionStep):
                     part = part.making_input_of(as_step(self.execute))
@@ -253,6 +261,14 @@ class Loop(CompositeStep[In, Out]):
         if self.on_stall is not None and not isinstance(self.on_stall, OnStall):
             raise ConfigurationError(
                 f"loop: on_stall: {self.on_stall!r:.60} is not an OnStall; use OnStall('best', patience=2)"
+            )
+        if not isinstance(self.impossible, Impossible):
+            raise ConfigurationError(
+                f"loop: impossible: {self.impossible!r:.60} is not an Impossible; use Impossible(floor=3, looks=2)"
+            )
+        if not isinstance(self.undecided, Undecided):
+            raise ConfigurationError(
+                f"loop: undecided: {self.undecided!r:.60} is not an Undecided; use Undecided(2, 'reject')"
             )
         codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
@@ -380,6 +396,8 @@ class Loop(CompositeStep[In, Out]):
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
             *(["baseline"] if self.baseline else []),
             *([repr(self.on_stall)] if self.on_stall is not None else []),
+            *([repr(self.impossible)] if self.impossible != Impossible() else []),
+            *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(
                 [f"max_failures {self.max_failures}"]
                 if self.max_failures != FAILURES_IN_A_ROW
@@ -451,11 +469,13 @@ class Loop(CompositeStep[In, Out]):
         failures, undecided = history.streaks
         if failures and (stop := self._failed(history)) is not None:
             return stop
-        if undecided >= UNDECIDED_IN_A_ROW:
+        if undecided >= self.undecided.after:
             detail = f"the evaluation was undecided {undecided} times in a row"
             why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
             return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
         stops: list[Stop] | None = None
+        if (tampered := tampering_stop(history)) is not None:
+            stops = [tampered]
         for condition in members or self.members:
             # Conditions of this package do not fail, and need no copies of the history.
             stop = condition.check(history) if condition.ours else check_safely(condition, history)
@@ -466,6 +486,8 @@ class Loop(CompositeStep[In, Out]):
                 stops = [stop] if stops is None else [*stops, stop]
         if self.on_stall is not None and (stalled := self.on_stall.check(history)) is not None:
             stops = [*(stops or []), stalled]
+        if (given_up := self.impossible.check(history)) is not None:
+            stops = [*(stops or []), given_up]
         if stops is None:
             return None
         preferred = prefer(stops)

@@ -1,4 +1,4 @@
-"""The questions of a loop to a person, after an iteration and at its limit, and the effect of the answers."""
+"""The questions of a loop to a person: after an iteration, at its limit, and in place of an undecided judge."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..conditions import CEILING
-from ..records import History, Reason, Stop
+from ..records import Evaluation, History, Reason, Stop
 from ..records.codec import Json
 from .context import Context
 from .loop_declaration import LoopDeclaration
 from .run_state import Run
 
-__all__ = ["MOMENTS", "approved"]
+__all__ = ["MOMENTS", "approved", "settled"]
 
 MOMENTS = ("iteration", "limit")  # when a loop can ask; also the kinds of its questions
 _LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
@@ -79,6 +79,35 @@ def _at_limit(loop_run: RunWithQuestions, stop: Stop) -> Stop:
         # Only the rule of a dry run approves here: a real answer has raised the limit already.
         return replace(stop, detail=f"{stop.detail}; a dry run does not raise limits")
     return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
+
+
+def settled(loop_run: RunWithQuestions, output: Json, evaluation: Evaluation) -> Evaluation:
+    """Return the evaluation of an output that its evaluator could not judge, as the loop's policy says.
+
+    Raises:
+        Suspended: until a person has given the verdict.
+    """
+    policy = loop_run.loop.undecided
+    if policy.then not in ("pause", "reject") or not policy.due(loop_run.history):
+        return evaluation
+    if policy.then == "reject":
+        return policy.rejected(evaluation)
+    # Before the iteration is recorded, so that its record has the verdict of the person.
+    number = len(loop_run.history) + 1
+    request: dict[str, Json] = {
+        "kind": "verdict", "loop": loop_run.path, "iteration": number,
+        "output": output, "feedback": evaluation.feedback,
+    }  # fmt: skip
+    detail = f"{loop_run.loop.name}: the judge could not decide on iteration {number}: is it good?"
+    answer = loop_run.ctx.child(f"{loop_run.path}/{number}").ask("verdict", request, detail)
+    # The rule of a dry run can be true or false.
+    given = answer if isinstance(answer, Mapping) else {"passed": answer is True}
+    return Evaluation(
+        given.get("score"),
+        given.get("passed"),
+        str(given.get("reason", "")),
+        votes=(*evaluation.votes, {"person": dict(given)}),
+    )
 
 
 def _ask(

@@ -16,7 +16,9 @@ from .step import CompositeStep, Step
 __all__ = ["Attempt", "Call"]
 
 UNKNOWN_FIELDS = "unknown_fields"  # the code of a warning
-Call = Callable[..., Awaitable[Json]]  # runs one step: `Context.call`, or `unrecorded`
+# Runs one step in a context. A function with the context as argument, such as `Context.call` or
+# `unrecorded`: a bound method would be one more object of each running loop.
+Call = Callable[..., Awaitable[Json]]
 
 
 class Attempt:

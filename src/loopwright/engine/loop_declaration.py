@@ -9,6 +9,7 @@ from ..conditions import Budget, Condition
 from ..records import History, Iteration, Result, Stop
 from ..records.typed import ValueType
 from .loop_stalls import OnStall
+from .loop_verdicts import Undecided
 from .step import Step
 
 __all__ = ["LoopDeclaration"]
@@ -42,6 +43,9 @@ class LoopDeclaration(Protocol):
 
     @property
     def on_stall(self) -> OnStall | None: ...
+
+    @property
+    def undecided(self) -> Undecided: ...
 
     @property
     def approve(self) -> str | Sequence[str]: ...

@@ -15,7 +15,6 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from types import MethodType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -40,7 +39,7 @@ from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, retyped, unrecorded
-from .loop_approval import approved
+from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
@@ -107,15 +106,18 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
+        call, ctx = attempt.call, attempt.ctx
         try:
             if attempt.stage == "adapt":
                 # The token replaces the input in the fingerprint: the iteration is on record, and
                 # may be long.
-                attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
-            output = await attempt.call("execute", loop.execute, attempt.input)
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
+            output = await call(ctx, "execute", loop.execute, attempt.input)
             attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
-                attempt.evaluated(await attempt.call("evaluate", loop.evaluate, attempt.output))
+                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                if attempt.evaluation is not None and attempt.evaluation.undecided:
+                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             attempt.failed(error)
@@ -156,7 +158,7 @@ class LoopRun:
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Call = MethodType(unrecorded, self.ctx) if unread else self.ctx.call
+        self.call: Call = unrecorded if unread else Context.call
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
@@ -282,9 +284,7 @@ class LoopRun:
             value = await self.ctx.call("evaluate", loop.evaluate, self.current)
         except StepError as error:
             # Before any cost: an evaluator that cannot judge the input will not judge an output.
-            detail = f"before the first iteration: {error}"
-            self.cause = error.__cause__
-            return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+            return self.unusable(error)
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
@@ -292,6 +292,12 @@ class LoopRun:
         if evaluation.passed is not True or len(self.history):
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
+
+    def unusable(self, error: StepError) -> Stop:
+        """Return the stop of a loop whose evaluator cannot judge."""
+        self.cause = error.__cause__
+        detail = f"before the first iteration: {error}"
+        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -476,7 +482,8 @@ class LoopRun:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
         if chosen is None:  # an output without a verdict is better than none
-            chosen = next((item for item in reversed(history) if item.output is not None), None)
+            others = (item for item in reversed(history) if not item.rejected)
+            chosen = next((item for item in others if item.output is not None), None)
         return chosen.output if chosen is not None else None
 
     def _result(

@@ -6,11 +6,9 @@ The same run ID resumes a run. A finished run is returned from its journal.
 from __future__ import annotations
 
 import importlib
-import os
 import random as _random
 from collections import ChainMap
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from ..conditions import Budget
@@ -19,18 +17,17 @@ from ..journal import Journal
 from ..journal.open import open_journal
 from ..records import Result
 from ..records.codec import Json
-from .logs import log_listener
 from .resume import raise_limit
-from .run_execution import RunRequest
+from .run_execution import drive, open_run
 from .run_record import new_run_id
 from .run_state import (
     Clock,
     Listener,
     Run,
     RunResources,
-    SystemClock,
     opened_listeners,
     redactor_of,
+    system_clock,
 )
 from .step import MODEL_NAME, In, Out, Step, StepLike, as_step
 from .synchronous import wait_for
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
     from ..models import Models
 
 __all__ = ["RunOptions", "new_run_id", "resume", "resume_sync", "run", "run_sync"]
-
-DEBUG = "LOOPWRIGHT_DEBUG"  # environment variable: tracebacks keep the frames inside this package
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -141,39 +136,30 @@ async def run(
     root = as_step(step)
     _check_options(budget, in_doubt, listeners, resources)
     resources = _with_models(resources, models, model=model, on_text=on_text)
-    if missing := _missing_names(root, resources):
-        raise ConfigurationError("; ".join(missing))
-    async with _opened(journal, resources) as (store, run_resources):
-        request = RunRequest(
-            root, value, store, run_resources, budget,
-            source=source or {}, accept_changes=accept_changes,
+    _check_names(root, resources)
+    store, opened = _journal_of(journal)
+    run_resources = RunResources(resources, store)
+    # No context manager around it, and no list as a local variable: the garbage collector visits them
+    # in each of 10,000 running loops (the row "loops at once" of `benchmarks.engine`).
+    try:
+        shown = (*listeners, *_progress(progress))
+        fresh, log = await open_run(
+            root, value, store, resources=run_resources, budget=budget, source=source or {},
+            accept_changes=accept_changes, run_id=run_id, takeover=takeover, observed=bool(shown),
         )  # fmt: skip
-        shown = [*listeners, *_progress(progress)]
-        fresh, log = await request.open(run_id, takeover=takeover, observed=bool(shown))
         started, failed = opened_listeners(shown, log)
-        if (logging := log_listener(log.info)) is not None:
-            started.append(logging)
         state = Run(
-            fresh.run_id, log, clock or SystemClock(), random or _random.random,
+            fresh.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
             in_doubt=in_doubt, redactor=redactor_of(run_resources),
-            # Read for each run, so that a program may set it after the import.
-            debug=bool(os.environ.get(DEBUG)),
         )  # fmt: skip
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
-        return await request.drive(state, fresh)
-
-
-@asynccontextmanager
-async def _opened(
-    journal: Journal | str | None, resources: Mapping[str, Any] | None
-) -> AsyncIterator[tuple[Journal | None, RunResources]]:
-    """Open the journal and the resources of a run, and close those that the run opened."""
-    store, opened = _journal_of(journal)
-    run_resources = RunResources(resources, store)
-    try:
-        yield store, run_resources
+        try:
+            return (await drive(state, root, fresh, budget)).view()
+        finally:
+            if state.owned:
+                await state.release()
     finally:
         if run_resources.opened is not None:
             await run_resources.opened.close()
@@ -348,17 +334,19 @@ def _with_models(
     return ChainMap(own, cast("MutableMapping[str, Any]", resources)) if resources else own
 
 
-def _missing_names(root: Step, resources: Mapping[str, Any] | None) -> list[str]:
-    """Return a sentence for each name of a template or model that this run does not supply."""
+def _check_names(root: Step, resources: Mapping[str, Any] | None) -> None:
+    """Raise ConfigurationError for the names of templates and models that this run does not supply."""
     missing = root.unsupplied
     if not missing:
-        return []
+        return
     names = getattr((resources or {}).get("models"), "names", {})
-    return [
+    sentences = [
         f"{sentence}{nearest(name.removeprefix(MODEL_NAME), names) if names else ''}"
         for name, sentence in missing.items()
         if not name.startswith(MODEL_NAME) or name.removeprefix(MODEL_NAME) not in names
     ]
+    if sentences:
+        raise ConfigurationError("; ".join(sentences))
 
 
 def _journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:

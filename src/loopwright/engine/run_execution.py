@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 
 from ..conditions import Budget, raised_budget
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
@@ -31,104 +31,100 @@ from .run_state import Run, RunResources, redactor_of
 from .step import CompositeStep, Step
 from .workflow import Workflow
 
-__all__ = ["RunRequest"]
+__all__ = ["drive", "open_run"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """The step, input and options of one run."""
+async def open_run(
+    step: Step,
+    value: Json,
+    store: Journal | None,
+    *,
+    resources: RunResources,
+    budget: Budget | None,
+    source: Mapping[str, Json],
+    accept_changes: bool,
+    run_id: str,
+    takeover: bool,
+    observed: bool,
+) -> tuple[RunInfo, RunLog]:
+    """Open the journal of a run; return the row of a new run, and the log.
 
-    step: Step
-    value: Json
-    store: Journal | None
-    resources: RunResources
-    budget: Budget | None
-    source: Mapping[str, Json]
-    accept_changes: bool
-
-    async def open(
-        self, run_id: str, *, takeover: bool, observed: bool = False
-    ) -> tuple[RunInfo, RunLog]:
-        """Open the journal of the run; return the row of a new run, and the log.
-
-        Raises:
-            JournalError: if it cannot be opened, or holds another run under this ID.
-        """
-        fresh = fresh_row(self.step, self.value, run_id)
-        redactor = redactor_of(self.resources)
-        if redactor is None and self.step.asks_model and "models" not in self.resources:
-            # The default models read these keys at the first call, when the input is on record.
-            redactor = Redactor(secrets_in(os.environ))
-        if redactor is not None:
-            # Refused, not redacted: a run cannot compute with a replaced input.
-            redactor.refuse("input", fresh.input)
-            redactor.refuse("the source of the run", self.source)
-        if self.store is not None or observed:  # listeners may read the limits
-            fresh = described(fresh, self.step, self.source, self.budget)
-        if self.store is None:
-            return fresh, NoLog(fresh)
-        log = await self.store.open(fresh, takeover=takeover)
-        try:
-            self._check_same(fresh, log)
-        except ReplayMismatch:
-            # Released with its former status: the run is as it was before this attempt.
-            await log.close(replace(log.info, status=status_of(log.recorded)))
-            raise
-        # Answers that were posted while no process ran it become entries before the replay.
-        if log.recorded:
-            await take_up(self.store, log)
+    Raises:
+        JournalError: if it cannot be opened, or holds another run under this ID.
+    """
+    fresh = fresh_row(step, value, run_id)
+    redactor = redactor_of(resources)
+    if redactor is None and step.asks_model and "models" not in resources:
+        # The default models read these keys at the first call, when the input is on record.
+        redactor = Redactor(secrets_in(os.environ))
+    if redactor is not None:
+        # Refused, not redacted: a run cannot compute with a replaced input.
+        redactor.refuse("input", fresh.input)
+        redactor.refuse("the source of the run", source)
+    if store is not None or observed:  # listeners may read the limits
+        fresh = described(fresh, step, source, budget)
+    if store is None:
+        return fresh, NoLog(fresh)
+    log = await store.open(fresh, takeover=takeover)
+    if not log.recorded:
         return fresh, log
+    try:
+        if not accept_changes:
+            _check_same(log, step, fresh, has_input=value is not None)
+    except ReplayMismatch:
+        # Released with its former status: the run is as it was before this attempt.
+        await log.close(replace(log.info, status=status_of(log.recorded)))
+        raise
+    # Answers that were posted while no process ran it become entries before the replay.
+    await take_up(store, log)
+    return fresh, log
 
-    def _check_same(self, fresh: RunInfo, log: RunLog) -> None:
-        """Raise ReplayMismatch if the log holds a run of another step or input."""
-        info, step = log.info, self.step
-        if not log.recorded or self.accept_changes:
-            return
-        if self.value is not None and codec.digest(fresh.input) != codec.digest(info.input):
-            before, now = codec.digest(info.input), codec.digest(fresh.input)
-            raise ReplayMismatch(
-                f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
-                "resume without an input, or use another run ID",
-                path="",
-                recorded=before,
-                now=now,
-            )
-        if info.name != step.name:
-            raise ReplayMismatch(
-                f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
-                "resume with the step of that name, or use another run ID",
-                path="",
-                recorded=info.name,
-                now=step.name,
-            )
-        recorded = _accepted_in(log) or info.fingerprint
-        if recorded and step.fingerprint != recorded:
-            raise ReplayMismatch(
-                f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
-                f"{step.fingerprint} now); resume with the old version, or give accept_changes",
-                path="",
-                recorded=recorded,
-                now=step.fingerprint,
-            )
 
-    async def drive(self, state: Run, fresh: RunInfo) -> Result:
-        """Run the step to its end, return the caller's copy of its result, and release its objects."""
-        info, budget = state.log.info, self.budget
-        if self.accept_changes:
-            _accept(state, info.fingerprint, fresh.fingerprint)
-        if budget is not None:
-            _cap(state, budget)
-            if unbound := cannot_bind(self.step, budget, "run"):
-                state.warn(unbound, code=CANNOT_BIND)
-        try:
-            if state.silent:  # it has no record, so only its result matters
-                result = await _outcome(state, self.step, fresh.input)
-            else:
-                result = await _drive(state, self.step, bounded(info, fresh))
-            return result.view()
-        finally:
-            if state.owned:
-                await state.release()
+def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> None:
+    """Raise ReplayMismatch if the log holds a run of another step or input."""
+    info = log.info
+    if has_input and codec.digest(fresh.input) != codec.digest(info.input):
+        before, now = codec.digest(info.input), codec.digest(fresh.input)
+        raise ReplayMismatch(
+            f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
+            "resume without an input, or use another run ID",
+            path="",
+            recorded=before,
+            now=now,
+        )
+    if info.name != step.name:
+        raise ReplayMismatch(
+            f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
+            "resume with the step of that name, or use another run ID",
+            path="",
+            recorded=info.name,
+            now=step.name,
+        )
+    recorded = _accepted_in(log) or info.fingerprint
+    if recorded and step.fingerprint != recorded:
+        raise ReplayMismatch(
+            f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
+            f"{step.fingerprint} now); resume with the old version, or give accept_changes",
+            path="",
+            recorded=recorded,
+            now=step.fingerprint,
+        )
+
+
+def drive(
+    state: Run, step: Step, fresh: RunInfo, budget: Budget | None
+) -> Coroutine[object, object, Result]:
+    """Return the coroutine that runs the step to its end."""
+    info = state.log.info
+    if state.accept_changes:
+        _accept(state, info.fingerprint, fresh.fingerprint)
+    if budget is not None:
+        _cap(state, budget)
+        if unbound := cannot_bind(step, budget, "run"):
+            state.warn(unbound, code=CANNOT_BIND)
+    if state.silent:  # it has no record, so only its result matters
+        return _outcome(state, step, fresh.input)
+    return _drive(state, step, bounded(info, fresh))
 
 
 def _accepted_in(log: RunLog) -> str:
@@ -230,13 +226,13 @@ async def _uncancel(task: asyncio.Task[object] | None) -> None:
 
 async def _outcome(state: Run, step: Step, value: Json) -> Result:
     """Run the root step and return how it ended; until then a cancel reaches the current task."""
-    ctx = Context(state, "", None, state.account, None)
     request = None
     task = state.task = asyncio.current_task()
     try:
         if isinstance(step, CompositeStep):
-            result = await step.run(value, ctx.child(step.name))
+            result = await step.run(value, Context(state, step.name, None, state.account, None))
         else:
+            ctx = Context(state, "", None, state.account, None)
             result = await ctx.outcome(step.name, step, value)
     except StepError as error:
         result = _failed(error, state, step)

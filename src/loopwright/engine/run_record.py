@@ -198,7 +198,7 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
     loops = LoopResults()
     # Walking the step takes time, and a run without ended loops has nothing to type.
     declared = _loops_in(step) if replay.ended else {}
-    loops.lists.update(replay.lists())  # first: the names of loops in a list depend on it
+    loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
     for path, value in replay.ended.items():
         if path:
             result = _loop_result(state, replay, path, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from ..records.redaction import Redactor
 from ..records.sanitize import cleaned
 from ..records.tracebacks import described
 from .budget import Account
-from .logs import log_warning
+from .logs import log_listener, log_warning
 from .permits import EffectPermits
 from .stubs import Stubs
 
@@ -35,10 +36,12 @@ __all__ = [
     "SystemClock",
     "opened_listeners",
     "redactor_of",
+    "system_clock",
 ]
 
 
 MAX_MESSAGE = 2000  # characters of an error's message
+DEBUG = "LOOPWRIGHT_DEBUG"  # environment variable: tracebacks keep the frames inside this package
 
 
 class Clock(Protocol):
@@ -55,23 +58,31 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine, or of an event loop that has its own, such as a virtual one."""
+    """The clock of the machine."""
+
+    __slots__ = ()
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+    sleep = staticmethod(asyncio.sleep)
+
+
+class _LoopClock(SystemClock):
+    """The clock of an event loop with its own time, such as a virtual one."""
 
     __slots__ = ("monotonic",)
 
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        virtual = type(loop).time is not asyncio.BaseEventLoop.time
-        # The standard loop calls time.monotonic itself: calling it directly saves a Python call per entry.
-        self.monotonic = loop.time if virtual else time.monotonic
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.monotonic = monotonic
 
-    def wall(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time()
 
-    def sleep(self, seconds: float) -> Awaitable[None]:
-        """Return an awaitable that pauses."""
-        return asyncio.sleep(seconds)
+_SYSTEM = SystemClock()  # without state, so that all runs share it
+
+
+def system_clock() -> Clock:
+    """Return the clock of the machine, or that of the running event loop if it has its own time."""
+    loop = asyncio.get_running_loop()
+    # The standard loop calls time.monotonic itself: calling it directly saves a Python call per entry.
+    return _SYSTEM if type(loop).time is asyncio.BaseEventLoop.time else _LoopClock(loop.time)
 
 
 class RunObserver(Protocol):
@@ -86,8 +97,8 @@ Listener = Callable[[Entry], None] | RunObserver
 
 def opened_listeners(
     listeners: Sequence[Listener], log: RunLog
-) -> tuple[list[Callable[[Entry], None]], tuple[str, ...]]:
-    """Return the listeners for the entries of a run, and a warning for each that failed to start."""
+) -> tuple[tuple[Callable[[Entry], None], ...], tuple[str, ...]]:
+    """Return the listeners for the entries of a run, with the logger, and a warning for each that failed to start."""
     started: list[Callable[[Entry], None]] = []
     failed = []
     for listener in listeners:
@@ -98,7 +109,9 @@ def opened_listeners(
                 started.append(listener)
         except BaseException as error:  # a listener never ends a run
             failed.append(f"listener_failed: a listener could not start: {error_line(error)}")
-    return started, tuple(failed)
+    if (logging := log_listener(log.info)) is not None:
+        started.append(logging)
+    return tuple(started), tuple(failed)
 
 
 class RunResources(Mapping[str, Any]):
@@ -126,6 +139,12 @@ class RunResources(Mapping[str, Any]):
         if self._memory is None:
             raise KeyError(name)
         return self._memory
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a resource, or the default; `Mapping.get` raises and catches an error for each that is missing."""
+        if name in ("memory", "file_store"):
+            return super().get(name, default)
+        return self._passed.get(name, default)
 
     def _file_store(self) -> FileStore:
         """Return the store of files: beside the journal, else in memory."""
@@ -170,7 +189,6 @@ class Run:
     Attributes:
         resources: the models, tools and settings that steps need, by name. Nothing is global.
         owned: the objects that steps opened for this run, by name. `release` closes them.
-        debug: whether tracebacks of failures keep the frames inside this package.
     """
 
     __slots__ = (
@@ -184,7 +202,6 @@ class Run:
         "append",
         "cancelled",
         "clock",
-        "debug",
         "in_doubt",
         "iterations",
         "keeps",
@@ -216,11 +233,10 @@ class Run:
         clock: Clock,
         random: Callable[[], float],
         *,
-        listeners: Sequence[Callable[[Entry], None]] = (),
+        listeners: tuple[Callable[[Entry], None], ...] = (),
         resources: Mapping[str, Any] | None = None,
         accept_changes: bool = False,
         in_doubt: str = "suspend",
-        debug: bool = False,
         redactor: Redactor | None = None,
     ) -> None:
         self.run_id = run_id
@@ -231,7 +247,7 @@ class Run:
         self.keeps = log.keeps_values or self.replay is not None
         self.clock = clock
         self.random = random
-        self.listeners = tuple(listeners)
+        self.listeners = listeners
         self.resources = resources or {}
         self.stubs: Stubs | None = self.resources.get("stubs")
         self.permits: EffectPermits | None = self.resources.get("permits")
@@ -240,7 +256,6 @@ class Run:
         self.owned: dict[str, Any] = {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
-        self.debug = debug
         self.loops = LoopResults()
         self.steps: dict[str, Json] = {}
         self.outcomes: dict[str, StepOutcome] = self.replay.outcomes() if self.replay else {}
@@ -277,6 +292,12 @@ class Run:
         """
         identity = f"{self.run_id} {self.log.info.created!r}"
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    @property
+    def debug(self) -> bool:
+        """Whether tracebacks of failures keep the frames inside this package."""
+        # Read at each failure, so that a program may set it after the import.
+        return bool(os.environ.get(DEBUG))
 
     def clean(self, value: Json) -> Json:
         """Return a value without the secrets that the redactor knows."""

@@ -102,6 +102,7 @@ def grade(
         criteria=tuple(criteria),
         votes=tuple({"item": name, "undecided": True} for name in undecided),
         undecided=bool(undecided),
+        impossible=not undecided and any(evaluation.impossible for _, evaluation in evaluations),
     )
 
 

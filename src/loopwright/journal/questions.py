@@ -7,12 +7,14 @@ next resume continues with it. Kinds of questions, and their answers:
     tool       approve a tool call?       {"approve": true, "arguments"?: {…}}
     iteration  continue with adapt?       {"approve": true, "output"?, "feedback"?}: the input of adapt
     limit      raise the used-up limit?   {"approve": true, "more"?: n}: n more (default: the same again)
+    verdict    is the output good?        {"passed": true}, {"passed": false} or {"score": 0.8}
     doubt      a call may have acted      "rerun", {"output": value} or "fail"
     free       the question of a step     any value
 
-For the first three, false in place of true ends that part, with an optional "reason". `iteration` also
+For `tool`, `iteration` and `limit`, false in place of true ends that part, with an optional "reason". `iteration` also
 accepts {"approve": false, "accept": true}: the output, edited or not, satisfies the person.
-True and false alone stand for {"approve": true} and {"approve": false}.
+True and false alone stand for {"approve": true} and {"approve": false}, in a verdict for {"passed": true} and
+{"passed": false}.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _FIELDS: dict[str, dict[str, type]] = {
     },
     "limit": {"approve": bool, "reason": str, "more": int},
 }  # fmt: skip
-KINDS = (*_FIELDS, "doubt", "free")
+KINDS = (*_FIELDS, "verdict", "doubt", "free")
 _APPROVAL_ONLY = ("arguments", "more")
 _REFUSAL_ONLY = ("reason", "accept")
 _TYPES = {bool: "true or false", str: "text", int: "an integer", dict: "an object"}
@@ -47,6 +49,7 @@ _EXAMPLES = {
     "iteration": '{"approve": true, "feedback": "…"}, {"approve": false} or '
     '{"approve": false, "accept": true}',
     "limit": '{"approve": true, "more": 3} or {"approve": false}',
+    "verdict": '{"passed": true}, {"passed": false, "reason": "…"} or {"score": 0.8}',
     "doubt": '"rerun", {"output": value} or "fail"',
 }
 
@@ -267,6 +270,8 @@ def checked(question: Question, value: Json) -> Json:
         if reply in ("rerun", "fail") or (isinstance(reply, dict) and list(reply) == ["output"]):
             return reply
         raise _wrong_form(question, reply)
+    if question.kind == "verdict":
+        return _verdict(question, reply)
     if question.kind not in _FIELDS:
         return reply
     if isinstance(reply, bool):
@@ -279,6 +284,23 @@ def checked(question: Question, value: Json) -> Json:
         # version.
         reply["more"] = reply.get("more", question.request.get("more", 1))
         _check_more(question, reply["more"])
+    return reply
+
+
+def _verdict(question: Question, reply: Json) -> Json:
+    """Return the verdict of a person: passed or not, or a score; with an optional reason."""
+    if isinstance(reply, bool):
+        reply = {"passed": reply}
+    if not isinstance(reply, dict) or ("passed" in reply) == ("score" in reply):
+        raise _wrong_form(question, reply)
+    if not isinstance(reply.get("passed", True), bool) or not isinstance(
+        reply.get("reason", ""), str
+    ):
+        raise _wrong_form(question, reply)
+    if set(reply) - {"passed", "score", "reason"}:
+        raise _wrong_form(question, reply)
+    if "score" in reply:
+        codec.number(f"{question.path}: answer: score", reply["score"], minimum=0, maximum=1)
     return reply
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
@@ -41,6 +41,42 @@ class Criterion:
         return {"name": self.name, "passed": self.passed, "gap": self.gap}
 
 
+@dataclass(frozen=True, slots=True)
+class Tampering:
+    """How an iteration changed the check that judges it.
+
+    Args:
+        kind: `touched` if protected files differ, `forged` if the result of the check is not to be believed.
+        paths: the protected files that differ.
+        why: the reason as a sentence.
+        action: what follows: `put_back`, `reject` or `stop`.
+        files: the snapshot of the iteration with the protected files put back, or None.
+
+    Example:
+        >>> Tampering("touched", ("tests/test_io.py",), "tests/test_io.py was changed").rejected
+        False
+    """
+
+    kind: str
+    paths: tuple[str, ...]
+    why: str
+    action: str = "put_back"
+    files: Mapping[str, Json] | None = None
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the iteration does not count, and the next one continues from its parent."""
+        return self.kind == "forged" or self.action != "put_back"
+
+    def to_json(self) -> Json:
+        """Return the tampering as a JSON object."""
+        data: dict[str, Json] = {"kind": self.kind, "paths": list(self.paths), "why": self.why}
+        data["action"] = self.action
+        if self.files is not None:
+            data["files"] = dict(self.files)
+        return data
+
+
 @read_by_copy("votes", "details", "metrics")
 @dataclass(frozen=True, slots=True, init=False)
 class Evaluation(Record):
@@ -56,6 +92,10 @@ class Evaluation(Record):
         undecided: the evaluator could not decide; this is neither success nor a score of 0.
         details: other figures, as JSON; recorded and shown, without an effect on the loop.
         metrics: raw numbers by name, such as seconds or bytes; recorded, without an effect on the loop.
+        impossible: the task cannot be done, by the reason in `feedback`. Such an evaluation is not met, and
+            several in a row end the loop as `impossible`; see `Impossible`.
+        unjudged: the judge could not decide, and the deterministic evaluators decided alone.
+        tampered: how the iteration changed its own check, or None.
 
     Raises:
         EvaluationError: of kind `bad_score` or `bad_evaluation`, for a value of another type or range;
@@ -75,6 +115,9 @@ class Evaluation(Record):
     undecided: bool
     details: Mapping[str, Json]
     metrics: Mapping[str, float]
+    impossible: bool
+    unjudged: bool
+    tampered: Tampering | None
     _raw_votes: ClassVar[Json]
     _raw_details: ClassVar[Json]
     _raw_metrics: ClassVar[Json]
@@ -91,10 +134,19 @@ class Evaluation(Record):
         undecided: bool = False,
         details: Mapping[str, Json] | None = None,
         metrics: Mapping[str, float] | None = None,
+        impossible: bool = False,
+        unjudged: bool = False,
+        tampered: Tampering | None = None,
     ) -> None:
         # 1 and 0 are not verdicts: they are more likely scores in the wrong field.
         if passed is not None and passed is not True and passed is not False:
             raise _unreadable(f"passed: {passed!r} is not true or false")
+        if impossible is True:
+            if passed or undecided is True:
+                raise _unreadable(
+                    "impossible: an output that passed, or is undecided, is not impossible"
+                )
+            passed = False
         # Through the slots: lookups by name made an iteration 10 % slower (decision 73).
         _score(self, None if score is None else _checked(score))
         _passed(self, passed)
@@ -105,6 +157,9 @@ class Evaluation(Record):
         _undecided(self, undecided is True)
         _details(self, _detailed(details) if details else EMPTY)
         _metrics(self, _measured(metrics) if metrics else EMPTY)
+        _impossible(self, impossible is True)
+        _unjudged(self, unjudged is True)
+        _tampered(self, tampered and _tampering(tampered))
 
     def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes, details and metrics."""
@@ -123,7 +178,7 @@ class Evaluation(Record):
 
     def _with(self, copied: Callable[[Json], object]) -> Evaluation:
         copy = _new(Evaluation)
-        for name in ("score", "passed", "feedback", "improvements", "criteria", "undecided"):
+        for name in _PLAIN_FIELDS:
             _put(copy, name, getattr(self, name))
         _put(copy, "votes", copied(self.votes))
         _put(copy, "details", copied(self.details) if self.details else EMPTY)
@@ -138,7 +193,8 @@ class Evaluation(Record):
     def has_only_score(self) -> bool:
         """Whether it has a score, a verdict or both, and no other field."""
         more = self.feedback or self.improvements or self.criteria or self._holds_values()
-        return not more and not self.undecided
+        others = self.undecided or self.impossible or self.unjudged or self.tampered is not None
+        return not more and not others
 
     def to_json(self) -> Json:
         """Return the evaluation as a JSON object without empty fields."""
@@ -157,6 +213,12 @@ class Evaluation(Record):
             data["details"] = dict(self.details)
         if self.metrics:
             data["metrics"] = dict(self.metrics)
+        if self.impossible:
+            data["impossible"] = True
+        if self.unjudged:
+            data["unjudged"] = True
+        if self.tampered is not None:
+            data["tampered"] = self.tampered.to_json()
         return data
 
 
@@ -184,11 +246,18 @@ def _checked(score: Json) -> float:
 
 _FIELDS = (
     "score", "passed", "feedback", "improvements", "criteria", "votes", "undecided", "details",
-    "metrics",
+    "metrics", "impossible", "unjudged", "tampered",
 )  # fmt: skip
-_score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details, _metrics = (
+# These hold immutable values, which a copy shares.
+_PLAIN_FIELDS = (
+    "score", "passed", "feedback", "improvements", "criteria", "undecided", "impossible", "unjudged", "tampered",
+)  # fmt: skip
+(
+    _score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details, _metrics,
+    _impossible, _unjudged, _tampered,
+) = (
     slot_of(Evaluation, name).__set__ for name in _FIELDS
-)
+)  # fmt: skip
 
 
 def as_evaluation(value: Json) -> Evaluation:
@@ -197,7 +266,8 @@ def as_evaluation(value: Json) -> Evaluation:
     Args:
         value: an Evaluation; None (no result); True or False (a verdict); a number (a score); or an
             object with the fields of Evaluation, where `confidence` stands for `score` as in the loop
-            controller. Other fields of an object become `details`, and so do `metrics` that are not numbers.
+            controller, and `impossible` may be the reason itself. Other fields of an object become
+            `details`, and so do `metrics` that are not numbers.
 
     Raises:
         EvaluationError: for any other value; names the field.
@@ -231,19 +301,27 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
     metrics = fields.get("metrics") or {}
     if not _are_numbers(metrics):  # an evaluator of someone else may mean another thing by it
         others["metrics"], metrics = metrics, {}
+    tampered = fields.get("tampered")
+    if tampered is not None and not _is_tampering(tampered):  # a field of someone else's evaluator
+        others["tampered"], tampered = tampered, None
     score = fields.get("score")
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise _unreadable(f"score: {score!r} is not a number")
+    impossible = fields.get("impossible")
+    reason = impossible if isinstance(impossible, str) else ""
     return Evaluation(
         score=score,
         passed=fields.get("passed"),
-        feedback=fields.get("feedback") or "",
+        feedback=fields.get("feedback") or reason,
         improvements=fields.get("improvements") or (),
         criteria=fields.get("criteria") or (),
         votes=fields.get("votes") or (),
         undecided=fields.get("undecided") is True,
         details={**others, **details},
         metrics=metrics,
+        impossible=bool(reason) or impossible is True,
+        unjudged=fields.get("unjudged") is True,
+        tampered=tampered,
     )
 
 
@@ -292,6 +370,27 @@ def _measured(metrics: object) -> dict[str, float]:
     if not isinstance(metrics, Mapping) or not _are_numbers(metrics):
         raise _unreadable(f"metrics: {metrics!r} is not an object of finite numbers")
     return {str(name): _plain(f"metrics: {name}", value) for name, value in metrics.items()}
+
+
+def _is_tampering(value: object) -> bool:
+    return isinstance(value, Tampering) or (
+        isinstance(value, Mapping) and {"kind", "paths", "why"} <= set(value)
+    )
+
+
+def _tampering(value: object) -> Tampering:
+    if isinstance(value, Tampering):
+        return value
+    if not _is_tampering(value):
+        raise _unreadable(f"tampered: {value!r:.60} needs kind, paths and why")
+    data = cast("Mapping[str, Json]", value)
+    return Tampering(
+        str(data["kind"]),
+        tuple(map(str, data["paths"])),
+        str(data["why"]),
+        str(data.get("action", "put_back")),
+        data.get("files"),
+    )
 
 
 def _plain(name: str, value: object) -> Json:

@@ -102,6 +102,8 @@ def verdict_word(item: Iteration) -> str:
         return "failed"
     if item.undecided:
         return "undecided"
+    if item.evaluation is not None and item.evaluation.impossible:
+        return "impossible"
     if item.passed is None:
         return ""
     return "passed" if item.passed else "not yet"

@@ -16,52 +16,49 @@ from . import codec, display
 from .iteration import In, Iteration, Out
 from .usage import NOTHING, Usage
 
-_BEGINNING = (-1, 0, 0, 0)
+# The figures of a history, of which a longer one computes its own: the index of the best iteration or
+# -1, the best score, the number of valid scores, and the failures and the undecided in a row.
+_Mark = tuple[int, float | None, int, int, int]
+_BEGINNING: _Mark = (-1, None, 0, 0, 0)
 Label = tuple[int, str, tuple[str, ...]]  # the number, the field and the volatile keys
 
 
-class ScoreIndex:
-    """The shared, append-only columns behind histories.
+class Iterations(list[Iteration]):
+    """The shared, append-only list behind histories.
 
-    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided in a
-    row). The columns of scores and the labels are created when a condition first reads them.
+    The columns of scores and the labels are created when a condition first reads them.
     """
 
-    __slots__ = ("columns", "items", "labels", "marks", "redact", "top")
+    # A list itself: each running loop has one, and the garbage collector visits each object of 10,000 loops.
+    __slots__ = ("columns", "labels", "redact")
 
     def __init__(self) -> None:
-        self.items: list[Iteration] = []
-        self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
-        self.top: float | None = None  # the best score
         self.columns: Columns | None = None
         self.labels: dict[Label, str] | None = None  # digests of values
         self.redact: Callable[[str], str] | None = None  # removes known secrets from a text
-
-    def append(self, item: Iteration) -> None:
-        items, marks = self.items, self.marks
-        best, scored, failures, undecided = marks[-1]
-        if item.eligible:
-            evaluation = item.evaluation
-            score = None if evaluation is None else evaluation.score
-            top = self.top
-            if score is not None:
-                scored += 1
-                if top is None or score > top:
-                    best, self.top = len(items), score
-            elif top is None:
-                best = len(items)  # without scores, the latest complete output is the best
-            marks.append((best, scored, 0, 0))
-        else:
-            failures = failures + 1 if item.error is not None else 0
-            marks.append((best, scored, failures, undecided + 1 if item.undecided else 0))
-        items.append(item)
 
     def over_scores(self) -> Columns:
         """Return the columns over valid scores, up to the latest."""
         if self.columns is None:
             self.columns = Columns()
-        self.columns.extend(self.items)
+        self.columns.extend(self)
         return self.columns
+
+
+def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
+    """Return the figures of a history that continues by the item at an index."""
+    best, top, scored, failures, undecided = mark
+    if not item.eligible:
+        failures = failures + 1 if item.error is not None else 0
+        return best, top, scored, failures, undecided + 1 if item.undecided else 0
+    evaluation = item.evaluation
+    score = None if evaluation is None else evaluation.score
+    if score is None:
+        # Without scores, the latest complete output is the best.
+        return place if top is None else best, top, scored, 0, 0
+    if top is None or score > top:
+        best, top = place, score
+    return best, top, scored + 1, 0, 0
 
 
 class Columns:
@@ -122,7 +119,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     (2, 2, [0.4, 0.9])
     """
 
-    __slots__ = ("_index", "_length", "effects", "elapsed", "now", "usage")
+    __slots__ = ("_items", "_length", "_mark", "effects", "elapsed", "now", "usage")
 
     def __init__(
         self,
@@ -133,25 +130,26 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         now: float = 0.0,
         effects: int = 0,
     ) -> None:
-        self._index = ScoreIndex()
-        for item in iterations:
-            self._index.append(item)
-        self._length = len(self._index.items)
+        self._items = Iterations()
+        self._mark = _BEGINNING
+        for place, item in enumerate(iterations):
+            self._items.append(item)
+            self._mark = _marked(self._mark, place, item)
+        self._length = len(self._items)
         self.elapsed, self.usage, self.now, self.effects = elapsed, usage, now, effects
 
     @property
     def redact(self) -> Callable[[str], str] | None:
         """Removes known secrets from the error of a condition that fails."""
-        return self._index.redact
+        return self._items.redact
 
     def redact_with(self, redact: Callable[[str], str]) -> None:
         """Remove known secrets with `redact` from errors of conditions on these iterations."""
-        self._index.redact = redact
+        self._items.redact = redact
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
-        window._index = self._index
-        window._length = self._length
+        window._items, window._length, window._mark = self._items, self._length, self._mark
         window.elapsed, window.usage, window.now = elapsed, usage, now
         window.effects = self.effects
         return window
@@ -170,14 +168,14 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
-        index, length = self._index, self._length
+        items, length = self._items, self._length
         # Another history continues from here, so its iterations must not become part of this one.
-        if length != len(index.items):
+        if length != len(items):
             return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
-        index.append(item)
+        items.append(item)
         window = _new(History)
-        window._index = index
-        window._length = length + 1
+        window._items, window._length = items, length + 1
+        window._mark = _marked(self._mark, length, item)
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
         return window
 
@@ -191,15 +189,15 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     def __getitem__(self, index: int | slice) -> Iteration[In, Out] | Sequence[Iteration[In, Out]]:
         if isinstance(index, slice):
             # The list may be longer: later histories share it.
-            return self._index.items[: self._length][index]
+            return self._items[: self._length][index]
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
             raise IndexError(f"iteration {index + 1} of {self._length}")
-        return self._index.items[index]
+        return self._items[index]
 
     def __iter__(self) -> Iterator[Iteration[In, Out]]:
-        return iter(self._index.items[: self._length])
+        return iter(self._items[: self._length])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and list(self) == list(other)
@@ -215,15 +213,13 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     @property
     def last(self) -> Iteration[In, Out] | None:
         """The latest iteration."""
-        return self._index.items[self._length - 1] if self._length else None
+        return self._items[self._length - 1] if self._length else None
 
     @property
     def best(self) -> Iteration[In, Out] | None:
         """The eligible iteration with the highest score, the earliest of several; without scores, the latest."""
-        if not self._length:
-            return None
-        index = self._index.marks[self._length][0]
-        return self._index.items[index] if index >= 0 else None
+        place = self._mark[0]
+        return self._items[place] if place >= 0 else None
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:
@@ -233,11 +229,11 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     @property
     def scores(self) -> list[float]:
         """The valid scores, in order: those of eligible iterations."""
-        return self._index.over_scores().scores[: self._count]
+        return self._items.over_scores().scores[: self._count]
 
     @property
     def _count(self) -> int:
-        return self._index.marks[self._length][1]
+        return self._mark[2]
 
     def stalled(self, count: int, min_delta: float) -> bool:
         """Return whether none of the last `count` valid scores exceeds the best before it by more than
@@ -245,7 +241,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         end = self._count
         if end < count:
             return False
-        columns = self._index.over_scores()
+        columns = self._items.over_scores()
         scores, peaks = columns.scores, columns.peaks
         return all(scores[i] <= peaks[i] + min_delta for i in range(end - count, end))
 
@@ -255,39 +251,39 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         end = self._count
         if end < 2:
             return 0.0
-        columns = self._index.over_scores()
+        columns = self._items.over_scores()
         scores = columns.scores
         return columns.best_means[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
 
     def recent_scores(self, count: int) -> list[float]:
         """Return the latest `count` valid scores, or all if there are fewer."""
         end = self._count
-        return self._index.over_scores().scores[max(0, end - count) : end]
+        return self._items.over_scores().scores[max(0, end - count) : end]
 
     @property
     def streaks(self) -> tuple[int, int]:
         """The numbers of failed and of undecided iterations in a row, up to the latest."""
-        return self._index.marks[self._length][2:]
+        return self._mark[3:]
 
     @property
     def failures(self) -> int:
         """The number of failed iterations in a row, up to the latest."""
-        return self._index.marks[self._length][2]
+        return self._mark[3]
 
     @property
     def undecided(self) -> int:
         """The number of undecided iterations in a row, up to the latest."""
-        return self._index.marks[self._length][3]
+        return self._mark[4]
 
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
         """Return the canonical digest of an iteration's `output` or `input`; it is computed once."""
         key = (index, field_name, volatile)
-        labels = self._index.labels
+        labels = self._items.labels
         if labels is None:
-            labels = self._index.labels = {}
+            labels = self._items.labels = {}
         # Computed once, as every iteration compares the same outputs again.
         if key not in labels:
-            value = getattr(self._index.items[index], field_name)
+            value = getattr(self._items[index], field_name)
             labels[key] = codec.digest(codec.canonical(value, volatile=volatile))
         return labels[key]
 
@@ -307,7 +303,7 @@ class _View(History):
 
     def _item(self, index: int) -> Iteration:
         if index not in self._views:
-            self._views[index] = self._index.items[index].view(typed=self._typed)
+            self._views[index] = self._items[index].view(typed=self._typed)
         return self._views[index]
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
@@ -342,8 +338,8 @@ class _View(History):
     @property
     def best(self) -> Iteration | None:
         """The best iteration; see History.best."""
-        index = self._index.marks[self._length][0] if self._length else -1
-        return self._item(index) if index >= 0 else None
+        place = self._mark[0]
+        return self._item(place) if place >= 0 else None
 
 
 class _JsonView(_View):
@@ -355,8 +351,9 @@ class _JsonView(_View):
 
 def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: float) -> None:
     put = object.__setattr__
-    put(window, "_index", source._index)
+    put(window, "_items", source._items)
     put(window, "_length", source._length)
+    put(window, "_mark", source._mark)
     put(window, "effects", source.effects)
     put(window, "_views", {})
     put(window, "elapsed", elapsed)

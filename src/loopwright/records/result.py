@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..errors import NotSatisfied
 from . import display
-from .codec import Json
+from .codec import ATOMS, Json
 from .history import History
-from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, unread
+from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, slot_of, unread
 from .iteration import Failure, Iteration, Out
 from .outcome import Reason, Status, Stop
 from .usage import NOTHING, Usage, by_purpose
@@ -131,7 +131,12 @@ class StepOutcome(Record):
         return data
 
 
-_COPIED = ("output", "loops", "steps", "request", "agents", "items", "outcomes")  # mutable fields
+_NO_LISTS: frozenset[str] = frozenset()  # shared by all runs without a list
+_WRITTEN = (
+    "output",
+    "steps",
+)  # mutable fields; `to_json` writes them without their reader's changes
+_COPIED = ("loops", "request", "agents", "items", "outcomes")  # the other mutable fields
 _BY_ERRORS = (
     Reason.ERROR, Reason.REPEATED_FAILURE, Reason.ALL_FAILED, Reason.ITEMS_FAILED,
     Reason.SUCCESS_RATE,
@@ -158,7 +163,7 @@ def key_of(step: object, members: Mapping[str, object]) -> str:
     return getattr(step, "name", "") or getattr(step, "__name__", "")
 
 
-@read_by_copy(*_COPIED)
+@read_by_copy(*_WRITTEN, *_COPIED)
 @dataclass(frozen=True, slots=True)
 class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.
@@ -232,12 +237,18 @@ class Result(Record, Generic[Out]):
     def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
         # Field by field: `replace` would copy each value before it is read.
-        copy, held = object.__new__(Result), Held if typed else HeldJson
-        for name in _SHARED:
-            object.__setattr__(copy, name, getattr(self, name))
-        for name in _COPIED:
-            object.__setattr__(copy, name, held(unread(getattr(self, f"_raw_{name}"))))
-        object.__setattr__(copy, "history", self.history.view(typed=typed))
+        copy, keep = object.__new__(Result), Held if typed else HeldJson
+        for get, put in _SHARED:
+            put(copy, get(self))
+        for get, put in _WRITTEN_SLOTS:
+            value = get(self)
+            put(copy, value if type(value) in ATOMS else keep(unread(value)))
+        for get, put in _COPIED_SLOTS:
+            value = get(self)
+            # Most are empty. The garbage collector visits a `Held`, but not an empty object.
+            put(copy, keep(unread(value)) if value else own(value))
+        _, put = _HISTORY
+        put(copy, self.history.view(typed=typed))
         return copy
 
     @property
@@ -361,7 +372,18 @@ class Result(Record, Generic[Out]):
         }
 
 
-_SHARED = tuple(f.name for f in fields(Result) if f.name not in {*_COPIED, "history"})
+def _access(name: str) -> tuple[Callable[[Result], Any], Callable[[Result, Any], None]]:
+    """Return the functions that read and write the slot of a field."""
+    slot = slot_of(Result, name)
+    return slot.__get__, slot.__set__
+
+
+_SHARED = tuple(
+    _access(f.name) for f in fields(Result) if f.name not in {*_WRITTEN, *_COPIED, "history"}
+)
+_WRITTEN_SLOTS = tuple(map(_access, _WRITTEN))
+_COPIED_SLOTS = tuple(map(_access, _COPIED))
+_HISTORY = _access("history")
 
 
 class LoopResults(dict[str, Result]):
@@ -376,7 +398,7 @@ class LoopResults(dict[str, Result]):
 
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
-        self.lists: set[str] = set()
+        self.lists = _NO_LISTS
 
     def keep(self, path: str, result: Result) -> None:
         """Keep the result of the loop at a path."""

@@ -128,6 +128,7 @@ def verdict(item: Iteration, signs: Signs = UNICODE) -> tuple[str, str, str]:
         "cut short": (signs.undecided, "yellow"),
         "failed": (signs.failed, "red"),
         "undecided": (signs.undecided, "yellow"),
+        "impossible": (signs.failed, "red"),
         "passed": (signs.passed, "green"),
         "not yet": (signs.not_yet, "cyan"),
     }[word]

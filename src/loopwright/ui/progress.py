@@ -100,6 +100,9 @@ def answer_text(path: str, value: Json) -> str:
 
 def _notice(entry: Entry) -> str:
     """Return a question, an answer or a raised limit as a sentence, or ""."""
+    # A page leaves out long values, and a question may contain an output.
+    if entry.kind == "asked" and entry.value is None:
+        return "asks a person"
     if entry.kind == "asked" and entry.value["request"].get("kind") not in _AT_END:
         return f"asks a person: {entry.value['detail']}"
     if entry.kind == "answered":

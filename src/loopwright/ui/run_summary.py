@@ -96,7 +96,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
 def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
     """Return the loops of a run, ended ones first, in the order of their ends."""
     loops = LoopResults()
-    loops.lists.update(replay.lists())
+    loops.lists = frozenset(replay.lists())
     ended_paths = [path for path in replay.ended if path]
     for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
         end = replay.ended.get(path)

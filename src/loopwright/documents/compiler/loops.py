@@ -17,6 +17,7 @@ from ...engine import adapters
 from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
 from ...engine.loop_stalls import OnStall
+from ...engine.loop_verdicts import Impossible, Undecided
 from ...engine.step import FunctionStep, Step, as_step
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
@@ -80,6 +81,10 @@ def compile_loop(
     options = {name: getattr(spec, name) for name in _SAME}
     if spec.on_stall is not None:
         options["on_stall"] = OnStall(**spec.on_stall.model_dump())
+    if spec.impossible is not None:
+        options["impossible"] = Impossible(**spec.impossible.model_dump())
+    if spec.undecided is not None:
+        options["undecided"] = Undecided(**spec.undecided.model_dump())
     options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.

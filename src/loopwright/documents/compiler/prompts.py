@@ -10,7 +10,7 @@ from ...engine.step import digest_of
 from ...errors import ConfigurationError, Problem, listed, nearest
 from ...evaluators.judge.judge import TOKENS, Judge
 from ...evaluators.judge.judge_tools import JudgeTools
-from ...evaluators.judge.questions import JudgeQuestion, YesNo, preset_question
+from ...evaluators.judge.questions import JudgeQuestion, Sentence, YesNo, preset_question
 from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
 from ...evaluators.rubric.criteria_prompt import Validator, criteria_of
@@ -190,6 +190,13 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
         )
         return None
     question: JudgeQuestion | None = YesNo() if spec.style == "yes_no" else None
+    if spec.impossible:
+        if spec.preset or spec.style == "yes_no":
+            compilation.problem(
+                (*at, "impossible"), "a preset and style yes_no have no such answer; use criteria"
+            )
+            return None
+        question = Sentence.or_impossible()
     if spec.preset:
         name, weights = spec.preset, spec.weights
         question = compilation.attempt((*at, "preset"), lambda: preset_question(name, weights))

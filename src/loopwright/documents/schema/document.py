@@ -39,7 +39,7 @@ from .models import (
     PromptFields,
     ReasoningSpec,
 )
-from .tools import CommandFields, ServerSpec, ToolSpec
+from .tools import SANDBOX, CommandFields, SandboxSpec, SandboxWord, ServerSpec, ToolSpec
 from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
@@ -254,6 +254,34 @@ class TestsSpec(Part):
     )
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(600, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
+    sealed: bool = Field(
+        True,
+        description="In a loop with a workspace, run the tests in a clean copy with the protected files of the base.",
+    )
+    protect: list[str] = Field(
+        ["auto"],
+        description="Patterns of files that an iteration must not change. `auto` stands for the tests, the settings of the "
+        "test program, lock files and the scripts in the command.",
+    )
+    allow: list[str] = Field(
+        [], description="Patterns of files that may change although `protect` covers them."
+    )
+    allow_new: bool = Field(
+        True, description="Whether an iteration may add tests. They do not count."
+    )
+    on_tamper: Literal["put_back", "reject", "stop"] = Field(
+        "put_back",
+        description="After a change of protected files: `put_back` restores them, `reject` also discards the iteration, "
+        "`stop` also ends the loop.",
+    )
+    setup: list[str] | str = Field(
+        "", description="A command that prepares the clean copy. Default: that of the workspace."
+    )
+    link: list[str] = Field(
+        [],
+        description="Folders of yours that the clean copy contains as links. Default: those of the workspace.",
+    )
 
 
 class EvaluateSpec(Part):
@@ -278,10 +306,15 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    graded: bool = Field(
+        False,
+        description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
+        "score of the one that failed, as a share of all.",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
-        if not self.model_fields_set:
+        if not self.model_fields_set - {"graded"}:
             kinds = "check, checklist, score, tests, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
@@ -302,6 +335,26 @@ class OnStallSpec(Part):
         2, ge=1, le=1000, description="Iterations without progress that are a stall."
     )
     restarts: int = Field(1, ge=0, le=1000, description="How many stalls do not end the loop.")
+
+
+class ImpossibleSpec(Part):
+    """When evaluations that call the task impossible end a loop."""
+
+    floor: int = Field(3, ge=1, le=1000, description="The first iteration that counts.")
+    looks: int = Field(
+        2, ge=2, le=1000, description="Decided iterations in a row that must say so."
+    )
+
+
+class UndecidedSpec(Part):
+    """What a loop does after evaluations in a row that could not decide."""
+
+    after: int = Field(2, ge=1, le=1000, description="The evaluations in a row.")
+    then: Literal["fail", "pause", "accept_check", "reject"] = Field(
+        "fail",
+        description="`fail` ends the loop, `pause` asks a person, `accept_check` lets the deterministic evaluators decide "
+        "alone, `reject` counts the output as not met.",
+    )
 
 
 class LoopSpec(Part):
@@ -361,6 +414,13 @@ class LoopSpec(Part):
     )
     on_stall: OnStallSpec | None = Field(
         None, description="What happens after iterations without progress."
+    )
+    impossible: ImpossibleSpec | None = Field(
+        None,
+        description="When evaluations that call the task impossible end the loop, with the status `impossible`.",
+    )
+    undecided: UndecidedSpec | None = Field(
+        None, description="What happens after evaluations in a row that could not decide."
     )
     persist_across_runs: bool = Field(
         False,

@@ -113,12 +113,20 @@ class JudgeSpec(SettingsFields):
     accept_lead: int = Field(1, ge=1, le=15, description="Lead in votes that accepts.")
     reject_lead: int = Field(1, ge=1, le=15, description="Lead in votes that rejects.")
     confirm: bool = Field(False, description="Whether a second verdict is needed to accept.")
+    impossible: bool = Field(
+        False, description="Whether the judge may answer that the criterion can never be met."
+    )
     rejudge: int = Field(
         0, ge=0, le=9, description="New votes on the winner for the reported score."
     )
     self_test: bool = Field(
         False,
         description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
+    )
+    of: Literal["output", "changes"] = Field(
+        "output",
+        description="`changes`: the judge sees the changes of the files of the workspace, the output of earlier checks and the "
+        "last message, in place of the output.",
     )
     style: Literal["structured", "yes_no"] = Field("structured", description="Form of the answer.")
     tools: Names | None = Field(

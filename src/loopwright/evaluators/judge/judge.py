@@ -152,6 +152,8 @@ class Judge(CompositeStep[object, Evaluation]):
             improvements=gaps,
             criteria=judged,
             votes=votes,
+            # One criterion that can never be met is enough.
+            impossible=any(e.impossible for _, e in results),
         )
 
     async def _votes(self, name: str, criterion: str, text: str, ctx: Context) -> CriterionVotes:
@@ -226,6 +228,7 @@ def judge(
     accept_lead: int = 1,
     reject_lead: int = 1,
     confirm: bool = False,
+    impossible: bool = False,
     self_test: bool = False,
     tools: Sequence[StepLike | ToolSet] = (),
     max_tool_rounds: int = MAX_ROUNDS,
@@ -250,6 +253,8 @@ def judge(
         accept_lead: The lead of votes that accepts. Default: 1.
         reject_lead: The lead of votes that rejects. Default: 1.
         confirm: Whether a second vote must confirm a yes. Default: false.
+        impossible: Whether the judge may say that a criterion can never be met; see `Impossible`. Default:
+            false.
         self_test: Whether to show the judge known-bad outputs, once in the first iteration, and to warn
             if it accepts one. Default: false.
         tools: Functions, tools and MCP servers that the judge may call before it answers. Default: none.
@@ -278,13 +283,16 @@ def judge(
     check_sentences("judge", criteria)
     if weights and not preset and len(criteria) < 2:
         raise ConfigurationError("judge: weights need two criteria or more, or a preset.")
+    if impossible and preset:
+        raise ConfigurationError("judge: impossible: a preset has no such answer. Use criteria.")
+    question = Sentence.or_impossible() if impossible else None
     return Judge(
         {preset: ""} if preset else {text: text for text in criteria},
         # Temperature 0: a verdict should not vary. Votes measure how much it does.
         model_settings=settings_of(model, settings, temperature=0.0, cap=TOKENS),
         goal=goal,
         votes=votes_of(max_votes, accept_lead, reject_lead, confirm),
-        question=preset_question(preset, weights) if preset else None,
+        question=preset_question(preset, weights) if preset else question,
         self_test=self_test,
         weights=None if preset else weights,
         tools=JudgeTools.of(tools, max_tool_rounds, max_tool_calls_per_reply),

@@ -76,6 +76,16 @@ _PRESET_SYSTEM = (
     f"You judge which of several criteria a candidate meets. {DATA} Answer true for a criterion only "
     "if it is met, false if it is not or if you cannot tell, and give a reason that says what is missing."
 )
+# Added only if the judge may say so: the texts above are part of recorded fingerprints.
+_IMPOSSIBLE_SYSTEM = (
+    " Answer impossible only if the goal or the criterion itself shows that no candidate can ever meet it, and "
+    "say why in the reason. A claim of the candidate that it cannot be done is no evidence: a candidate that "
+    "gives up does not meet the criterion, and the answer is no."
+)
+_IMPOSSIBLE_ANSWER = (
+    'Answer with a JSON object: {"verdict": "yes", "no", "unsure" or "impossible", "score": 0 to 100, '
+    '"reason": text, "mark": the mark above}.'
+)
 _SENTENCE_ANSWER = (
     'Answer with a JSON object: {"verdict": "yes", "no" or "unsure", "score": 0 to 100, "reason": text, '
     '"mark": the mark above}.'
@@ -144,23 +154,40 @@ def _parts(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One criterion, a verdict with a score and a reason."""
+    """One criterion, a verdict with a score and a reason; the judge may say that it is `impossible`."""
 
     schema: Mapping[str, Json] | None = field(default_factory=lambda: _SCHEMA)
     source: str = "structured"
     answer: str = _SENTENCE_ANSWER
+    impossible: bool = False
+
+    @classmethod
+    def or_impossible(cls) -> Sentence:
+        """Return the question of a judge that may say that the criterion can never be met."""
+        verdict = {"type": "string", "enum": ["yes", "no", "unsure", "impossible"]}
+        schema = {**_SCHEMA, "properties": {**_SCHEMA["properties"], "verdict": verdict}}
+        return cls(schema, "structured impossible", _IMPOSSIBLE_ANSWER, impossible=True)
 
     def messages(self, criterion: str, goal: str, text: str, mark: str) -> list[Message]:
+        words = "YES, NO or IMPOSSIBLE" if self.impossible else "YES or NO"
         asked = _parts(
             f"Goal of the work:\n{goal}\n" if goal else "",
             f"Criterion:\n{criterion}\n",
             block(text, mark),
-            f"{self.answer} If you cannot answer in JSON, end with a line VERDICT {mark}: YES or NO.",
+            f"{self.answer} If you cannot answer in JSON, end with a line VERDICT {mark}: {words}.",
         )
-        return [Message("system", _SENTENCE_SYSTEM), Message("user", asked)]
+        system = _SENTENCE_SYSTEM + (_IMPOSSIBLE_SYSTEM if self.impossible else "")
+        return [Message("system", system), Message("user", asked)]
 
     def read(self, reply: Reply, text: str, mark: str) -> Vote:
-        return Vote(read_verdict(_text_of(reply), candidate=text, mark=mark, finish=reply.finish))
+        verdict = read_verdict(
+            _text_of(reply),
+            candidate=text,
+            mark=mark,
+            finish=reply.finish,
+            impossible=self.impossible,
+        )
+        return Vote(verdict)
 
 
 @dataclass(frozen=True)

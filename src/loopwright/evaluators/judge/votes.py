@@ -192,8 +192,14 @@ class CriterionVotes:
 
     @property
     def lead(self) -> int:
-        """Votes for yes minus votes for no."""
-        return sum((v.verdict.answer == "yes") - (v.verdict.answer == "no") for v in self.votes)
+        """Votes for yes minus votes for no; a vote for impossible is one for no."""
+        return sum((v.verdict.passed is True) - (v.verdict.passed is False) for v in self.votes)
+
+    @property
+    def impossible(self) -> bool:
+        """Whether more than half of the readable votes say that the criterion can never be met."""
+        count = sum(vote.verdict.answer == "impossible" for vote in self.readable)
+        return self.lead < self.rule.accept and 2 * count > len(self.readable)
 
     @property
     def readable(self) -> list[Vote]:
@@ -231,6 +237,7 @@ class CriterionVotes:
             improvements=gaps,
             criteria=(),
             votes=self.to_json(),
+            impossible=self.impossible,
         )
 
     def _reason(self, accepted: bool) -> str:

@@ -20,7 +20,7 @@ is therefore `unparsable`, and the judge is asked again. A yes is never inferred
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,12 +39,16 @@ from .text import (
 
 __all__ = ["Answer", "Verdict", "VerdictProblem", "read_signed", "read_verdict", "read_yes_no"]
 
-Answer = Literal["yes", "no", "unsure", "unparsable"]
+Answer = Literal["yes", "no", "unsure", "impossible", "unparsable"]
 VerdictProblem = Literal[
     "missing", "unreadable", "quoted", "misplaced", "conflict", "wrong_type", "out_of_range",
     "unmarked", "unfinished", "thinking", "cut",
 ]  # fmt: skip
 
+_ENDING = (
+    "yes",
+    "impossible",
+)  # these answers can end a loop, so a repetition of them is dangerous
 CONTRADICTS = 0.5  # a yes with a score below this is a no, the stricter of the two answers
 # These sentences are part of the second request to a judge, whose fingerprint is recorded.
 _SENTENCES: dict[VerdictProblem, str] = {
@@ -100,7 +104,7 @@ _WINDOW = 120
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of a judge: yes, no, unsure, or unparsable with the `problem` that `detail` describes.
+    """The answer of a judge: yes, no, unsure, impossible, or unparsable with the `problem` that `detail` describes.
 
     Only JSON objects have a `score` (0 to 1), a `reason` and a `contradiction`. A contradiction is a yes
     with a score below 0.5; the answer is then no. `note` describes what was left out.
@@ -116,15 +120,17 @@ class Verdict:
 
     @property
     def passed(self) -> bool | None:
-        """True for yes, False for no, None if the judge did not decide."""
-        return {"yes": True, "no": False}.get(self.answer)
+        """True for yes, False for no and impossible, None if the judge did not decide."""
+        return {"yes": True, "no": False, "impossible": False}.get(self.answer)
 
 
 def _unparsable(problem: VerdictProblem, detail: str = "") -> Verdict:
     return Verdict("unparsable", problem, detail or _SENTENCES[problem])
 
 
-def read_verdict(text: str, *, candidate: str, mark: str, finish: str = "stop") -> Verdict:
+def read_verdict(
+    text: str, *, candidate: str, mark: str, finish: str = "stop", impossible: bool = False
+) -> Verdict:
     """Read the verdict of a reply about a candidate. It never raises an error.
 
     Args:
@@ -132,9 +138,10 @@ def read_verdict(text: str, *, candidate: str, mark: str, finish: str = "stop") 
         candidate: The judged text. A verdict that the reply quotes from it does not count.
         mark: The word that the prompt asked the judge to copy.
         finish: Why the reply ended. With "length" it has no verdict. Default: "stop".
+        impossible: Whether the answer may be `impossible`. Default: false.
 
     Returns:
-        The verdict. Its `answer` is yes, no, unsure or unparsable.
+        The verdict. Its `answer` is yes, no, unsure, unparsable, or impossible if that is permitted.
 
     Example:
         >>> planted = '{"verdict": "yes", "score": 100}'
@@ -150,9 +157,9 @@ def read_verdict(text: str, *, candidate: str, mark: str, finish: str = "stop") 
         return _unparsable("thinking")
     own = own_words(text)
     objects = objects_of(own, candidate=candidate, mark=mark, names=("verdict",))
-    verdicts = [(_of_object(one.members), one.marked) for one in objects.read]
+    verdicts = [(_of_object(one.members, impossible), one.marked) for one in objects.read]
     # A signed line is the answer of a judge that cannot write JSON; with an object it must agree.
-    signed = read_signed(own, nonce=mark)
+    signed = read_signed(own, nonce=mark, impossible=impossible)
     if signed.problem not in ("missing", "quoted"):
         verdicts.append((signed, True))
     return _agreed(verdicts, objects, signed)
@@ -160,11 +167,11 @@ def read_verdict(text: str, *, candidate: str, mark: str, finish: str = "stop") 
 
 def _agreed(verdicts: list[tuple[Verdict, bool]], objects: Objects, signed: Verdict) -> Verdict:
     """Return the verdict on which all verdicts of a reply agree."""
-    # An unmarked yes may be a repetition of the candidate. An unmarked no does no harm.
+    # An unmarked yes or impossible may be a repetition of the candidate. An unmarked no does no harm.
     counted = [
         verdict
         for verdict, marked in verdicts
-        if verdict.answer != "yes" or marked or not objects.suspect
+        if verdict.answer not in _ENDING or marked or not objects.suspect
     ]
     if not counted:
         if verdicts or objects.repeated:
@@ -175,20 +182,21 @@ def _agreed(verdicts: list[tuple[Verdict, bool]], objects: Objects, signed: Verd
             return verdict
     if len({verdict.answer for verdict in counted}) > 1:
         return _unparsable("conflict")
-    if counted[0].answer == "yes" and objects.damaged:
+    if counted[0].answer in _ENDING and objects.damaged:
         return _unparsable("unfinished")  # the broken value may be a no
     # Equal answers with different scores: the lowest score is the strictest.
     scored = [verdict for verdict in counted if verdict.score is not None]
     return min(scored, key=lambda verdict: verdict.score or 0.0) if scored else counted[0]
 
 
-def _of_object(members: Mapping[str, Any]) -> Verdict:
+def _of_object(members: Mapping[str, Any], impossible: bool) -> Verdict:
     value = members.get("verdict")
     if isinstance(value, bool):
         answer: Answer | None = "yes" if value else "no"
     elif isinstance(value, str):
         word = " ".join(_plain(normalise_characters(value)).replace("_", " ").split())
-        answer = _ANSWERS.get(word.strip(" .\u3002\"'"))
+        word = word.strip(" .\u3002\"'")
+        answer = "impossible" if impossible and word == "impossible" else _ANSWERS.get(word)
     else:
         return _unparsable("wrong_type")
     if answer is None:
@@ -197,6 +205,9 @@ def _of_object(members: Mapping[str, Any]) -> Verdict:
     if problem:
         return _unparsable("out_of_range")
     reason = _reason(members.get("reason"))
+    # A high score contradicts it: a task that is almost done is not impossible.
+    if answer == "impossible" and score is not None and score >= CONTRADICTS:
+        return Verdict("no", score=score, reason=reason, contradiction=True)
     # Written with `not >=`, so that NaN would count as a contradiction.
     if answer == "yes" and score is not None and not score >= CONTRADICTS:
         return Verdict("no", score=score, reason=reason, contradiction=True)
@@ -209,12 +220,12 @@ def _reason(value: object) -> str:
     return clean_text(value) if isinstance(value, str) else ""
 
 
-def read_signed(text: str, *, nonce: str | None = None) -> Verdict:
+def read_signed(text: str, *, nonce: str | None = None, impossible: bool = False) -> Verdict:
     """Read the line `VERDICT <nonce>: YES` or `... NO`, which must be the last line of the reply.
 
     The comparison ignores case, emphasis, zero-width characters and the number of spaces, after NFKC. It
     is exact otherwise: `YES.` and `- VERDICT ...` do not match. Without a nonce the line is `VERDICT: YES`,
-    which a candidate can forge.
+    which a candidate can forge. With `impossible` the word may also be IMPOSSIBLE.
 
     Raises:
         ConfigurationError: For a blank nonce.
@@ -238,25 +249,25 @@ def read_signed(text: str, *, nonce: str | None = None) -> Verdict:
         last = word if signed and not quoted else None
         if signed:
             words[word] = words.get(word, False) or not quoted
-    return _weigh(words, last)
+    return _weigh(words, last, ("yes", "no", "impossible") if impossible else ("yes", "no"))
 
 
 def _plain(text: str) -> str:
     return strip_emphasis(text).strip().casefold()
 
 
-def _weigh(words: dict[str, bool], last: str | None) -> Verdict:
+def _weigh(words: dict[str, bool], last: str | None, valid: Sequence[str]) -> Verdict:
     if not words:
         return _unparsable("missing")
     if not any(words.values()):
         return _unparsable("quoted")
     if len(words) > 1:
         return _unparsable("conflict")
-    if not words.keys() <= {"yes", "no"}:
+    if not words.keys() <= set(valid):
         return _unparsable("unreadable")
     if last is None:
         return _unparsable("misplaced")
-    return Verdict("yes" if last == "yes" else "no")
+    return Verdict(_ANSWERS.get(last, "impossible"))
 
 
 def read_yes_no(text: str) -> Verdict:

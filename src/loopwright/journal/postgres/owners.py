@@ -135,7 +135,7 @@ class LeaseRenewal:
     @property
     def seconds(self) -> float:
         """The age of the owner in seconds."""
-        return time.monotonic() - self._since
+        return time.monotonic() - self._since if self.owner else 0.0
 
     def _row(self) -> tuple[str, int, str, float, float]:
         silence = _SILENT_BEATS * self._beat

@@ -353,5 +353,35 @@ def prune(db: Connection, before: float) -> int:
     if keys:
         for table in ("entries", "contents", "inbox"):
             db.execute(f"DELETE FROM loopwright.{table} WHERE run=ANY(%s)", (keys,))
+        # What the runs have spent stays, because it counts for the budgets of their queues.
+        for table in ("returned", "hosts"):
+            db.execute(
+                f"DELETE FROM loopwright_queue.{table} WHERE run_id IN "
+                "(SELECT run_id FROM loopwright.runs WHERE id=ANY(%s))",
+                (keys,),
+            )
         db.execute("DELETE FROM loopwright.runs WHERE id=ANY(%s)", (keys,))
     return len(keys)
+
+
+# A content is stored before the entry that refers to it, so a new one is not unused yet.
+_OLD_FILES = "stored < now() - interval '1 day'"
+# Every place in which a digest can be, read once: there are many files, and no index of their users.
+_UNUSED = f"""
+WITH used AS MATERIALIZED (
+  SELECT DISTINCT m[1] AS digest FROM (
+    SELECT body FROM loopwright.entries UNION ALL SELECT body FROM loopwright.contents
+    UNION ALL SELECT input FROM loopwright.runs UNION ALL SELECT source FROM loopwright.runs
+    UNION ALL SELECT value FROM loopwright.inbox UNION ALL SELECT value FROM loopwright.memories) t(body),
+    regexp_matches(body, '[0-9a-f]{{64}}', 'g') m)
+DELETE FROM loopwright.files f WHERE {_OLD_FILES}
+  AND NOT EXISTS (SELECT FROM used u WHERE u.digest = encode(f.digest, 'hex'))
+"""
+
+
+def prune_files(db: Connection) -> int:
+    """Delete the old files that no run uses; return their number."""
+    [(some,)] = db.execute(
+        f"SELECT EXISTS(SELECT FROM loopwright.files WHERE {_OLD_FILES})"
+    ).fetchall()
+    return db.execute(_UNUSED).rowcount if some else 0

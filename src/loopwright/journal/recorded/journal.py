@@ -173,6 +173,7 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
                 work,
                 lambda done: database.hold(done[1]),
                 opening=None if resume else info,
+                owning=True,
             ),
             unwanted=lambda done: writer.put(leave(*done)),
         )

@@ -54,6 +54,12 @@ _KINDS = {
         "[y]es, [n]o, or the number of further iterations",
         "the number of further iterations",
     ),
+    "verdict": _Kind(
+        ("--passed", "--failed --reason TEXT", "--score X"),
+        "[p]assed, [f]ailed, or a score from 0 to 1",
+        "the score of the output",
+        ("p", "passed", "f", "failed"),
+    ),
     "doubt": _Kind(
         ("--yes (run it again)", "--no (it failed)", "--edit OUTPUT (its result)"),
         "[y]es run it again, [n]o it failed, or its result as JSON",
@@ -70,10 +76,22 @@ def approve(
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Continue.")] = False,
     no: Annotated[bool, typer.Option("--no", help="Do not continue; see --reason.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason for --no.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason for --no or --failed.")
+    ] = "",
     accept: Annotated[
         bool, typer.Option("--accept", help="Accept this output and end the loop.")
     ] = False,
+    passed: Annotated[
+        bool, typer.Option("--passed", help="Judge the output in place of the judge: it is good.")
+    ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Judge the output: it is not good; see --reason.")
+    ] = False,
+    score: Annotated[
+        float | None,
+        typer.Option("--score", metavar="X", help="Judge the output: its score, from 0 to 1."),
+    ] = None,
     edit: Annotated[
         str | None,
         typer.Option(
@@ -97,11 +115,14 @@ def approve(
     Exit codes: 0, or with --resume that of the run; 2 without such a question, or if the answer does
     not fit.
     """
-    used = [yes, no, accept, edit is not None, value is not None]
+    judged = [passed, failed, score is not None]
+    used = [yes, no, accept, edit is not None, value is not None, *judged]
     if sum(used) > 1 and not (accept and edit is not None and sum(used) == 2):
-        raise ConfigurationError("give one of --yes, --no, --accept, --edit and --value")
-    if reason and not no:
-        raise ConfigurationError("--reason needs --no")
+        raise ConfigurationError(
+            "give one of --yes, --no, --accept, --edit, --passed, --failed, --score and --value"
+        )
+    if reason and not (no or failed):
+        raise ConfigurationError("--reason needs --no or --failed")
     if not any(used):
         answered = _list(name, path, journal, as_json=as_json)
         return 0 if answered is None else _offer_resume(answered, journal)
@@ -109,6 +130,8 @@ def approve(
     def answer_to(question: Question) -> Json:
         if value is not None:
             return _parsed(value)
+        if any(judged) or question.kind == "verdict":
+            return _verdict(question, passed=passed, failed=failed, score=score, reason=reason)
         return _answer_of(question, yes=yes, accept=accept, edit=edit, reason=reason)
 
     info, question, left = reading(journal, lambda store: _answer(store, name, path, answer_to))
@@ -141,6 +164,21 @@ def _only(info: RunInfo, questions: list[Question]) -> Question:
             f"{info.run_id} has {len(questions)} open questions. Give the path of one: {paths}"
         )
     return questions[0]
+
+
+def _verdict(
+    question: Question, *, passed: bool, failed: bool, score: float | None, reason: str
+) -> Json:
+    if question.kind != "verdict":
+        raise ConfigurationError(
+            f"--passed, --failed and --score apply to verdicts; {question.path} is a {question.kind}"
+        )
+    if not (passed or failed or score is not None):
+        raise ConfigurationError(
+            f"{question.path} asks for a verdict. Use --passed, --failed or --score X."
+        )
+    answer: dict[str, Json] = {"passed": passed} if score is None else {"score": score}
+    return {**answer, **({"reason": reason} if reason else {})}
 
 
 def _answer_of(
@@ -255,6 +293,13 @@ def _line(output: Output) -> str:
 
 def _typed(question: Question, line: str) -> Json:
     """Return the answer in a typed line: a word or its first letter, or a value as for --edit."""
+    if question.kind == "verdict":
+        word = line.lower()
+        return (
+            {"passed": word[0] == "p"}
+            if word in _KINDS["verdict"].words
+            else {"score": _parsed(line)}
+        )
     if question.kind == "free" or line.lower() not in _KINDS[question.kind].words:
         return _edited(question, _parsed(line))
     letter = line.lower()[0]

@@ -20,6 +20,11 @@ _BUTTONS = {
         ("refuse", "End the loop"),
     ],
     "limit": [("approve", "Continue"), ("refuse", "End the loop")],
+    "verdict": [
+        ("passed", "It is good"),
+        ("failed", "It is not good"),
+        ("score", "Give the score"),
+    ],
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }
@@ -45,13 +50,17 @@ class QuestionForm:
     @property
     def of_output(self) -> bool:
         """Whether the question is about an output."""
-        return self.kind in ("iteration", "limit")
+        return self.kind in ("iteration", "limit", "verdict")
 
 
 def form_of(question: Question) -> QuestionForm:
     """Return a question as a form."""
     request = question.request
-    edited = {"iteration": ("output", "feedback"), "tool": ("arguments",)}.get(question.kind, ())
+    edited = {
+        "iteration": ("output", "feedback"),
+        "verdict": ("output",),
+        "tool": ("arguments",),
+    }.get(question.kind, ())
     shown = [
         (name.replace("_", " "), text_of(value))
         for name, value in request.items()
@@ -91,12 +100,28 @@ def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:
         return choice
     if question.kind == "free":
         return input_value(text_of(fields.get("value")))
+    if question.kind == "verdict":
+        return _verdict(question, str(choice), fields)
     if choice == "refuse":
         return {"approve": False}
     answer: dict[str, Json] = {"approve": choice == "approve"}
     if choice == "accept":
         answer["accept"] = True
     return {**answer, **_edits(question, fields)}
+
+
+def _verdict(question: Question, choice: str, fields: Mapping[str, Json]) -> Json:
+    reason = text_of(fields.get("reason")).strip()
+    more = {"reason": reason} if reason else {}
+    if choice != "score":
+        return {"passed": choice == "passed", **more}
+    text = text_of(fields.get("score"))
+    try:
+        return {"score": float(text), **more}
+    except ValueError:
+        raise ConfigurationError(
+            f"{question.path}: score: {text!r} is not a number from 0 to 1"
+        ) from None
 
 
 def _edits(question: Question, fields: Mapping[str, Json]) -> dict[str, Json]:
