@@ -10,6 +10,7 @@ copy is the second of its folder: the first one also makes the store and reads e
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from loopwright import Workspace
+from loopwright.coding.sealed.copy import CleanCopy
 from loopwright.coding.workspace.workspace import Files
 
 from .measuring import Row, wall
@@ -154,6 +156,26 @@ def copies(measured: Measured) -> Iterator[Row]:
     note = f"the first, with the store: {measured.first / measured.status():.1f} x"
     yield Row("copy", ratio, 15, note=note)
     remove()
+    yield from clean_copies(measured)
+
+
+def clean_copies(measured: Measured) -> Iterator[Row]:
+    """Measure the folder of a sealed check, for two snapshots by turns."""
+    tree = measured.files.tree
+    measured.edit(1)
+    edited = str(tree.capture("edited", measured.base)["commit"])
+    commits = [measured.base, edited]
+    copy = CleanCopy(tree.store, "", (), measured.source)
+
+    def put() -> None:
+        commits.reverse()
+        asyncio.run(copy.put(commits[0], measured.base))
+
+    yield Row("clean copy, the first of a run", measured.ratio(put, copy.close), 12)
+    put()
+    note = f"{EDITED} changed files"
+    yield Row("clean copy, used again", measured.ratio(put, int), 12, note=note)
+    copy.close()
 
 
 def growth(measured: Measured) -> Iterator[Row]:

@@ -176,7 +176,7 @@ def problem(
     mine = user_files(folder / "project", kind)
     code = in_child(folder, kind, ending, position, number)
     if code == 0:
-        return "" if ending == "trees" else f"{where}: there is no such point"
+        return ""  # how many commits there are depends on which of them share one
     if code != -signal.SIGKILL:
         return f"{where}: died of itself"
     if user_files(folder / "project", kind) != mine:

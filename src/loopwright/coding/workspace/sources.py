@@ -12,7 +12,7 @@ from .rules import exclude_file
 from .store import GitStore, slug_of
 from .tree import FileTree
 
-__all__ = ["WorkspaceSource", "keep_index", "make_copy", "make_worktree", "prepare"]
+__all__ = ["WorkspaceSource", "fill", "keep_index", "make_copy", "make_worktree", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,26 @@ def keep_index(tree: FileTree, source: WorkspaceSource) -> None:
 
 def _kept_index(tree: FileTree, source: WorkspaceSource) -> Path:
     return tree.store.home / "sources" / slug_of(str(source.root))
+
+
+def fill(store: GitStore, folder: Path, private: Path, commit: str, source: Path) -> None:
+    """Put the files of a commit into an empty folder, as copies of the user's files where these are the same.
+
+    Args:
+        store: the store of the commit.
+        folder: the empty folder.
+        private: the folder of its index.
+        commit: the commit.
+        source: the user's folder.
+    """
+    kept, seed = store.home / "sources" / slug_of(str(source)), private / "source"
+    like = None
+    if kept.exists():
+        seed.mkdir()
+        # A copy: another run may replace the kept index meanwhile.
+        shutil.copy2(kept, seed / "index")
+        like = FileTree(store, source, seed, "", max_file=0)
+    FileTree(store, folder, private, "", max_file=0).fill(commit, like)
 
 
 def make_copy(
