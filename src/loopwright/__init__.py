@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .engine.loop_stalls import OnStall
     from .engine.loop_verdicts import Impossible, Undecided
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
+    from .engine.tune import tune
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -130,6 +131,7 @@ __all__ = [
     "stream",
     "tests",
     "tool",
+    "tune",
     "until",
     "with_timeout",
 ]
@@ -160,6 +162,7 @@ _LAZY = {
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",
     "tool": "tools",
+    "tune": "engine.tune",
     "until": "coding.until",
 }
 

@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -23,17 +22,16 @@ from ..conditions import (
     AnyOf,
     Budget,
     Condition,
-    Deadline,
     MaxIterations,
     Passed,
     PhaseLimit,
-    Timeout,
     check_safely,
     has_goal,
     named,
     prefer,
     tag_of,
     tightest,
+    time_limits,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -427,13 +425,12 @@ class Loop(CompositeStep[In, Out]):
     @functools.cached_property
     def seconds(self) -> float:
         """The most active seconds, or infinity."""
-        return min((c.seconds for c in self.members if isinstance(c, Timeout)), default=math.inf)
+        return time_limits(self.members)[0]
 
     @functools.cached_property
     def wall(self) -> float:
         """The time at which it must end, in seconds since the epoch, or infinity."""
-        deadlines = (c.timestamp() for c in self.members if isinstance(c, Deadline))
-        return min(deadlines, default=math.inf)
+        return time_limits(self.members)[1]
 
     @functools.cached_property
     def budget(self) -> Budget | None:

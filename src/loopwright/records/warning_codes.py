@@ -13,6 +13,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "The evaluator returns scores only, and no condition names a sufficient score.",
         "Add `ScoreAtLeast(0.8)` to `until`, or return a verdict.",
     ),
+    "unattainable": (
+        "The measured judge cannot keep the share of false accepts, and the document has `accept_unattainable: true`.",
+        "Use a second judge, a checklist, or a deterministic check.",
+    ),
     "unjudged": (
         "The judge could not decide, and the loop has `undecided: {then: accept_check}`.",
         "Check the output yourself, and repair the judge: its feedback names the cause.",
