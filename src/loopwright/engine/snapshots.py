@@ -149,7 +149,7 @@ class Snapshots:
 
     async def end(self, history: History, result: Result, keep: str) -> Json:
         """Put the files of the loop's output in place and hand them over; return where they are."""
-        chosen = self._chosen(history, result, keep)
+        chosen = self.chosen(history, result, keep)
         snapshot = dict((None if chosen is None else chosen.files) or self.base)
         number = 0 if chosen is None else chosen.number
         await self._complete(self.state.restore(snapshot["commit"], busy=not self.owns))
@@ -179,7 +179,8 @@ class Snapshots:
             return history.best
         return without_rejected(history).last
 
-    def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+    def chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+        """Return the iteration whose state remains after the loop, or None for the beginning."""
         if result.satisfied and result.reason is not Reason.IMPROVED:
             return history.last
         if result.reason is Reason.CANCELLED and self.source.on_cancel == "leave":

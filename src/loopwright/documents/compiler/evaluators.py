@@ -155,7 +155,10 @@ def _tests(
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
         return None
     cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
-    options = spec.model_dump(exclude={"command", "cwd"})
+    options = spec.model_dump(exclude={"command", "cwd", "held_out"})
+    if spec.held_out is not None:
+        # Outside of the workspace on purpose, and often outside of the project.
+        options["held_out"] = compilation.folder / spec.held_out
     return compilation.attempt(path, lambda: tests(spec.command, cwd=cwd, **options))
 
 
