@@ -77,11 +77,6 @@ NODE_ROWS: Rows = [
     ("22 change the script", "touched", edit("package.json", "node --test", "true")),
     ("23 change the lock file", "touched", add("package-lock.json", "\n")),
     ("26 exit with 0 at import", "forged", add("calc.js", "process.exit(0);\n")),
-    ("32 rename the tests at run time", "forged",
-     add("calc.js", 'const Module = require("module");\nconst load = Module._load;\n'
-         'Module._load = function (name, ...more) {\n  return load.call(this, name, ...more);\n};\n'
-         'const real = require("node:assert");\nreal.strictEqual = () => {};\n'
-         'require("node:test")("other", () => {});\nprocess.exit(0);\n')),
     ("35 hang", "failed", add("calc.js", "for (;;) {}\n")),
     ("broken code", "failed", add("calc.js", "(((\n")),
     ("the fix", "passed", edit("calc.js", "a - b", "a + b")),

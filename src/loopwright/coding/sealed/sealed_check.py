@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from ...evaluators.check import broken
 from ...evaluators.parsing.reports import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
+from ...tools.process import inherited
 from .baseline import Baseline, baseline_of
 from .canaries import Canary, imports_outside, plant
 from .copy import CleanCopy, environment
@@ -93,16 +95,22 @@ class SealedCheck:
         except StepError as error:
             raise broken(f"{self.name}: {error}") from error
         paths: tuple[str, ...] = ()
-        if modules and await outside(copy, modules, self._variables(())):
+        if modules and await self._outside(copy, modules, ()):
             # An editable install of the user's folder: the copy comes first.
             paths = paths_for(modules)
-            if places := await outside(copy, modules, self._variables(paths)):
+            if places := await self._outside(copy, modules, paths):
                 raise broken(f"{self.name}: {imports_outside(places)}")
         if not self.command.has_report:
             sealed = await self._exit_codes(protected, paths)
         else:
             sealed = await self._reports(protected, tests, modules, paths)
         return replace(sealed, evaluation=self._shown(sealed.evaluation))
+
+    async def _outside(
+        self, copy: Path, modules: Mapping[str, str], paths: tuple[str, ...]
+    ) -> dict[str, str]:
+        own = {**inherited(self.command.pass_env), **(self.command.env or {})}
+        return await outside(copy, modules, {**own, **self._variables(paths)})
 
     async def _exit_codes(self, protected: dict[str, str], paths: tuple[str, ...]) -> Sealed:
         """Measure the base of a command of which only the exit code is known."""
@@ -384,7 +392,11 @@ class SealedCheck:
         runner, text = self.command.runner, str(self.command.command)
         # A script, and `python -m`, import from their folder on purpose.
         isolated = runner is not None and runner.name == "pytest" and "-m" not in text.split()
-        return environment(self._copy, isolated=isolated, paths=paths)
+        variables = environment(self._copy, isolated=isolated, paths=paths)
+        own = (self.command.env or {}).get("PYTHONPATH")
+        if own and paths:
+            variables["PYTHONPATH"] += os.pathsep + own
+        return variables
 
     @property
     def _rules(self) -> Protection:
