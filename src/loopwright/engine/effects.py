@@ -248,8 +248,12 @@ def _broken(
     suspended = isinstance(error, Suspended)
     usage = reported if suspended else reported.settled_at(started.reserved)
     _cut(ctx, started, usage, error)
-    if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
-        raise Stopped("", ctx.run.cancelled) from None
+    if isinstance(error, asyncio.CancelledError):
+        if ctx.run.cancelled is not None:
+            raise Stopped("", ctx.run.cancelled) from None
+        timed = ctx.run.timed
+        if timed is not None and started.path.startswith(f"{timed.owner}/"):
+            raise timed from None
     raise error
 
 

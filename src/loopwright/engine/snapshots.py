@@ -69,6 +69,11 @@ class Snapshots:
         return self.state.folder
 
     @property
+    def root(self) -> Path:
+        """The folder of all files, which commands may change."""
+        return self.state.root
+
+    @property
     def variables(self) -> dict[str, str]:
         """Environment variables of commands."""
         return self.state.variables
@@ -123,6 +128,11 @@ class Snapshots:
             f"{path}/capture", lambda: self.state.capture(path, self._commit)
         )
 
+    async def changes(self) -> str:
+        """Return the difference of the captured state from the beginning, as text."""
+        commit = (self.current or self.base)["commit"]
+        return await self._complete(self.state.changes(commit))
+
     def replace(self, snapshot: Mapping[str, Json]) -> None:
         """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""
         self.current = dict(snapshot)
@@ -174,10 +184,13 @@ class Snapshots:
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 
     def _parent(self, history: History, *, best: bool) -> Iteration | None:
-        """Return the record from which the next iteration continues."""
-        if (best or self.source.refine_from != "last") and history.best is not None:
-            return history.best
-        return without_rejected(history).last
+        """Return the record from which the next iteration continues; None is the beginning."""
+        kept = without_rejected(history)
+        if not best and self.source.refine_from == "last":
+            return kept.last
+        # In the order of an objective, the beginning is better than each iteration that was not accepted.
+        by_objective = history.last is not None and history.last.accepted is not None
+        return history.best if by_objective else history.best or kept.last
 
     def chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
         """Return the iteration whose state remains after the loop, or None for the beginning."""

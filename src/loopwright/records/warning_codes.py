@@ -13,6 +13,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "The evaluator returns scores only, and no condition names a sufficient score.",
         "Add `ScoreAtLeast(0.8)` to `until`, or return a verdict.",
     ),
+    "unattainable": (
+        "The measured judge cannot keep the share of false accepts, and the document has `accept_unattainable: true`.",
+        "Use a second judge, a checklist, or a deterministic check.",
+    ),
     "unjudged": (
         "The judge could not decide, and the loop has `undecided: {then: accept_check}`.",
         "Check the output yourself, and repair the judge: its feedback names the cause.",
@@ -68,6 +72,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
     "agent_limit": (
         "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",
         "Raise the limit, or split the task.",
+    ),
+    "no_sandbox": (
+        "A command with `sandbox: auto` ran without one, because bubblewrap does not work on this machine.",
+        "Install bubblewrap (`apt install bubblewrap`), or choose `sandbox: none`. `loopwright agents` says why it does not work.",
     ),
     "session_gone": (
         "A coding agent did not find the session that it was to continue. It began a new one.",

@@ -11,6 +11,7 @@ from ...engine.step import FunctionStep, Step, digest_of
 from ...errors import ConfigurationError, nearest
 from ...records import Criterion, Evaluation
 from ...records.codec import Json
+from ...tools.sandbox import Sandbox, SandboxMode
 from .feedback import LISTED, NAMED, evaluation_of_exit
 from .measure import Measured, TestCommand, feedback_of, unusable
 from .record import ON_TAMPER, Sealed, SealOptions
@@ -43,6 +44,7 @@ def tests(
     env: Mapping[str, str] | None = None,
     pass_env: Sequence[str] = (),
     cwd: str | Path | None = None,
+    sandbox: Sandbox | SandboxMode = "none",
     sealed: bool = True,
     protect: Sequence[str] = ("auto",),
     allow: Sequence[str] = (),
@@ -74,6 +76,7 @@ def tests(
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
         cwd: The folder. Default: that of the loop's workspace, else that of this process.
+        sandbox: The isolation of the command, as in `shell`; a word means one without a network. Default: `none`.
         sealed: Whether the check of a loop with a workspace is sealed. Default: true.
         protect: Patterns of files that an iteration must not change; `auto` stands for the tests, the settings
             of the test program, lock files and the scripts in the command. Default: `auto`.
@@ -101,7 +104,8 @@ def tests(
         >>> run_sync(tests("printf '1..2\\\\nok 1 - adds\\\\nnot ok 2 - divides\\\\n'", report="stdout"), "").output.score
         0.5
     """
-    runs = TestCommand(command, report, timeout, env, pass_env)
+    isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
+    runs = TestCommand(command, report, timeout, env, pass_env, isolation)
     options = SealOptions(
         _patterns(f"{name}: protect", protect),
         _patterns(f"{name}: allow", allow),

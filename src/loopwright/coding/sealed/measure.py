@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...engine.context import Context
@@ -21,6 +21,7 @@ from ...evaluators.parsing.reports import (
     read_report_file,
 )
 from ...tools.process import CommandResult
+from ...tools.sandbox import Sandbox
 from ...tools.shell import ShellStep
 from .runners import Runner, runner_of
 
@@ -56,6 +57,7 @@ class TestCommand:
         timeout: Seconds until the command is ended.
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
+        sandbox: The isolation of the command.
     """
 
     __test__ = False  # pytest would collect a class of this name
@@ -65,6 +67,7 @@ class TestCommand:
     timeout: float | None = 600
     env: Mapping[str, str] | None = None
     pass_env: Sequence[str] = ()
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
     @property
     def runner(self) -> Runner | None:
@@ -83,6 +86,7 @@ class TestCommand:
         variables: Mapping[str, str] | None = None,
         *,
         words: str = "",
+        writable: Sequence[Path] = (),
     ) -> Measured:
         """Run the command in a folder and read its report.
 
@@ -91,6 +95,7 @@ class TestCommand:
             ctx: the context of the evaluator.
             variables: more environment variables.
             words: more options for pytest.
+            writable: folders that the command may change in a sandbox, besides its working directory.
 
         Raises:
             EvaluationError: of kind `evaluator_broken` if the command cannot run, of kind `check_error` at
@@ -114,6 +119,7 @@ class TestCommand:
                 pass_env=self.pass_env,
                 cwd=folder,
                 timeout=self.timeout,
+                sandbox=self.sandbox.within(scratch, *writable),
             )
             result = await run_check(step, "", ctx)
             if ctx.run.stubs is not None or not self.has_report:

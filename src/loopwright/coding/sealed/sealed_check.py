@@ -280,7 +280,7 @@ class SealedCheck:
             await in_thread(lambda: shutil.copytree(source, place, symlinks=True))
             measured = await self.command.run(
                 self._inside(folder), self.ctx, self._variables(paths),
-                words=f"--continue-on-collection-errors {place}",
+                words=f"--continue-on-collection-errors {place}", writable=self._copy.writable,
             )  # fmt: skip
         finally:
             # Before the next check, in which the code of the agent would find them.
@@ -372,7 +372,11 @@ class SealedCheck:
             words += f" {folder / canary.path}" if named else ""
         try:
             return await self.command.run(
-                self._inside(folder), self.ctx, self._variables(paths), words=words
+                self._inside(folder),
+                self.ctx,
+                self._variables(paths),
+                words=words,
+                writable=copy.writable,
             )
         finally:
             if canary is not None:
