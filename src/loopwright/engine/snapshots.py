@@ -153,6 +153,13 @@ class Snapshots:
             kept = await self._complete(self.state.capture(f"{self.path}/suspended", self._commit))
             await self._complete(self.state.restore(kept["commit"], busy=False))
 
+    async def interrupt(self, history: History) -> None:
+        """Put the best files in place for a process that ends; the present ones are kept under a name."""
+        if self._opened and self.source.on_cancel == "best":
+            files = None if history.best is None else history.best.files
+            commit = (files or self.base)["commit"]
+            await self._complete(self.state.restore(commit, busy=not self.owns, edits="discard"))
+
     async def end(self, history: History, result: Result, keep: str) -> Json:
         """Put the files of the loop's output in place and hand them over; return where they are."""
         chosen = self._chosen(history, result, keep)

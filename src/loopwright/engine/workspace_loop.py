@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from ..errors import Suspended
@@ -50,6 +51,10 @@ class WorkspaceLoopRun(LoopRun):
             return await super().run()
         except Suspended:
             await self._files.suspend()
+            raise
+        except asyncio.CancelledError:
+            # Ctrl-C: the person finds the best files, and a resumed run continues from its last step.
+            await self._files.interrupt(self.history)
             raise
 
     async def baseline(self) -> Stop | None:
