@@ -83,7 +83,8 @@ class Snapshots:
         if cwd is None:
             return self.folder
         try:
-            return self.folder / Path(cwd).resolve().relative_to(self.state.source)
+            # Of a subfolder of a repository, the state has the files of the repository.
+            return self.root / Path(cwd).resolve().relative_to(self.state.source)
         except ValueError:
             return self.folder / cwd  # an absolute one elsewhere stays
 
