@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from ..records.codec import Json
 from .run_state import Run
 from .state import Edits, LoopState, StateSource
 
-__all__ = ["Snapshots"]
+__all__ = ["Snapshots", "without_rejected"]
 
 T = TypeVar("T")
 # A note: limits on the number of effects do not count it.
@@ -134,6 +134,10 @@ class Snapshots:
         commit = (self.current or self.base)["commit"]
         return await self._complete(self.state.changes(commit))
 
+    def replace(self, snapshot: Mapping[str, Json]) -> None:
+        """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""
+        self.current = dict(snapshot)
+
     async def checkpoint(self, path: str) -> None:
         """Capture the state after the step at a path, before its end is recorded."""
         # An evaluator's changes are put back, and without a record nothing is resumed.
@@ -188,10 +192,13 @@ class Snapshots:
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 
     def _parent(self, history: History, *, best: bool) -> Iteration | None:
-        """Return the record from which the next iteration continues."""
-        if (best or self.source.refine_from != "last") and history.best is not None:
-            return history.best
-        return history.last
+        """Return the record from which the next iteration continues; None is the beginning."""
+        kept = without_rejected(history)
+        if not best and self.source.refine_from == "last":
+            return kept.last
+        # In the order of an objective, the beginning is better than each iteration that was not accepted.
+        by_objective = history.last is not None and history.last.accepted is not None
+        return history.best if by_objective else history.best or kept.last
 
     def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
         if result.satisfied and result.reason is not Reason.IMPROVED:
@@ -266,6 +273,14 @@ class Snapshots:
             if self.run.cancelled is None:
                 raise
             return task.result()
+
+
+def without_rejected(history: History) -> History:
+    """Return the history without the rejected iterations at its end: the next one continues before them."""
+    kept = len(history)
+    while kept and history[kept - 1].rejected:
+        kept -= 1
+    return history if kept == len(history) else History(history[:kept])
 
 
 async def _value(value: Json) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from ..records.codec import Json
 from .checklist import Check, as_check
 from .criteria import segments
 
-__all__ = ["LaterEvaluator", "gates"]
+__all__ = ["LaterEvaluator", "before", "gates"]
 
 
 class LaterEvaluator(CompositeStep[object, Evaluation]):
@@ -40,6 +40,12 @@ class _Gates(CompositeStep[object, Evaluation]):
     graded: bool = False
     # With a policy, the members before an undecided judge decide alone when it is due.
     undecided: Undecided | None = None
+    scored: bool = True  # whether the gates make a score; before a measurement they do not
+
+    @property
+    def measures_only(self) -> bool:
+        """Whether it gives metrics and never a score."""
+        return not self.scored
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -50,6 +56,9 @@ class _Gates(CompositeStep[object, Evaluation]):
     def scores_only(self) -> bool:
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
+
+    def preparations(self) -> Iterable[Step]:
+        return (step for _, part in self.members for step in part.preparations())
 
     def deciding_alone(self, policy: Undecided) -> _Gates | None:
         """Return these gates with a policy for an undecided judge; None without a member before it."""
@@ -75,6 +84,8 @@ class _Gates(CompositeStep[object, Evaluation]):
             merged = _unjudged(evaluations, ctx)
         if self.graded and not due:
             merged = replace(merged, score=_grade(evaluations, len(self.members)))
+        if not self.scored:
+            merged = replace(merged, score=None, votes=())
         return combined(self.name, merged, ended, ctx)
 
     def _due(self, ctx: Context) -> bool:
@@ -129,6 +140,13 @@ def _grade(results: list[tuple[str, Evaluation]], count: int) -> float | None:
     return (len(results) - 1 + score) / count
 
 
+def before(measurement: Step, *evaluators: Check) -> Step[object, Evaluation]:
+    """Make an evaluator of gates and a measurement, which gives metrics and no score."""
+    steps = [*(as_check("", evaluator) for evaluator in evaluators), measurement]
+    names = segments(step.name for step in steps)
+    return _Gates(measurement.name, tuple(zip(names, steps, strict=True)), scored=False)
+
+
 def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluation:
     evaluations = [evaluation for _, evaluation in results]
     name, final = results[-1]
@@ -142,6 +160,7 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
     score = final.score if final.score is not None else min(scores, default=None)
     # A gate that passed has nothing to improve, so only the last evaluator's feedback is kept with the gaps.
     texts = [e.feedback for e in evaluations if e is final or e.passed is not True]
+    tampered = [e.tampered for e in evaluations if e.tampered is not None]
     return Evaluation(
         score=None if final.undecided else 0.0 if closed else score,
         passed=False if False in verdicts else None if None in verdicts else True,
@@ -154,6 +173,8 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
         metrics={key: item for e in evaluations for key, item in e.metrics.items()},
         impossible=final.impossible,
         unjudged=any(e.unjudged for e in evaluations),
+        # A rejected iteration stays so, whatever another gate reports.
+        tampered=next((t for t in tampered if t.rejected), tampered[0] if tampered else None),
     )
 
 

@@ -46,12 +46,14 @@ MAX_FILES = 10_000  # report files that a pattern may match
 class Measured:
     """How a test command ended. `report` is None if only the exit code is known.
 
-    `problem` says why there is no complete report although one was expected.
+    `problem` says why there is no complete report although one was expected, and `missing` whether none was
+    written.
     """
 
     result: CommandResult
     report: TestReport | None = None
     problem: str = ""
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,20 @@ class TestCommand:
         return self.runner is not None or self.report not in ("auto", "none")
 
     async def run(
-        self, folder: Path, ctx: Context, variables: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        ctx: Context,
+        variables: Mapping[str, str] | None = None,
+        *,
+        words: str = "",
     ) -> Measured:
         """Run the command in a folder and read its report.
+
+        Args:
+            folder: the working directory.
+            ctx: the context of the evaluator.
+            variables: more environment variables.
+            words: more options for pytest.
 
         Raises:
             EvaluationError: of kind `evaluator_broken` if the command cannot run, of kind `check_error` at
@@ -104,7 +117,7 @@ class TestCommand:
             if files is not None:
                 await in_thread(remove_bytecode, files.root)
             if self.runner is not None:
-                env |= self.runner.environment(place)
+                env |= self.runner.environment(place, words)
             step = ShellStep(
                 self.command,
                 name="tests",
@@ -126,7 +139,7 @@ class TestCommand:
         except UnreadableReport as error:
             return Measured(result, None, f"its report cannot be read: {error}")
         except OSError as error:
-            return Measured(result, None, f"it wrote no report: {error.strerror}")
+            return Measured(result, None, f"it wrote no report: {error.strerror}", missing=True)
         if report.problem:
             return Measured(result, None, f"its report is not complete: {report.problem}")
         return Measured(result, report)

@@ -112,6 +112,21 @@ class JudgeSpec(SettingsFields):
     )
     accept_lead: int = Field(1, ge=1, le=15, description="Lead in votes that accepts.")
     reject_lead: int = Field(1, ge=1, le=15, description="Lead in votes that rejects.")
+    measured: str | None = Field(
+        None,
+        description="The report of `loopwright bench judge` on this judge. It decides the leads.",
+    )
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="With `measured`: the share of bad outputs that may pass. Default: 0.05.",
+    )
+    accept_unattainable: bool = Field(
+        False,
+        description="With `measured`: whether a judge that cannot keep `alpha` is used, with a warning on every result.",
+    )
     confirm: bool = Field(False, description="Whether a second verdict is needed to accept.")
     impossible: bool = Field(
         False, description="Whether the judge may answer that the criterion can never be met."

@@ -13,9 +13,10 @@ from ...records.codec import Json
 from ...tools.mcp.settings import VARIABLE
 from ..yaml.source import Location
 from .agents import CodingAgentSpec
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, TestsSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
+from .metrics import MetricSpec
 from .tools import SandboxSpec, ServerSpec, ToolSpec
 
 __all__ = [
@@ -78,6 +79,11 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
             # A test command with settings is a part too, and has the key `command`.
             if isinstance(command, str | list):
                 yield command, getattr(part, "cwd", None) or "."
+        if isinstance(part, MetricSpec):
+            for gate in part.gates:
+                yield gate, part.cwd or "."
+        if isinstance(part, TestsSpec) and part.setup:
+            yield part.setup, "."
         if isinstance(part, ToolSpec):
             for words in part.commands or ():
                 yield words, part.cwd or "."
