@@ -6,6 +6,7 @@ compares recorded votes with labels of people. Nothing here changes a run or cal
 
 from .._statistics import Estimate
 from .backtest import Backtest, Pair, PolicyResult
+from .comparing import ComparedRun, Comparison, compare
 from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
 from .policies import StoppingPolicy, grid, policy_from_json
 from .recordings import LeftOut, Recording, Recordings, loop_named, recordings_of
@@ -15,6 +16,8 @@ from .suggestions import Suggestion, suggestions
 
 __all__ = [
     "Backtest",
+    "ComparedRun",
+    "Comparison",
     "Estimate",
     "JudgeCase",
     "JudgeReport",
@@ -27,6 +30,7 @@ __all__ = [
     "StoppingPolicy",
     "Suggestion",
     "cases_from_jsonl",
+    "compare",
     "frontier_svg",
     "grid",
     "loop_named",

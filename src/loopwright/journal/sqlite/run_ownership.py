@@ -193,6 +193,9 @@ class SqliteRuns:
         info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
         _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
 
+    def share(self, db: sqlite3.Connection, origin: int, run: int) -> None:
+        """Do nothing: contents belong to the file, and no run is ever deleted from it."""
+
     def post(self, db: sqlite3.Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; see RunTable."""
         return put(db, find_row(db, run_id).key, answer)
