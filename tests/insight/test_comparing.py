@@ -50,7 +50,9 @@ async def test_the_json_is_a_contract() -> None:
     assert [one["output"] for one in with_output["runs"]] == [4, 7]
 
 
-@pytest.mark.parametrize("path", ["count/1", "count/2/execute", "count/2/evaluate", "count/3/adapt"])
+@pytest.mark.parametrize(
+    "path", ["count/1", "count/2/execute", "count/2/evaluate", "count/3/adapt"]
+)
 async def test_a_fork_parts_where_it_was_changed(path: str) -> None:
     """A fork with other code parts at the first result that this code makes."""
     journal = MemoryJournal()

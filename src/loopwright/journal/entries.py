@@ -205,7 +205,11 @@ def kept_by_fork(entries: Sequence[Entry], path: str) -> list[Entry]:
         RunNotFound: if no entry is at or under that path; names the nearest path.
     """
     remaining = surviving(entries)
-    set_aside(remaining, path)
+    if not any(is_at(entry, path) for entry in remaining):
+        # Composite steps have no entries, but a fork may begin at one.
+        parts = [entry.path.split("/") for entry in remaining]
+        points = {"/".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
+        raise RunNotFound(f"nothing was recorded at {path!r}{nearest(path, sorted(points))}")
     first = next(i for i, entry in enumerate(remaining) if is_at(entry, path))
     kept = [e for e in _before(remaining, path)[:first] if e.kind not in _OF_PROCESSES]
     finished = {e.path for e in kept if e.kind == "finished"}
