@@ -14,6 +14,8 @@ from .conditions import (
     Deadline,
     Degrading,
     MaxIterations,
+    MetricAtLeast,
+    MetricAtMost,
     NoChange,
     NoImprovement,
     NoProgress,
@@ -39,6 +41,7 @@ from .records import (
     Failure,
     History,
     Iteration,
+    Measure,
     Reason,
     Result,
     Status,
@@ -56,9 +59,10 @@ if TYPE_CHECKING:
     from .engine.fork import fork
     from .engine.loop_stalls import OnStall
     from .engine.loop_verdicts import Impossible, Undecided
+    from .engine.objectives import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .engine.tune import tune
-    from .evaluators import check, checklist, judge, rubric, score
+    from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
     from .journal import MemoryJournal as MemoryJournal
@@ -86,6 +90,11 @@ __all__ = [
     "Loop",
     "LoopwrightError",
     "MaxIterations",
+    "Measure",
+    "Metric",
+    "MetricAtLeast",
+    "MetricAtMost",
+    "MetricScore",
     "ModelSettings",
     "Models",
     "NoChange",
@@ -118,6 +127,7 @@ __all__ = [
     "for_each",
     "fork",
     "judge",
+    "metric",
     "parallel",
     "prompt",
     "resume",
@@ -150,6 +160,7 @@ _LAZY = {
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",
+    "metric": "evaluators",
     "prompt": "prompts",
     "rubric": "evaluators",
     "score": "evaluators",
@@ -157,6 +168,8 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "Metric": "engine.objectives",
+    "MetricScore": "engine.objectives",
     "Impossible": "engine.loop_verdicts",
     "OnStall": "engine.loop_stalls",
     "Undecided": "engine.loop_verdicts",

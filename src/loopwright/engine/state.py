@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from ..records import Result
 from ..records.codec import Json
+from ..records.redaction import Redactor
 
 __all__ = ["Edits", "LoopState", "StateRun", "StateSource"]
 
@@ -27,6 +28,9 @@ class StateRun(Protocol):
     @property
     def token(self) -> str: ...
 
+    @property
+    def redactor(self) -> Redactor | None: ...
+
 
 class LoopState(Protocol):
     """The state of one loop, or of one run: captured after each execution, put in place before the next."""
@@ -34,6 +38,10 @@ class LoopState(Protocol):
     @property
     def folder(self) -> Path:
         """The folder in which commands of the loop run."""
+
+    @property
+    def root(self) -> Path:
+        """The folder of all its files; `folder` is inside it."""
 
     @property
     def source(self) -> Path:
@@ -49,6 +57,9 @@ class LoopState(Protocol):
 
     async def open(self, begun: Json = None) -> str:
         """Open it for this process; `begun` is the value of `begin` in a resumed run.
+
+        A forked run has the entries of another one, and so its `begun`. The state is then a new one, made
+        from the snapshots of that run: a fork copies entries unchanged, and does nothing else for files.
 
         Returns:
             A question to answer before anything changes, or "".
@@ -73,6 +84,9 @@ class LoopState(Protocol):
         Returns:
             The snapshot of an edit from outside, or None.
         """
+
+    async def changes(self, commit: str) -> str:
+        """Return the difference of a snapshot from the beginning as text, for readers."""
 
     async def find(self, name: str) -> str:
         """Return the commit of the snapshot of that name, or ""."""

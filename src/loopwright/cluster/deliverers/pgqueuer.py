@@ -33,8 +33,10 @@ SCHEMA = "loopwright_queue"
 _PREFIX = "loopwright:"  # of the entrypoints
 _BEAT = timedelta(seconds=3)  # a delivery without a heartbeat for so long is repeated
 _POLL = timedelta(seconds=2)  # without a notification
+_INDEX = "pgqueuer_payload_idx"  # created last
 _BATCH = 10  # deliveries per query
-_LOCK = 7_306_082_149  # advisory lock around the creation of tables
+# That of the migration of the journal, which creates the same schema and may run at the same moment.
+_LOCK = 0x4C6F7057
 
 
 class PgQueuerDeliverer:
@@ -77,6 +79,9 @@ class PgQueuerDeliverer:
         if self._prepared:  # a process that submits often calls this for each run
             return
         async with self._queries() as queries:
+            if await _is_prepared(queries):
+                self._prepared = True
+                return
             # Two workers that start at once would both create them.
             await queries.driver.execute(f"SELECT pg_advisory_lock({_LOCK})")
             try:
@@ -84,7 +89,7 @@ class PgQueuerDeliverer:
                     await queries.install()
                 table = queries.qbe.qualified.queue_table
                 await queries.driver.execute(
-                    f"CREATE INDEX IF NOT EXISTS pgqueuer_payload_idx ON {table} (payload)"
+                    f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
                 )
             finally:
                 await queries.driver.execute(f"SELECT pg_advisory_unlock({_LOCK})")
@@ -123,6 +128,9 @@ class PgQueuerDeliverer:
 
         lost = asyncio.Event()
         connection, listening = await _connected(self._url), await _connected(self._url)
+        # PgQueuer tests its listener as soon as it starts. On a connection of its own the listener may begin after
+        # this test was sent, which then fails after 10 seconds and ends the engine.
+        await listening.execute(f'LISTEN "{SCHEMA}"')
         queries = _queries_on(connection)
         queries.driver = _driver(connection, listening, lost)
         engine = PgQueuer(queries.driver, channel=Channel(SCHEMA), queries=queries)
@@ -142,18 +150,24 @@ class PgQueuerDeliverer:
                 batch_size=batch,
                 max_concurrent_tasks=max(slots, 2 * batch),  # PgQueuer requires twice the batch
                 heartbeat_timeout=_BEAT,
-                shutdown_on_listener_failure=True,
+                # A step that blocks the event loop fails its test of the listener too. Without notifications the
+                # engine polls, and a connection that is lost sets `lost`.
+                shutdown_on_listener_failure=False,
             )
         )
+        losing = asyncio.create_task(lost.wait())
         try:
-            await asyncio.shield(serving)
+            await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            losing.cancel()
             # The manager waits for its jobs before it ends, and a cancelled job would be deleted.
             lost.set()
             engine.shutdown.set()
             await asyncio.wait([serving])
             await connection.close()
             await listening.close()
+        serving.result()
+        raise ConnectionError("a connection of PgQueuer was lost")
 
     async def remove(self, run_ids: Collection[str]) -> None:
         """Delete waiting jobs; see Deliverer.remove."""
@@ -168,6 +182,12 @@ class PgQueuerDeliverer:
         """Close the connection."""
         if self._connection is not None:
             await self._connection.close()
+
+
+async def _is_prepared(queries: Queries) -> bool:
+    """Return whether the tables and our index exist; PgQueuer's own check takes ten statements."""
+    [row] = await queries.driver.fetch(f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it")
+    return bool(row["it"])
 
 
 async def _connected(url: str) -> psycopg.AsyncConnection:
@@ -198,7 +218,7 @@ def _queries_on(connection: psycopg.AsyncConnection) -> Queries:
 def _driver(
     connection: psycopg.AsyncConnection, listening: psycopg.AsyncConnection, lost: asyncio.Event
 ) -> PsycopgDriver:
-    """Return a driver with a connection of its own for notifications; it sets an event when a statement fails.
+    """Return a driver with a connection of its own for notifications; it sets an event when a connection is lost.
 
     psycopg holds a connection for as long as it waits for notifications, so with one connection each statement
     would wait up to a second.
@@ -206,7 +226,15 @@ def _driver(
     from pgqueuer import PsycopgDriver
     from psycopg import OperationalError
 
-    listener = PsycopgDriver(listening)
+    class Listener(PsycopgDriver):
+        async def watch_notifies(self) -> None:
+            try:
+                await super().watch_notifies()
+            except OperationalError:
+                lost.set()
+                raise
+
+    listener = Listener(listening)
 
     class Driver(PsycopgDriver):
         async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:

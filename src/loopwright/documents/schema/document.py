@@ -29,6 +29,7 @@ from .fields import (
     SettingsFields,
 )
 from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
+from .metrics import DeclaredMetric, MetricScoreSpec, MetricSpec
 from .models import (
     BudgetSpec,
     ConsensusSpec,
@@ -39,7 +40,7 @@ from .models import (
     PromptFields,
     ReasoningSpec,
 )
-from .tools import CommandFields, ServerSpec, ToolSpec
+from .tools import SANDBOX, CommandFields, SandboxSpec, SandboxWord, ServerSpec, ToolSpec
 from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
@@ -254,6 +255,34 @@ class TestsSpec(Part):
     )
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(600, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
+    sealed: bool = Field(
+        True,
+        description="In a loop with a workspace, run the tests in a clean copy with the protected files of the base.",
+    )
+    protect: list[str] = Field(
+        ["auto"],
+        description="Patterns of files that an iteration must not change. `auto` stands for the tests, the settings of the "
+        "test program, lock files and the scripts in the command.",
+    )
+    allow: list[str] = Field(
+        [], description="Patterns of files that may change although `protect` covers them."
+    )
+    allow_new: bool = Field(
+        True, description="Whether an iteration may add tests. They do not count."
+    )
+    on_tamper: Literal["put_back", "reject", "stop"] = Field(
+        "put_back",
+        description="After a change of protected files: `put_back` restores them, `reject` also discards the iteration, "
+        "`stop` also ends the loop.",
+    )
+    setup: list[str] | str = Field(
+        "", description="A command that prepares the clean copy. Default: that of the workspace."
+    )
+    link: list[str] = Field(
+        [],
+        description="Folders of yours that the clean copy contains as links. Default: those of the workspace.",
+    )
 
 
 class EvaluateSpec(Part):
@@ -271,6 +300,10 @@ class EvaluateSpec(Part):
     tests: TestsSpec | list[str] | str | None = Field(
         None, description="A test command. The score is the share of tests that pass."
     )
+    metric: MetricSpec | None = Field(
+        None,
+        description="A number that a command prints. It runs after the other deterministic evaluators passed.",
+    )
     judge: JudgeSpec | str | None = Field(
         None, description="A model decides whether the output meets a criterion."
     )
@@ -278,11 +311,16 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    graded: bool = Field(
+        False,
+        description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
+        "score of the one that failed, as a share of all.",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
-        if not self.model_fields_set:
-            kinds = "check, checklist, score, tests, judge, confidence, python"
+        if not self.model_fields_set - {"graded"}:
+            kinds = "check, checklist, score, tests, metric, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
@@ -379,6 +417,18 @@ class LoopSpec(Part):
         False,
         description="Whether the input is evaluated before the first iteration. If it passes, the loop is satisfied at once.",
     )
+    metrics: dict[str, Literal["minimise", "maximise"] | DeclaredMetric] = Field(
+        {},
+        description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
+        "Others are recorded and order nothing.",
+    )
+    objective: str = Field(
+        "",
+        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+    )
+    score: MetricScoreSpec | None = Field(
+        None, description="The score that a metric makes. Default: a metric makes no score."
+    )
     on_stall: OnStallSpec | None = Field(
         None, description="What happens after iterations without progress."
     )
@@ -408,6 +458,12 @@ class LoopSpec(Part):
         return (
             ("until", self.until) if self.termination is None else ("termination", self.termination)
         )
+
+    @property
+    def optimises(self) -> bool:
+        """Whether a metric orders its iterations."""
+        values = self.metrics.values()
+        return any(isinstance(item, str) or item.minimise or item.maximise for item in values)
 
     @model_validator(mode="after")
     def _one_end(self) -> LoopSpec:

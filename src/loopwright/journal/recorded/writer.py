@@ -355,6 +355,8 @@ class CommitOperation(Protocol[Connection_contra]):
     """The run that it opens or creates; a store may insert the rows of several at once before `run`."""
     closing: tuple[DurableLog, RunInfo] | None
     """The run that it gives back; a store may write the rows of several at once before `run`."""
+    owning: bool
+    """Whether it makes this store the owner of a run."""
 
     def run(self, db: Connection_contra) -> None:
         """Do the work; an error of the journal itself is kept for the caller."""
@@ -401,7 +403,17 @@ class Transaction(Generic[Connection, Outcome]):
     Both run in the writer's thread.
     """
 
-    __slots__ = ("_result", "after", "closing", "error", "future", "loop", "opening", "work")
+    __slots__ = (
+        "_result",
+        "after",
+        "closing",
+        "error",
+        "future",
+        "loop",
+        "opening",
+        "owning",
+        "work",
+    )
 
     def __init__(
         self,
@@ -410,8 +422,10 @@ class Transaction(Generic[Connection, Outcome]):
         *,
         opening: RunInfo | None = None,
         closing: tuple[DurableLog, RunInfo] | None = None,
+        owning: bool = False,
     ) -> None:
         self.work = work
+        self.owning = owning
         self.after = after
         self.opening = opening
         self.closing = closing
