@@ -188,6 +188,7 @@ class ForEach(CompositeStep):
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()
+    explore: ClassVar[float] = 0.0
     unbound = ""
     plain = False
     wall = math.inf
@@ -235,6 +236,9 @@ class ForEach(CompositeStep):
         if failed is None or not self.halts:
             return None
         return Stop(Reason.ERROR, f"item {failed.number}: {failed.feedback}")
+
+    def at_limit(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return None: a list does not explore."""
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report, which is the stop itself."""

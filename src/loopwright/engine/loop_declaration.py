@@ -48,6 +48,9 @@ class LoopDeclaration(Protocol):
     def undecided(self) -> Undecided: ...
 
     @property
+    def explore(self) -> float: ...
+
+    @property
     def approve(self) -> str | Sequence[str]: ...
 
     @property
@@ -91,6 +94,9 @@ class LoopDeclaration(Protocol):
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop ends after the latest record, or None."""
+
+    def at_limit(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return the limit or the failure that ends a loop that explores, or None."""
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return how the loop ends."""

@@ -130,6 +130,7 @@ class Iteration(Record, Generic[In, Out]):
         steps: the outputs of inner steps that the loop keeps.
         files: the snapshot of the workspace after `execute`: its `commit` and `tree`, the number of
             changed `files`, and the lines `added` and `removed`. None without a workspace.
+        explored: it follows the normal end of a loop that explores, and has no effect on the result.
 
     Example:
         >>> Iteration(1, output="draft", evaluation=Evaluation(0.4, feedback="shorter")).feedback
@@ -147,6 +148,7 @@ class Iteration(Record, Generic[In, Out]):
     truncated: bool = False
     steps: Mapping[str, Json] | None = None
     files: Mapping[str, Json] | None = None
+    explored: bool = False
 
     def __init__(
         self,
@@ -161,6 +163,7 @@ class Iteration(Record, Generic[In, Out]):
         truncated: bool = False,
         steps: Mapping[str, Json] | None = None,
         files: Mapping[str, Json] | None = None,
+        explored: bool = False,
     ) -> None:
         # A fast path: with the method of the dataclass, the rows without a journal of benchmarks/compare.py
         # are 9 to 17 % slower.
@@ -175,6 +178,7 @@ class Iteration(Record, Generic[In, Out]):
         _truncated(self, truncated)
         _steps(self, steps)
         _files(self, files)
+        _explored(self, explored)
 
     _raw_input: ClassVar[Json]
     _raw_output: ClassVar[Json]
@@ -203,6 +207,7 @@ class Iteration(Record, Generic[In, Out]):
             interrupted=self.interrupted,
             truncated=self.truncated,
             files=None if self.files is None else dict(self.files),
+            explored=self.explored,
             **held,
         )
 
@@ -269,7 +274,7 @@ class Iteration(Record, Generic[In, Out]):
         }
         if self.evaluation is not None:
             data["evaluation"] = self.evaluation.to_json()
-        for flag in ("interrupted", "truncated"):
+        for flag in ("interrupted", "truncated", "explored"):
             if getattr(self, flag):
                 data[flag] = True
         if self.steps:
@@ -294,11 +299,13 @@ class Iteration(Record, Generic[In, Out]):
             truncated=data.get("truncated", False),
             steps=data.get("steps"),
             files=data.get("files"),
+            explored=data.get("explored", False),
         )
 
 
 (
     _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated, _steps, _files,
+    _explored,
 ) = (
     slot_of(Iteration, item.name).__set__ for item in fields(Iteration)
 )  # fmt: skip

@@ -120,6 +120,7 @@ _SAME = (
     "required",
     "approve",
     "baseline",
+    "explore",
 )
 
 

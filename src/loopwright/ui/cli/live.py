@@ -198,6 +198,8 @@ def ending_text(result: Result, status: str = "") -> str:
         facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
     if result.reported_score is not None:
         facts.append(f"second evaluation: {texts.score(result.reported_score)}")
+    if result.explored_iterations:
+        facts.append(texts.plural(result.explored_iterations, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"
 
 
