@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,8 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
+
+from servers import ServerMissing, free_port
 
 OLDEST = 14
 USER = "tester"
@@ -44,10 +45,6 @@ host replication all 127.0.0.1/32 trust
 """
 
 
-class ServerMissing(Exception):
-    """No PostgreSQL server can be started on this machine."""
-
-
 def programs() -> Path:
     """Return the folder of `initdb` and `postgres`. Raises ServerMissing."""
     folders = [Path(folder) for folder in [os.environ.get("LOOPWRIGHT_POSTGRES_BIN")] if folder]
@@ -61,13 +58,6 @@ def programs() -> Path:
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     raise ServerMissing("PostgreSQL is not installed; install it with: make postgres")
-
-
-def free_port() -> int:
-    """Return a port of the loopback device that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class PostgresServer:

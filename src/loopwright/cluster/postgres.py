@@ -226,7 +226,7 @@ class PostgresSharedRuns:
     async def answered(self) -> dict[str, str]:
         rows = await self._fetch(
             "SELECT r.run_id, count(*) || ' ' || r.updated FROM loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id "
-            "WHERE r.status = 'suspended' AND r.queue <> '' GROUP BY r.id"
+            "WHERE r.status = 'suspended' AND r.queue <> '' AND i.asked > 0 GROUP BY r.id"
         )
         return dict(rows)
 

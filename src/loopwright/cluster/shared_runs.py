@@ -13,6 +13,7 @@ from typing import Protocol
 from ..engine.limits import MemoryPermits, SharedPermits
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
+from ..journal.tunes import UNASKED
 from ..records import NOTHING, Usage
 from ..records.codec import Json
 
@@ -259,7 +260,9 @@ class MemoryRuns:
     async def answered(self) -> dict[str, str]:
         result = {}
         for row in await self._journal.runs(limit=_ALL, status="suspended"):
-            if row.queue and (answers := await self._journal.inbox(row.run_id)):
+            inbox = await self._journal.inbox(row.run_id) if row.queue else []
+            # New limits do not let a suspended run continue.
+            if answers := [one for one in inbox if one.asked != UNASKED]:
                 result[row.run_id] = f"{len(answers)} {row.updated}"
         return result
 

@@ -26,7 +26,11 @@ from .limits import amount as amount
 from .limits import raised as raised
 from .limits import raised_budget as raised_budget
 from .limits import tightest as tightest
+from .limits import time_limits as time_limits
+from .limits import tuned as tuned
+from .limits import tuned_budget as tuned_budget
 from .limits import unit_of as unit_of
+from .metrics import MetricAtLeast, MetricAtMost
 from .progress import Degrading, NoImprovement, RepeatedOutput
 from .stalls import NoChange, NoProgress
 from .stalls import stalls as stalls
@@ -42,6 +46,8 @@ __all__ = [
     "Deadline",
     "Degrading",
     "MaxIterations",
+    "MetricAtLeast",
+    "MetricAtMost",
     "NoChange",
     "NoImprovement",
     "NoProgress",

@@ -116,6 +116,8 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         # The step gets a copy: it may change its input, and the record must stay the same.
         argument = own_json(value) if types is None else types.read(value)
         act = step.act if run.stubs is None else acting(run.stubs, step, path)
+        if step.finishes:
+            act = functools.partial(run.to_its_end, act)
         if gate is None:
             output = await act(argument, inner)
         else:
@@ -248,8 +250,12 @@ def _broken(
     suspended = isinstance(error, Suspended)
     usage = reported if suspended else reported.settled_at(started.reserved)
     _cut(ctx, started, usage, error)
-    if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
-        raise Stopped("", ctx.run.cancelled) from None
+    if isinstance(error, asyncio.CancelledError):
+        if ctx.run.cancelled is not None:
+            raise Stopped("", ctx.run.cancelled) from None
+        timed = ctx.run.timed
+        if timed is not None and started.path.startswith(f"{timed.owner}/"):
+            raise timed from None
     raise error
 
 

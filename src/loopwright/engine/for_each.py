@@ -17,7 +17,7 @@ import asyncio
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -187,6 +187,7 @@ class ForEach(CompositeStep):
     rejudge = limit = 0
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
+    measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()
     explore: ClassVar[float] = 0.0
     unbound = ""
@@ -239,6 +240,11 @@ class ForEach(CompositeStep):
 
     def at_limit(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return None: a list does not explore."""
+
+    def satisfied_by(self, evaluation: Evaluation) -> bool:
+        """Return whether an evaluation of the input satisfies it: a list has none."""
+        del evaluation
+        return False
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report, which is the stop itself."""
@@ -344,7 +350,7 @@ class ListRun(LoopRun):
 
         jobs = [functools.partial(self._execute, number) for number in numbers]
         try:
-            await run_all(jobs, self.loop.at_once, done=keep, over=self._over)
+            await run_all(jobs, self._most, done=keep, over=self._over)
         except Suspended:
             # A guard that ended the list has priority over an item that waits for a person.
             if self.cut is None:
@@ -353,6 +359,16 @@ class ListRun(LoopRun):
             # Finished items are kept, also behind a gap that an interrupted item left.
             for number in sorted(ended):
                 self.commit(ended[number])
+
+    def _most(self) -> int:
+        """Return the most items at a time, which a person may have changed."""
+        tuned = self.run_state.tuned
+        most: int = (
+            self.loop.at_once
+            if tuned is None
+            else tuned.of(self.path).get("at_once", self.loop.at_once)
+        )
+        return most
 
     def _began(self, number: int) -> bool:
         """Return whether an item began before a crash and is not recorded."""
@@ -378,6 +394,15 @@ class ListRun(LoopRun):
             return await self.iterate()
         finally:
             self.begun.discard(number)
+
+    def tune(self, limits: Mapping[str, Json]) -> None:
+        """Do nothing: the next item that starts reads the new limit of items at a time."""
+
+    def refresh(self) -> None:
+        """Read the budgets above again, for each item that runs."""
+        super().refresh()
+        for item in self.attempts.values():
+            item.ctx.account.refresh()
 
     def _restore(self, replay: RecordedRun) -> None:
         self.items = replay.items(self.path)
@@ -442,12 +467,12 @@ class ListRun(LoopRun):
         self.attempts[number] = item
         return item
 
-    def commit(self, iteration: Iteration) -> None:
+    def commit(self, iteration: Iteration) -> Iteration:
         """Commit an item. Its end is now, so that recorded items end in their order."""
         self.attempted = self.attempts.pop(iteration.number)
         self.attempted.ended = self.run_state.now()
         self.left.remove(iteration.number)
-        super().commit(iteration)
+        return super().commit(iteration)
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the list ended, unless an outer guard interrupted it.

@@ -13,15 +13,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..conditions import Deadline, Timeout, raised, raised_budget
+from ..conditions import (
+    Budget,
+    Deadline,
+    Timeout,
+    raised,
+    raised_budget,
+    tightest,
+    time_limits,
+    tuned,
+)
 from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry
 from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
+    Evaluation,
     Failure,
     History,
     Iteration,
@@ -34,6 +44,7 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
+from ..records.excerpts import shortened
 from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
@@ -48,6 +59,7 @@ from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
 
+SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
@@ -55,7 +67,8 @@ class LoopRun:
     """The run of one loop.
 
     `history` holds the recorded iterations, `attempted` is the latest iteration and `current` its
-    input. `members` are the conditions, with the limits that a person raised. `cut` is the guard or
+    input. `members` are the conditions, with the limits that a person changed; `seconds` and `wall` are
+    its limits of time. `task` executes an iteration now. `cut` is the guard or
     the cancellation that ended the last iteration early or prevented one. `cause` is the exception of
     the last iteration that failed in this process. `normal` is the normal end of a loop that explores, with
     its history then, and `explored` counts the iterations since. `ended` is the result once the loop has ended, and
@@ -80,9 +93,12 @@ class LoopRun:
         "path",
         "run_state",
         "scope",
+        "seconds",
         "snapshots",
         "start",
+        "task",
         "terminated",
+        "wall",
     )
 
     async def run(self) -> Result:
@@ -95,7 +111,7 @@ class LoopRun:
                 iteration = await self.iterate()
                 # Recorded before the decision: after a crash, the decision is made again from the
                 # same record.
-                self.commit(iteration)
+                iteration = self.commit(iteration)
                 if hook is not None:
                     await self._call_hook("on_iteration", hook, iteration)
                 stop = self.decide() or self.begin()
@@ -124,8 +140,8 @@ class LoopRun:
                     attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
-            attempt.failed(error)
-        return attempt.iteration()
+            self._failed(attempt, error)
+        return self._record_of(attempt)
 
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
         self.loop = loop
@@ -148,14 +164,18 @@ class LoopRun:
         self.snapshots: Snapshots | None = None
         declared, output_type = self.types
         self.scope.types = (_carried(declared), _carried(output_type))
+        self.task: asyncio.Task[object] | None = None
         self.members = loop.members
+        self.seconds, self.wall = loop.seconds, loop.wall
         spent, budget = NOTHING, loop.budget
+        if run.replay is not None and (limits := run.replay.raised.get(path)):
+            self.members = raised(loop.members, limits)
+            budget = raised_budget(budget, limits) if budget is not None else None
+        if run.tuned is not None and (limits := run.tuned.of(path)):
+            budget = self._retune(limits)
         if run.replay is not None:
             spent = run.replay.spent(path)
             self._restore(run.replay)
-            if limits := run.replay.raised.get(path):
-                self.members = raised(loop.members, limits)
-                budget = raised_budget(budget, limits) if budget is not None else None
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
             self.account.effects = self.history.effects = run.replay.effects(path)
@@ -165,22 +185,66 @@ class LoopRun:
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
         self.call: Call = unrecorded if unread else Context.call
+        if not run.silent and self.ended is None:
+            run.open_loops[path] = self
+
+    def _record_of(self, attempt: Attempt) -> Iteration:
+        """Return the record of an attempt that has ended; from here, no limit of time cuts it."""
+        self.task = None
+        return attempt.iteration()
+
+    def _retune(self, limits: Mapping[str, Json]) -> Budget | None:
+        """Change the conditions as a person set their limits; return the new budget."""
+        self.members = tuned(self.members, limits)
+        self.seconds, self.wall = time_limits(self.members)
+        return tightest(*(c for c in self.members if isinstance(c, Budget)))
+
+    def tune(self, limits: Mapping[str, Json]) -> None:
+        """Change limits of the running loop; its next decision and its next calls use them.
+
+        The caller cuts calls in flight that a new limit of time ends.
+        """
+        self.account.set_cap(self._retune(limits))
+        gate = self.ctx.gate
+        own = gate is not None and gate.owner == self.path
+        outer = gate.outer if gate is not None and own else gate
+        scope = self._deadlines(outer)
+        if gate is not None and own:
+            gate.move(None if scope is outer else scope)  # calls in flight wait at this object
+        else:
+            self.ctx.gate = scope
+
+    def refresh(self) -> None:
+        """Read the budgets above again, after a person changed one."""
+        self.account.refresh()
+
+    def _failed(
+        self, attempt: Attempt, error: StepError | Stopped | asyncio.CancelledError
+    ) -> None:
+        """Let the attempt fail, or cut it."""
+        attempt.failed(error)
+        run, timed = self.run_state, self.run_state.timed
+        if timed is not None and attempt.cut is timed and timed.owner == self.path:
+            # A person set a limit of time that is over: only this loop ends, not its task.
+            run.timed = None
+            if self.task is not None:
+                self.task.uncancel()
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
         loop = self.loop
-        if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
+        if self.seconds == math.inf and self.wall == math.inf and not loop.watched:
             return outer
         # The sentences of the conditions at their limit, for calls that are cancelled there.
-        last = History(elapsed=loop.seconds, now=loop.wall)
-        limits = [c for c in loop.members if isinstance(c, Timeout | Deadline)]
+        last = History(elapsed=self.seconds, now=self.wall)
+        limits = [c for c in self.members if isinstance(c, Timeout | Deadline)]
         stops = {stop.reason: stop for c in limits if (stop := c.check(last)) is not None}
         return DeadlineScope(
             self.path,
             outer,
-            deadline=self.start + loop.seconds,
+            deadline=self.start + self.seconds,
             stop=stops.get(Reason.TIMEOUT),
-            wall=loop.wall,
+            wall=self.wall,
             wall_stop=stops.get(Reason.DEADLINE),
             guards=loop.watched,
             view=self._view,
@@ -198,7 +262,7 @@ class LoopRun:
     def _restore(self, replay: RecordedRun) -> None:
         """Restore the recorded iterations, and the recorded end."""
         # Only the condition on the wall clock reads it.
-        wall = self.run_state.clock.wall() if self.loop.wall < math.inf else 0.0
+        wall = self.run_state.clock.wall() if self.wall < math.inf else 0.0
         began = replay.began(self.path)
         if began is not None:
             self.start = began
@@ -279,7 +343,19 @@ class LoopRun:
         """Return why the loop ends after the iterations in the journal, or None if it continues."""
         if (result := self.ended) is not None:
             return Stop(result.reason, result.detail, result.also)
-        return self.decide() if len(self.history) else None
+        if not len(self.history) or self._went_on():
+            return None
+        return self.decide()
+
+    def _went_on(self) -> bool:
+        """Whether the next iteration had begun, so that the decision was to continue.
+
+        It is not made again where a limit changed since: the live run did not make it again either.
+        """
+        run = self.run_state
+        if run.tuned is None or run.replay is None or self.cut is not None:
+            return False
+        return run.replay.began(f"{self.path}/{self.next_number()}") is not None
 
     async def baseline(self) -> Stop | None:
         """Evaluate the input before the first iteration; return the stop if it passes or has no verdict.
@@ -298,8 +374,15 @@ class LoopRun:
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
-        self.scope.baseline = evaluation = as_evaluation(value)
-        if evaluation.passed is not True or len(self.history):
+        evaluation = as_evaluation(value)
+        if loop.measured is not None:
+            evaluation = loop.measured.scored(evaluation)
+        self.scope.baseline = evaluation
+        if len(self.history):
+            return None
+        if (lack := self._lack(evaluation)) is not None:
+            return lack
+        if not loop.satisfied_by(evaluation):
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
 
@@ -308,6 +391,16 @@ class LoopRun:
         self.cause = error.__cause__
         detail = f"before the first iteration: {error}"
         return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+
+    def _lack(self, evaluation: Evaluation) -> Stop | None:
+        """Return the stop of a loop whose objective cannot be measured before the first iteration."""
+        metrics = self.loop.measured
+        if metrics is None or not metrics.objective or metrics.objective in evaluation.metrics:
+            return None
+        # Before any cost: each iteration is compared with this value.
+        detail = f"before the first iteration, {metrics.objective} has no value"
+        why = shortened(" ".join(evaluation.feedback.split()), SHOWN)
+        return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -398,6 +491,7 @@ class LoopRun:
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
         replay, value = self.run_state.replay, self.current
+        self.task = asyncio.current_task()
         adapts = self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -405,8 +499,10 @@ class LoopRun:
         self.attempted = Attempt(self.ctx, value, self.began, adapts, self.call)
         return self.attempted
 
-    def commit(self, iteration: Iteration) -> None:
-        """Commit the iteration of the latest attempt to the journal and the history."""
+    def commit(self, iteration: Iteration) -> Iteration:
+        """Commit the iteration of the latest attempt to the journal and the history; return its record."""
+        if (metrics := self.loop.measured) is not None:
+            iteration = metrics.judged(iteration, self.history, self.scope.baseline)
         run, attempt = self.run_state, self.attempted
         if self.normal is not None:
             iteration = replace(iteration, explored=True)
@@ -417,7 +513,7 @@ class LoopRun:
         elif attempt.failure is not None:
             self.cause = attempt.cause
         elapsed = attempt.ended - self.start
-        wall = run.clock.wall() if self.loop.wall < math.inf else 0.0
+        wall = run.clock.wall() if self.wall < math.inf else 0.0
         if not run.silent:
             entry = Entry("iteration", self.path, attempt.ended, iteration)
             entry.seconds = elapsed
@@ -431,6 +527,7 @@ class LoopRun:
         self.history = self.scope.history = self.history.with_iteration(
             iteration, elapsed, self.account.settled, wall, self.account.effects
         )
+        return iteration
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the loop ended, unless the journal has it, and return its result.
@@ -443,6 +540,8 @@ class LoopRun:
                 stop, _ = self.normal
                 self._return_to_normal_end()
             await self._end(self.loop.ending(stop, self.history))
+        if not self.run_state.silent:
+            self.run_state.open_loops.pop(self.path, None)
         # The end of this loop is recorded; the outer loop that stopped it ends too.
         if self.cut is not None and self.cut.owner != self.path:
             raise self.cut
@@ -514,6 +613,8 @@ class LoopRun:
 
     def suspend(self, stop: Stop) -> None:
         """Show the progress of a suspended loop; it has not ended, so nothing is recorded."""
+        if not self.run_state.silent:
+            self.run_state.open_loops.pop(self.path, None)
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ..errors import StepError, Stopped, Suspended
+from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.file_store import FileStore
 from ..journal.open import open_memory
@@ -189,6 +189,9 @@ class Run:
     Attributes:
         resources: the models, tools and settings that steps need, by name. Nothing is global.
         owned: the objects that steps opened for this run, by name. `release` closes them.
+        open_loops: the runs of loops that have not ended, by path; `tuning` changes their limits.
+        tuned: the limits that people changed, or None.
+        timed: the loop that a tuned limit of time ends now.
     """
 
     __slots__ = (
@@ -202,6 +205,7 @@ class Run:
         "append",
         "cancelled",
         "clock",
+        "finishing",
         "in_doubt",
         "iterations",
         "keeps",
@@ -209,6 +213,7 @@ class Run:
         "log",
         "loops",
         "lost",
+        "open_loops",
         "outcomes",
         "owned",
         "permits",
@@ -223,6 +228,8 @@ class Run:
         "stubs",
         "sync",
         "task",
+        "timed",
+        "tuned",
         "warnings",
     )  # fmt: skip
 
@@ -262,7 +269,12 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
+        self.timed: Stopped | None = None
+        # Neither exists in a run that nobody can tune, so that many runs at once stay small.
+        self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
+        self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.lost = False
+        self.finishing = 0  # calls in progress that end although the run is lost
         self.iterations = 0
         self.score: float | None = None
         # The row of a resumed run shows the iterations of all its processes.
@@ -387,9 +399,11 @@ class Run:
         """Return the stop that an interruption means; raise one that did not come from the run again."""
         if isinstance(error, Stopped):
             return error
-        if self.cancelled is None:
-            raise error
-        return Stopped("", self.cancelled)
+        if self.cancelled is not None:
+            return Stopped("", self.cancelled)
+        if self.timed is not None:
+            return self.timed
+        raise error
 
     def _notify(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -472,10 +486,27 @@ class Run:
                 self.task.cancel()
 
     def lose(self) -> None:
-        """Cancel the call in flight, because another owner took the run over and repeats it."""
+        """Cancel the calls in flight, because another owner took the run over and repeats them.
+
+        Calls of steps with `on_lost="finish"` end first.
+        """
         self.lost = True
-        if self.task is not None:
+        if self.task is not None and not self.finishing:
             self.task.cancel()
+
+    async def to_its_end(
+        self, act: Callable[[Any, Any], Awaitable[Any]], value: Any, ctx: Any
+    ) -> Any:
+        """Act to the end, and raise OwnershipLost only then."""
+        self.finishing += 1
+        try:
+            return await act(value, ctx)
+        finally:
+            self.finishing -= 1
+            # Not by cancelling the task: the cancellation could reach its caller after this error.
+            if self.lost:
+                raise OwnershipLost(f"{self.run_id}: another owner took this run over")
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty
+_NO_LOOPS: dict[str, Any] = {}  # shared by all silent runs; it stays empty

@@ -15,8 +15,9 @@ from ...engine.fingerprints import digest_of
 from ...engine.loop import one_of
 from ...engine.state import Edits, LoopState, StateRun
 from ...errors import ConfigurationError
-from ...records import Result, Status
+from ...records import Iteration, Result, Status
 from ...records.codec import Json
+from ...records.decisions import idea_of
 from ...tools.process import run_command
 from .git import Git, GitError, problem_with_git
 from .merge import HandOver, applied, make_branch, write_patch
@@ -70,7 +71,7 @@ class Workspace:
             writes a `patch`; `apply` changes your files, if the loop is satisfied; `none` does nothing.
             Default: `branch`, without git `patch`, and `none` for `here`.
         branch: the name of the branch; `{run}` is the ID of the run. Default: `loopwright/{run}`.
-        commits: `squash` makes one commit, `rounds` one for each iteration that led to the result.
+        commits: `squash` makes one commit, `iterations` one for each iteration that led to the result.
         retain: how long the folder stays after the end, such as `7d`, for `loopwright workspace prune`.
         home: the folder of stores and copies. Default: `.loopwright` in the current folder.
 
@@ -102,7 +103,7 @@ class Workspace:
     on_cancel: Literal["best", "leave"] = field(default="best", kw_only=True)
     merge: Literal["", "branch", "patch", "apply", "none"] = field(default="", kw_only=True)
     branch: str = field(default="loopwright/{run}", kw_only=True)
-    commits: Literal["squash", "rounds"] = field(default="squash", kw_only=True)
+    commits: Literal["squash", "iterations"] = field(default="squash", kw_only=True)
     retain: str = field(default="7d", kw_only=True)
     home: str | Path = field(default=HOME, kw_only=True)
 
@@ -113,7 +114,7 @@ class Workspace:
         one_of("workspace: refine_from", self.refine_from, ("last", "best", "accepted"))
         one_of("workspace: on_cancel", self.on_cancel, ("best", "leave"))
         one_of("workspace: merge", self.merge, ("", *MERGES))
-        one_of("workspace: commits", self.commits, ("squash", "rounds"))
+        one_of("workspace: commits", self.commits, ("squash", "iterations"))
         bytes_of(self.max_file)
         if not _AGE.fullmatch(self.retain):
             raise ConfigurationError(
@@ -442,7 +443,7 @@ class Files:
         ended = result.status in (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
         if kind == "none" or not ended or tree.store.tree_of(self.base) == snapshot["tree"]:
             return {}
-        work = self.hand_over(snapshot, _message(self, result, snapshot))
+        work = self.hand_over(snapshot, result)
         if kind == "branch":
             return {"branch": make_branch(tree.store, self._place, work, self.branch)}
         patch = tree.store.home / "patches" / f"{slug_of(self.run_id)}-{self.slug}.patch"
@@ -456,20 +457,30 @@ class Files:
         write_patch(tree.store, work, patch)
         return {"patch": str(patch)}
 
-    def hand_over(self, snapshot: Json, message: str) -> HandOver:
+    def hand_over(self, snapshot: Json, result: Result) -> HandOver:
         """Return the description of a snapshot for a branch or a patch."""
         chain: tuple[tuple[str, str], ...] = ()
-        if self.settings.commits == "rounds":
+        message = _message(self, result, snapshot)
+        if self.settings.commits == "iterations":
             git = self.tree.store.git
             span = f"{self.base}..{snapshot['commit']}"
             commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
-            titles = [git.text("show", "-s", "--format=%s", commit) for commit in commits]
-            pairs = [
-                (c, f"{t}\n\nLoopwright-Run: {self.run_id}\n")
-                for c, t in zip(commits, titles, strict=True)
-            ]
-            chain = (*pairs[:-1], (snapshot["commit"], message)) if pairs else ()
+            items = {item.files["commit"]: item for item in result.history if item.files}
+            chain = tuple(
+                (commit, self._message_of(commit, items.get(commit))) for commit in commits
+            )
         return HandOver(self.base, snapshot["commit"], message, self.submodules, chain)
+
+    def _message_of(self, commit: str, item: Iteration | None) -> str:
+        """Return the message for the commit of one iteration, or of an edit from outside."""
+        trailers = [f"Loopwright-Run: {self.run_id}"]
+        if item is None:
+            title = self.tree.store.git.text("show", "-s", "--format=%s", commit)
+            return "\n".join([title, "", *trailers, ""])
+        title = idea_of(item) if item.accepted is not None else ""
+        trailers.append(f"Loopwright-Iteration: {item.number}")
+        trailers += _rating(item)
+        return "\n".join([title or f"{self.path}: iteration {item.number}", "", *trailers, ""])
 
     @property
     def merge(self) -> str:
@@ -507,6 +518,13 @@ def _message(files: Files, result: Result, snapshot: Json) -> str:
     if number:
         title += f" in iteration {number} of {len(result.history)}"
     trailers = [f"Loopwright-Run: {files.run_id}", f"Loopwright-Iteration: {number}"]
-    if chosen is not None and chosen.score is not None:
-        trailers.append(f"Loopwright-Score: {chosen.score:g}")
+    if chosen is not None:
+        trailers += _rating(chosen)
     return "\n".join([title, "", *trailers, ""])
+
+
+def _rating(item: Iteration) -> list[str]:
+    """Return the trailers with the objective or the score of an iteration."""
+    if item.objective is not None:
+        return [f"Loopwright-Metric: {item.objective.name} {item.objective.text}"]
+    return [] if item.score is None else [f"Loopwright-Score: {item.score:g}"]

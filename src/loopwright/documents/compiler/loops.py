@@ -34,6 +34,7 @@ from ..yaml.source import Location
 from .compilation import Compilation
 from .conditions import compile_conditions, compile_until
 from .evaluators import compile_evaluators
+from .metrics import metric_options
 from .workspaces import compile_workspace
 
 __all__ = ["compile_loop"]
@@ -86,7 +87,12 @@ def compile_loop(
     if spec.undecided is not None:
         options["undecided"] = Undecided(**spec.undecided.model_dump())
     options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
-    if evaluate is not None and not (has_goal(until) or has_goal(guards)):
+    measured = metric_options(compilation, spec, path)
+    if measured is None:
+        return None
+    options |= measured
+    # With an objective, the loop looks for the best value until a limit ends it.
+    if evaluate is not None and not (has_goal(until) or has_goal(guards) or spec.optimises):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
         until = any_of(until, Passed())
     stages = (execute, evaluate, adapt, until, guards, name)

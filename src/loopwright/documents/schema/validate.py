@@ -281,18 +281,21 @@ def _items(count: int) -> str:
 def _keys_at(model: type[BaseModel], place: Location) -> list[str]:
     """Return the keys that the model at a place takes."""
     kinds: list[type[BaseModel]] = [model]
+    by_name = False  # whether the next part is a name that the document chose
     for part in place:
-        if isinstance(part, int):
+        if isinstance(part, int) or by_name:
+            by_name = False
             continue
         for kind in kinds:
             kind.model_rebuild()  # a model that was not used yet has no types of its fields
-        kinds = [
-            inner
+        annotations = [
+            field.annotation
             for kind in kinds
             for name, field in kind.model_fields.items()
             if part in (name, field.alias)
-            for inner in _models_in(field.annotation)
         ]
+        kinds = [inner for annotation in annotations for inner in _models_in(annotation)]
+        by_name = any(get_origin(annotation) is dict for annotation in annotations)
     return list(dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items()))
 
 
