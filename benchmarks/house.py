@@ -332,7 +332,7 @@ def _document(name: str) -> Hops:
     def work() -> None:
         with tempfile.TemporaryDirectory() as place:
             url = f"sqlite:{place}/runs.db"
-            run_sync(loaded.step, "x", resources=loaded.resources, journal=url)
+            run_sync(loaded, "x", journal=url)
 
     return hops(work)
 

@@ -81,7 +81,7 @@ def test_a_history_is_a_sequence() -> None:
     assert found.last is found[2]
     assert History().last is None
     assert repr(found) == "<History of 3 iterations, best 3 with score 0.30>"
-    with pytest.raises(IndexError, match="iteration 4 of 3"):
+    with pytest.raises(IndexError, match="there is no iteration 4"):
         found[3]
     with pytest.raises(IndexError):
         found[-4]

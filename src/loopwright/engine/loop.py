@@ -96,6 +96,14 @@ EMPTY_EVALUATIONS = (
 )
 
 
+# The options of a loop that are objects, with an example of each.
+_POLICIES = (
+    ("on_stall", OnStall, "OnStall('best', patience=2)"),
+    ("impossible", Impossible, "Impossible(floor=3, looks=2)"),
+    ("undecided", Undecided, "Undecided(2, 'reject')"),
+)
+
+
 @dataclass(frozen=True)
 class Loop(CompositeStep[In, Out]):
     """A loop: execute, evaluate and adapt, until a condition stops it.
@@ -231,22 +239,11 @@ class Loop(CompositeStep[In, Out]):
         self._check()
         put("measured", metrics_of(self.metrics, self.objective, self.score))
         put("until", with_limits(self.until, self.guards, limits))
-        parts = []
-        for stage in ("execute", "evaluate", "adapt"):
-            if (function := getattr(self, stage)) is not None or stage == "execute":
-                part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
-                if stage == "evaluate" and self.undecided.then == "accept_check":
-                    part = without_judge(part, self.undecided)
-                # The output of adapt is the input of execute, so it has that type.
-                if stage == "adapt" and isinstance(part, FunctionStep):
-                    part = part.making_input_of(as_step(self.execute))
-                if stage == "evaluate" and self.measured is not None and self.measured.repeats:
-                    part = Repeated(part, self.measured.repeats)
-                if self.on_failure == "retry":
-                    part = retry(part, attempts=self.max_retries + 1, delay=self.retry_delay)
-                put(stage, part)
-                parts.append(part)
-        put("_parts", tuple(parts))
+        stages = ("execute", "evaluate", "adapt")
+        present = [name for name in stages if name == "execute" or getattr(self, name) is not None]
+        for name in present:
+            put(name, self._stage(name))
+        put("_parts", tuple(getattr(self, name) for name in present))
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -268,6 +265,24 @@ class Loop(CompositeStep[In, Out]):
         if self.explore:
             check_exploration(self)
 
+    def _stage(self, name: str) -> Step:
+        """Return a stage as a step, with what the loop adds to it."""
+        function = getattr(self, name)
+        if name == "evaluate":
+            step = as_step(function, purpose="evaluate")
+            if self.undecided.then == "accept_check":
+                step = without_judge(step, self.undecided)
+            if self.measured is not None and self.measured.repeats:
+                step = Repeated(step, self.measured.repeats)
+        else:
+            step = as_step(function)
+        # The output of adapt is the input of execute, so it has that type.
+        if name == "adapt" and isinstance(step, FunctionStep):
+            step = step.making_input_of(as_step(self.execute))
+        if self.on_failure == "retry":
+            step = retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
+        return step
+
     def _check(self) -> None:
         one_of("loop: on_failure", self.on_failure, ("halt", "continue", "retry"))
         one_of("loop: keep", self.keep, ("best", "last"))
@@ -279,18 +294,12 @@ class Loop(CompositeStep[In, Out]):
                 f"use at most {CEILING}"
             )
         codec.integer("loop: rejudge", self.rejudge, minimum=0)
-        if self.on_stall is not None and not isinstance(self.on_stall, OnStall):
-            raise ConfigurationError(
-                f"loop: on_stall: {self.on_stall!r:.60} is not an OnStall; use OnStall('best', patience=2)"
-            )
-        if not isinstance(self.impossible, Impossible):
-            raise ConfigurationError(
-                f"loop: impossible: {self.impossible!r:.60} is not an Impossible; use Impossible(floor=3, looks=2)"
-            )
-        if not isinstance(self.undecided, Undecided):
-            raise ConfigurationError(
-                f"loop: undecided: {self.undecided!r:.60} is not an Undecided; use Undecided(2, 'reject')"
-            )
+        for name, kind, example in _POLICIES:
+            policy = getattr(self, name)
+            if not isinstance(policy, kind) and not (policy is None and name == "on_stall"):
+                raise ConfigurationError(
+                    f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
+                )
         codec.number("loop: explore", self.explore, minimum=0, maximum=1)
         codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
@@ -528,8 +537,9 @@ class Loop(CompositeStep[In, Out]):
             stops = [*(stops or []), stalled]
         if (given_up := self.impossible.check(history)) is not None:
             stops = [*(stops or []), given_up]
-        if stops is None:
-            return None
+        return None if stops is None else self._preferred(stops)
+
+    def _preferred(self, stops: list[Stop]) -> Stop | None:
         preferred = prefer(stops)
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)

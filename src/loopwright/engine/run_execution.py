@@ -189,19 +189,11 @@ async def _drive(state: Run, step: Step, info: RunInfo, limits: LiveLimits | Non
         return result
     # Before anything is repeated: two processes must not work on the same files.
     if replay is not None and replay.unsettled and state.log.keeps_values:
-        pids = await end_leftovers(state.token)
-        if pids:
-            numbers = ", ".join(map(str, pids))
-            sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
-            state.warn(sentence, code="processes_left")
+        await _end_leftovers(state)
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
         state.loops = ended_loops(state, replay, step)
-    if not state.log.silent:
-        state.log.on_cancel = state.cancel
-        state.log.on_lost = state.lose
-        if limits is not None:
-            state.log.on_posted = limits.read
+    _listen(state, limits)
     try:
         result = await _outcome(state, step, _typed_input(step, info.input))
         if limits is not None:
@@ -220,6 +212,24 @@ async def _drive(state: Run, step: Step, info: RunInfo, limits: LiveLimits | Non
     if not state.log.silent:
         await state.log.close(row_of(info, result, state.now()))
     return result
+
+
+def _listen(state: Run, limits: LiveLimits | None) -> None:
+    """Let the journal notify the run of a cancellation, another owner and new limits."""
+    if state.log.silent:
+        return
+    state.log.on_cancel = state.cancel
+    state.log.on_lost = state.lose
+    if limits is not None:
+        state.log.on_posted = limits.read
+
+
+async def _end_leftovers(state: Run) -> None:
+    """End the processes of an earlier attempt of the run, and warn of those that remain."""
+    if pids := await end_leftovers(state.token):
+        numbers = ", ".join(map(str, pids))
+        sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
+        state.warn(sentence, code="processes_left")
 
 
 def _typed_input(step: Step, value: Json) -> Json:

@@ -70,9 +70,11 @@ class Conversation:
 
     def __post_init__(self) -> None:
         if self.max_messages is not None:
+            # An exchange has two messages and is never split, so a limit of 1 would send none.
             codec.integer("conversation: max_messages", self.max_messages, minimum=2)
         if self.max_tokens is not None:
             codec.integer("conversation: max_tokens", self.max_tokens, minimum=1)
+        # Without a limit nothing is left out, so the summary would never be made.
         if self.summary and not self.bounded:
             raise ConfigurationError(
                 "conversation: summary needs a limit. Add max_messages or max_tokens."

@@ -135,6 +135,7 @@ class PromptSettings:
             ModelError: If no model and no attempt is left.
         """
         request, targets = self.request(messages, ctx)
+        # After the request is built: contents are bytes, and settings of a fingerprint are JSON.
         if contents:
             request = replace(request, contents=contents)
         reply = Reply.from_json(

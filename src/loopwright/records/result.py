@@ -252,7 +252,8 @@ class Result(Record, Generic[Out]):
         for get, put in _COPIED_SLOTS:
             value = get(self)
             # Most are empty. The garbage collector visits a `Held`, but not an empty object.
-            put(copy, keep(unread(value)) if value else own(value))
+            empty = {} if isinstance(value, dict) else value
+            put(copy, keep(unread(value)) if value else empty)
         _, put = _HISTORY
         put(copy, self.history.view(typed=typed))
         return copy

@@ -329,6 +329,7 @@ class EvaluateSpec(Part):
 
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
+        # By the fields that are set and not by their values: `python: null` is a mistake in that field.
         if not self.model_fields_set - {"graded"}:
             kinds = "check, checklist, score, tests, metric, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
@@ -484,6 +485,7 @@ class LoopSpec(Part):
 
     @model_validator(mode="after")
     def _one_end(self) -> LoopSpec:
+        # Two lists of conditions would hide which one ended the loop.
         if self.until is not None and self.termination is not None:
             raise PydanticCustomError("loop", "has both until and termination; keep one", {})
         return self

@@ -54,6 +54,7 @@ ANSWER_TIMEOUT = "Time limit for one answer, with all attempts and the waits bet
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MAX_DURATION = 60  # characters of a duration
+# No month and no year: they have no fixed number of seconds.
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -79,6 +80,7 @@ def duration(value: Json) -> Json:
 def address(value: str) -> str:
     """Return the address of a server. An empty text means that there is none."""
     try:
+        # `port` raises ValueError too, for one that is not a number up to 65535.
         parts = urlsplit(value.strip())
         result = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
@@ -144,6 +146,8 @@ Identifier = Annotated[
 class StrictModel(BaseModel):
     """The base of all models: unknown keys are refused, and no value is converted."""
 
+    # `strict`, because a conversion would change what the author wrote: "yes" is not true, and 3.5 is not 3.
+    # `frozen`, because one document may be compiled for several callers.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 

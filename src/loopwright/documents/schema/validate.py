@@ -102,6 +102,7 @@ def checked(
             problem = source.problem((*at, *path), message, key=key)
             wrong.setdefault(((*at, *path), message), problem)
             paths.append(path)
+        # Removed and not replaced: no value would fit every type.
         # Items of lists stay: without one, the indices of the others would be wrong.
         paths = [path for path in paths if path and isinstance(path[-1], str)]
         if not paths:
@@ -123,6 +124,7 @@ def _follows(item: _Error, place: Location, removed: set[Location]) -> bool:
     """Return whether an error exists only because wrong fields of its object were removed."""
     if (*place, item["loc"][-1] if item["loc"] else "") in removed:
         return True
+    # An object whose only action was wrong and is removed now "has none": the author named one.
     incomplete = item["type"] in _NEEDS_ONE and item.get("ctx", {}).get("present") in (
         None,
         "has none",
