@@ -274,6 +274,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     idempotent: bool
     reports: bool | None
     reserve: Reserve | None
+    measures_only: bool
     scores_only: bool
     stub: str
     wants_context: bool
@@ -284,6 +285,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "finishes",
         "function",
         "idempotent",
+        "measures_only",
         "name",
         "reader",
         "reports",
@@ -324,6 +326,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
+        self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
         # Functions of this package have a fingerprint; a dry run calls no others.
         self.stub = "" if fingerprint or hasattr(function, KNOWN_AS) else PYTHON
         count = _parameters(function)

@@ -21,7 +21,7 @@ from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
-from ..run_files import files_text, run_files
+from ..run_files import UNRECORDED, files_text, run_files, unrecorded_folders
 from ..run_summary import (
     agents_package,
     ended,
@@ -181,6 +181,12 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
     if questions:
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
+    elif folders := unrecorded_folders(info, entries):
+        names = ", ".join(map(str, folders))
+        command = f"loopwright workspace restore {info.run_id}"
+        output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
+        resume = command_line("resume", info.run_id, url)
+        output.write(("put the files back: ", "dim"), command, ("; or continue: ", "dim"), resume)
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         how = "answered; resume: " if answered else "resume: "
@@ -199,6 +205,9 @@ def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:
+    if any(item.accepted is not None for item in items):
+        _values(path, items, output)
+        return
     scores = [item.score for item in items if item.eligible and item.score is not None]
     # A curve of one point says no more than its row.
     if len(scores) > 1:
@@ -206,6 +215,25 @@ def _scores(path: str, items: list[Iteration], output: Output) -> None:
         line = texts.sparkline(scores, output.width - texts.width(name) - 24, output.signs)
         ends = f"{texts.score(scores[0])} {output.signs.to} {texts.score(scores[-1])}"
         output.write((f"{name} scores ", "dim"), (line, "cyan"), f" {ends}")
+
+
+def _values(path: str, items: list[Iteration], output: Output) -> None:
+    """Write the objective as a curve between its worst and its best value."""
+    measures = [item.objective for item in items if item.objective is not None]
+    if len(measures) < 2:
+        return
+    ranks = [measure.rank for measure in measures]
+    low, high = min(ranks), max(ranks)
+    if low == high:
+        return
+    name = f"{path.rsplit('/', 1)[-1]} {texts.one_line(measures[0].name)}"
+    curve = [(rank - low) / (high - low) for rank in ranks]
+    ends = (
+        f"{texts.one_line(measures[0].text)} {output.signs.to} {texts.one_line(measures[-1].text)}"
+    )
+    room = output.width - texts.width(name) - texts.width(ends) - 3
+    line = texts.sparkline(curve, max(1, room), output.signs)
+    output.write((f"{name} ", "dim"), (line, "cyan"), f" {ends}")
 
 
 def _rows(entries: list[Entry], only_loop: str, output: Output) -> None:
@@ -258,7 +286,7 @@ def _diff(
     path = loop_of(info, loops, loop)
     others = other_loops(loops, path, loop)
     one, two = (iteration_of(path, loops[path], number, others) for number in numbers)
-    names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
+    names = [f"iteration {i.number} ({texts.rated(i) or 'no score'})" for i in (one, two)]
     before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
     kept = run_files(entries, path)
