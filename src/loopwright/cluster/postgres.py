@@ -142,6 +142,14 @@ class PostgresSharedRuns:
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
         await self.prepare()
+        # Each start removes what workers left that ended long ago; a week later nobody asks for them.
+        await self._execute(
+            "DELETE FROM loopwright_queue.workers WHERE beat < clock_timestamp() - interval '7 days'"
+        )
+        await self._execute(
+            "DELETE FROM loopwright_queue.permits p WHERE NOT EXISTS("
+            "SELECT FROM loopwright_queue.workers w WHERE w.id = p.worker AND NOT w.closed)"
+        )
         self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
         [(self._worker,)] = await self._fetch(
             "INSERT INTO loopwright_queue.workers(host, pid, since, beat, queues, finished, closed) "
