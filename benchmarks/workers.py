@@ -223,7 +223,24 @@ async def _submitting(url: str) -> list[Row]:
             await submit(one, number, journal=journal, deliverer=deliverer)
             reused.append(time.perf_counter() - began)
         await deliverer.close()
+    fresh, bare = [], []
+    for number in range(10):
+        began = time.perf_counter()
+        await submit(one, number, journal=url)
+        fresh.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+            await db.execute("SELECT 1")
+        bare.append(time.perf_counter() - began)
+    connecting = f"a connection and SELECT 1 take {1000 * statistics.median(bare):.1f} ms"
     return [
+        Row(
+            "submit one run, with new connections of the journal and the engine",
+            1000 * statistics.median(fresh),
+            None,
+            "ms",
+            note=connecting,
+        ),
         Row("submit 2,000 runs, each", 1000 * many, 0.5, "ms"),
         Row(
             "submit one run, with a new connection of the engine",
@@ -267,14 +284,38 @@ async def _answering(url: str) -> list[Row]:
 async def _permits(url: str) -> list[Row]:
     runs = PostgresSharedRuns(url)
     await runs.enter({"default": 1})
-    limits = limits_of(Cap(10))
+    limits, permits = limits_of(Cap(10)), runs.permits
+    alone, bare = [], []
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+        for _ in range(500):
+            began = time.perf_counter()
+            await permits.take("x", limits)
+            await permits.release("x")
+            alone.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            await db.execute("SELECT 1")
+            bare.append(time.perf_counter() - began)
+
+    async def call() -> None:
+        await permits.take("y", limits)
+        await asyncio.sleep(0)
+        await permits.release("y")
+
     began = time.perf_counter()
-    for _ in range(500):
-        await runs.take("x", limits)
-        await runs.release("x")
-    seconds = (time.perf_counter() - began) / 500
+    await asyncio.gather(*(call() for _ in range(1000)))
+    together = (time.perf_counter() - began) / 1000
     await runs.close()
-    return [Row("take and return a permit of a shared cap", 1000 * seconds, 0.5, "ms")]
+    note = f"SELECT 1 takes {1e6 * statistics.median(bare):.0f} us"
+    return [
+        Row(
+            "take and return a permit of a shared cap",
+            1000 * statistics.median(alone),
+            0.5,
+            "ms",
+            note=note,
+        ),
+        Row("the same, of 1,000 calls at once under a cap of 10", 1000 * together, 0.5, "ms"),
+    ]
 
 
 def _takeover(server: PostgresServer) -> Iterator[Row]:

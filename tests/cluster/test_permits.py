@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from journal.postgres_stores import query
 from loopwright.cluster.permit_pool import PermitPool, Settled
 from loopwright.cluster.postgres import PostgresSharedRuns
 from loopwright.engine.limits import Limits
@@ -136,10 +137,11 @@ async def test_the_stricter_limit_of_a_document_applies_to_its_calls(postgres_ur
 
 
 async def test_permits_of_a_worker_that_closed_are_free(postgres_url: str) -> None:
-    """What a worker held when it ended is free for the others."""
+    """What a worker held when it ended is free for the others, and its row is deleted."""
     async with worker(postgres_url) as (first, _):
         await first.take("openai", Limits(cap=1))
     async with worker(postgres_url) as (second, _):
+        assert query(postgres_url, "SELECT * FROM loopwright_queue.permits") == []
         assert await second.take("openai", Limits(cap=1)) == 0.0
 
 

@@ -76,26 +76,31 @@ class _Share:
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
 
-    def wanted(self) -> int:
-        """Return how many calls wait for the same limits as the first one, which apply from now on."""
+    def is_wanted(self) -> bool:
+        """Return whether a call waits; the limits of the first one apply from now on."""
         while self.waiting and self.waiting[0].future.done():  # the call was cancelled
             self.waiting.popleft()
-        if not self.waiting:
+        if self.waiting:
+            self.limits = self.waiting[0].limits
+        return bool(self.waiting)
+
+    def wanted(self) -> int:
+        """Return how many calls wait for the same limits as the first one."""
+        if not self.is_wanted():
             return 0
-        self.limits = self.waiting[0].limits
         same = itertools.takewhile(lambda waiter: waiter.limits == self.limits, self.waiting)
         return sum(not waiter.future.done() for waiter in same)
 
     def may_pass_on(self, now: float) -> bool:
         """Return whether the permit of an ended call may go to the first waiting one."""
         # Each call takes a token of a rate, so a permit with a rate is never passed on.
-        if not self.wanted() or self.limits.calls or now - self.asked > _TURN:
+        if not self.is_wanted() or self.limits.calls or now - self.asked > _TURN:
             return False
         return self.held < min(self.allowed, self.limits.cap)
 
     def grant(self) -> bool:
         """Let the first waiting call begin; return False if none waits."""
-        if not self.wanted():
+        if not self.is_wanted():
             return False
         self.held += 1
         self.waiting.popleft().future.set_result(None)
@@ -165,7 +170,7 @@ class PermitPool:
     async def _settle(self, name: str, share: _Share) -> None:
         """Ask the store until no call waits and no permit is to be given back."""
         try:
-            while share.wanted() or share.returned:
+            while share.is_wanted() or share.returned:
                 share.returned = False
                 share.changed.clear()
                 wait = await self._ask(name, share)
@@ -174,7 +179,7 @@ class PermitPool:
                         await asyncio.wait_for(share.changed.wait(), wait)
         except Exception as error:  # of the store, which was away for too long
             # The waiting calls fail with it; those in progress are not concerned.
-            while share.wanted():
+            while share.is_wanted():
                 future = share.waiting.popleft().future
                 future.set_exception(JournalUnavailable(f"permits of {name}: {error}"))
 

@@ -60,9 +60,11 @@ FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner, LATE
 WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> ''
 GROUP BY r.queue ORDER BY r.queue
 """
+# A worker without a run so far has no row among the owners; a killed one beats no more.
 _WORKERS = """
 SELECT w.host || ':' || w.pid, extract(epoch FROM w.since)::float8, extract(epoch FROM w.beat)::float8,
-  EXISTS(SELECT FROM loopwright.owners_now o WHERE o.host = w.host AND o.pid = w.pid AND o.alive), w.queues, w.finished,
+  w.beat > clock_timestamp() - interval '3 seconds'
+    OR EXISTS(SELECT FROM loopwright.owners_now o WHERE o.host = w.host AND o.pid = w.pid AND o.alive), w.queues, w.finished,
   ARRAY(SELECT r.run_id FROM loopwright.runs r JOIN loopwright.owners o ON o.id = r.owner
     WHERE r.status = 'running' AND o.host = w.host AND o.pid = w.pid ORDER BY r.id)
 FROM loopwright_queue.workers w
@@ -140,6 +142,14 @@ class PostgresSharedRuns:
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
         await self.prepare()
+        # Each start removes what workers left that ended long ago; a week later nobody asks for them.
+        await self._execute(
+            "DELETE FROM loopwright_queue.workers WHERE beat < clock_timestamp() - interval '7 days'"
+        )
+        await self._execute(
+            "DELETE FROM loopwright_queue.permits p WHERE NOT EXISTS("
+            "SELECT FROM loopwright_queue.workers w WHERE w.id = p.worker AND NOT w.closed)"
+        )
         self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
         [(self._worker,)] = await self._fetch(
             "INSERT INTO loopwright_queue.workers(host, pid, since, beat, queues, finished, closed) "

@@ -13,7 +13,7 @@ from ..journal import Entry, Journal, RunInfo
 from ..records import Reason, Result, Status
 from .shared_runs import SharedRuns
 
-__all__ = ["Progress", "is_poison", "suspend"]
+__all__ = ["FirstResult", "is_poison", "suspend"]
 
 MAX_DELIVERIES = 5  # without a new result
 _LOG = logging.getLogger("loopwright.cluster")
@@ -42,7 +42,7 @@ async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
     return True
 
 
-class Progress:
+class FirstResult:
     """Clears the count of deliveries at the first result of a run."""
 
     def __init__(self, runs: SharedRuns, run_id: str) -> None:

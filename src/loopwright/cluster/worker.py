@@ -41,7 +41,7 @@ from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
 from .modules import step_of
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
-from .suspects import Progress, is_poison
+from .suspects import FirstResult, is_poison
 from .sweeper import Sweeper, may_continue
 
 __all__ = ["Worker"]
@@ -364,7 +364,7 @@ class Worker:
         self, row: RunInfo, step: Step, budget: Budget | None, resources: Mapping[str, Any]
     ) -> bool:
         assert self.runs is not None
-        progress = Progress(self.runs, row.run_id)
+        progress = FirstResult(self.runs, row.run_id)
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:

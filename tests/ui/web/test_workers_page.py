@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cluster.waiting import serving, until
 from loopwright import Loop, MaxIterations, Usage
 from loopwright.cluster import Worker, submit
 from loopwright.cluster.shared_runs import open_runs
@@ -51,8 +53,13 @@ async def test_the_page_shows_queues_workers_and_returned_runs(
     await runs.put_back(run_id, delay=60.0, reason="this worker has <no> such step")
     await runs.pin(run_id, "another-machine")
     await runs.spend([("queue:slow", run_id, Usage(calls=2, usd=0.5))])
-    async with Worker(journal=journal, queues={"fast": 7}):
+    async with serving(Worker(journal=journal, queues={"fast": 7})):
         with page_of(postgres_url, tmp_path) as (base, token):
+
+            async def active() -> bool:  # also before its first run
+                return "active for" in await asyncio.to_thread(read, base, token, "/workers/tables")
+
+            await until(active)
             shown = read(base, token, "/workers")
             assert "fast=7" in shown
             assert '<th scope="row">slow</th>' in shown

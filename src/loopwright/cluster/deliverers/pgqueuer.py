@@ -12,10 +12,11 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
@@ -226,30 +227,29 @@ def _driver(
     from pgqueuer import PsycopgDriver
     from psycopg import OperationalError
 
+    @contextmanager
+    def noticing() -> Iterator[None]:
+        try:
+            yield
+        except OperationalError:
+            lost.set()
+            raise
+
     class Listener(PsycopgDriver):
         async def watch_notifies(self) -> None:
-            try:
+            with noticing():
                 await super().watch_notifies()
-            except OperationalError:
-                lost.set()
-                raise
 
     listener = Listener(listening)
 
     class Driver(PsycopgDriver):
         async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
-            try:
+            with noticing():
                 return await super().fetch(query, *args)
-            except OperationalError:
-                lost.set()
-                raise
 
         async def execute(self, query: str, *args: object) -> str:
-            try:
+            with noticing():
                 return await super().execute(query, *args)
-            except OperationalError:
-                lost.set()
-                raise
 
         async def add_listener(
             self, channel: str, callback: Callable[[str | bytes | bytearray], None]

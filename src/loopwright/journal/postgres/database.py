@@ -6,8 +6,8 @@ Rules:
    takeover locks the row of the run too, so it waits for a commit on its way and reads what it wrote.
 2. A run that lost its lease, or whose rows could not be stored, writes nothing more. Others continue.
 3. If the connection is lost during a commit, its outcome is unknown. Rows are keyed by their run and
-   number, so they are inserted again and their checksums compared. A transaction with operations has a
-   number, under which the server knows whether it was committed.
+   number, so they are inserted again and their checksums compared. A transaction with operations stores
+   its number, which is looked up.
 4. A database that is away is waited for, `patience` seconds; then the runs fail and can be resumed.
 """
 
@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
+from uuid import uuid4
 
 import psycopg
 
@@ -60,6 +61,8 @@ _OTHER = (
     "SELECT e.run FROM loopwright.entries e JOIN unnest(%s::bigint[], %s::bigint[], %s::bytea[]) "
     "AS u(run, first, sum) ON e.run=u.run AND e.first=u.first WHERE e.sum<>u.sum LIMIT 1"
 )
+_FIRST_COMMIT = "INSERT INTO loopwright.commits VALUES (%s, 0, now()) ON CONFLICT DO NOTHING"
+_LATEST_COMMIT = "SELECT number FROM loopwright.commits WHERE store=%s FOR UPDATE"
 _KEEP = (
     "INSERT INTO loopwright.contents(run, id, digest, size, body) "
     "SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::integer[], %s::text[])"
@@ -111,7 +114,9 @@ class Database:
         self._next_content = itertools.count(1).__next__
         self._db: Connection | None = None
         self._answered = False  # whether the server could be reached once
-        self._uncertain: bytes | None = None  # the number of a transaction whose outcome is unknown
+        self._store = uuid4().hex
+        self._number = 0  # of the transaction, in this store
+        self._uncertain = False  # whether the outcome of this transaction is unknown
 
     @property
     def owner(self) -> int:
@@ -167,7 +172,8 @@ class Database:
         """
         for batch in batches:
             _refuse_large(batch)
-        self._uncertain = None
+        self._uncertain = False
+        self._number += 1
         self._point("before")
         self.patiently(lambda db: self._commit(db, batches, operations))
         self._renewal.committed = True
@@ -219,7 +225,7 @@ class Database:
         batches: Sequence[Batch],
         operations: Sequence[CommitOperation[Connection]],
     ) -> None:
-        if self._uncertain is not None and self._was_committed(db, self._uncertain):
+        if self._uncertain and self._was_committed(db):
             return
         # A process that only submits or lists runs needs no row, no thread and no second session.
         if not self.owner and any(operation.owning for operation in operations):
@@ -231,9 +237,11 @@ class Database:
                 self._append(db, batches, logs)
             return
         self.taken.clear()
-        cursor = db.execute("BEGIN; SELECT pg_current_xact_id()::text")
-        cursor.nextset()
-        [(number,)] = cursor.fetchall()
+        # Not the number that the server gives a transaction: after a crash it may give it to another one.
+        db.execute(
+            f"BEGIN; INSERT INTO loopwright.commits VALUES ('{self._store}', {self._number}, now()) "
+            "ON CONFLICT (store) DO UPDATE SET number=excluded.number, at=excluded.at"
+        )
         try:
             if logs:
                 self._append(db, batches, logs)
@@ -244,11 +252,10 @@ class Database:
             self._reset()
             raise
         self._point("in_txn")
-        assert isinstance(number, bytes)
-        # From here to the answer the outcome is unknown; a repetition asks the server by this number.
-        self._uncertain = number
+        # From here to the answer the outcome is unknown; a repetition looks for the number.
+        self._uncertain = True
         db.execute("COMMIT")
-        self._uncertain = None
+        self._uncertain = False
 
     def _write_many(
         self, db: Connection, operations: Sequence[CommitOperation[Connection]]
@@ -262,17 +269,13 @@ class Database:
         if len(closing) > 1:
             self.written = self.rows.write_all(db, closing)
 
-    def _was_committed(self, db: Connection, number: bytes) -> bool:
+    def _was_committed(self, db: Connection) -> bool:
         """Return the outcome of a transaction whose connection was lost as it was committed."""
-        [(status,)] = db.execute("SELECT pg_xact_status(%s::xid8)", (number.decode(),)).fetchall()
-        if status == b"in progress":  # the server has not noticed the loss
-            raise psycopg.errors.LockNotAvailable("an earlier transaction has not ended")
-        if status is None:
-            raise JournalUnavailable(
-                f"{self.name}: the outcome of a commit cannot be determined; resume the runs"
-            )
-        self._uncertain = None
-        return bool(status == b"committed")
+        # Both statements wait while the server has not noticed the loss and still commits.
+        db.execute(_FIRST_COMMIT, (self._store,))
+        [(number,)] = db.execute(_LATEST_COMMIT, (self._store,)).fetchall()
+        self._uncertain = False
+        return bool(number == self._number)
 
     def _append(self, db: Connection, batches: Sequence[Batch], logs: Sequence[DurableLog]) -> None:
         """Insert the rows of the runs that this store still owns; the others lose them."""
@@ -342,6 +345,10 @@ class Database:
         self._renewal.stop(self._db)
         if self._db is not None:
             with suppress(psycopg.Error):
+                self._db.execute(
+                    "BEGIN; SET LOCAL synchronous_commit=off; "
+                    f"DELETE FROM loopwright.commits WHERE store='{self._store}'; COMMIT"
+                )
                 self._db.close()
             self._db = None
 

@@ -36,6 +36,7 @@ _DEAD = (
     "AND n.beat < clock_timestamp() - interval '1 minute' AND NOT EXISTS("
     "SELECT FROM loopwright.runs r WHERE r.status='running' AND r.owner=o.id)"
 )
+_OLD_COMMITS = "DELETE FROM loopwright.commits WHERE at < now() - interval '1 day'"
 _BEAT = (
     "UPDATE loopwright.owners SET beat=clock_timestamp(), held=%s, backend=%s, backend_start="
     "(SELECT backend_start FROM pg_stat_activity WHERE pid=%s) WHERE id=%s"
@@ -97,6 +98,7 @@ class LeaseRenewal:
         """Insert a row for this store, delete dead owners without runs, and begin to beat."""
         # Every process registers, so no separate clean-up is needed.
         db.execute(_DEAD)
+        db.execute(_OLD_COMMITS)
         [(key,)] = db.execute(_REGISTER, self._row()).fetchall()
         assert isinstance(key, int)
         self.owner = key

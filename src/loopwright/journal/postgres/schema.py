@@ -12,6 +12,7 @@
     forks       a row per run and run whose contents it refers to
     files       the contents of files that runs use, by digest
     memories    a row per entry, never changed and never deleted
+    commits     a row per store with the number of its latest transaction
 
 The second version adds the tables of `shared_schema`.
 
@@ -98,6 +99,11 @@ _FIRST = (
     "CREATE UNIQUE INDEX memories_by_key ON loopwright.memories(space, key) WHERE key<>''",
 )
 _SECOND = (
+    # The latest transaction with operations of each store, for a commit whose answer is lost.
+    (
+        'CREATE TABLE loopwright.commits(store text COLLATE "C" PRIMARY KEY, number bigint NOT NULL, '
+        "at timestamptz NOT NULL) WITH (fillfactor=50)"
+    ),
     # `prune` deletes files without a run, but not one whose run is about to be committed.
     "ALTER TABLE loopwright.files ADD COLUMN stored timestamptz NOT NULL DEFAULT now()",
     *SHARED,
