@@ -257,6 +257,20 @@ def test_what_a_check_writes_does_not_reach_the_next_one(bench: Bench) -> None:
     assert [item.score for item in result.history] == [0.5, 0.5, 0.5]
 
 
+def test_suspicious_lines(bench: Bench) -> None:
+    """Signs in a change are listed for a person, and decide nothing."""
+
+    def odd(folder: Path) -> None:
+        fix(folder)
+        (folder / "more.py").write_text("import os\n\nos._exit(0)\n")
+        (folder / "check.sh").write_text(CHECK + "# pytest\n")
+
+    evaluation = bench.run(odd).history[0].evaluation
+    assert evaluation is not None
+    assert evaluation.passed
+    assert evaluation.details["tests"]["suspicious"] == ["more.py: ends the process: os._exit(0)"]
+
+
 HIDDEN = """\
 import os
 import pathlib
