@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from loopwright import Loop, MaxIterations, Passed, Result, Workspace, run_sync, tests
+from loopwright import (
+    Loop,
+    MaxIterations,
+    Passed,
+    Result,
+    Workspace,
+    run_sync,
+    tests,
+)
+from loopwright.documents import load
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates
 
@@ -354,3 +363,14 @@ def test_held_out_tests_need_a_report() -> None:
     """An exit code says nothing about single tests."""
     with pytest.raises(ConfigurationError, match="held_out needs a sealed check with a report"):
         tests("true", held_out="hidden")
+
+
+def test_check_lists_the_protected_files(bench: Bench) -> None:
+    """The plan of a document names them before anything runs."""
+    (bench.project / "loop.yaml").write_text(
+        "schema: loopwright/1\nname: n\nworkspace: copy\nsteps:\n  - name: fix\n    loop:\n"
+        "      execute: {shell: 'true', idempotent: true}\n"
+        "      evaluate: {tests: {command: sh check.sh, protect: [auto, 'lib.*']}}\n"
+        "      until: [passed, {max_iterations: 1}]\n"
+    )
+    assert load(bench.project / "loop.yaml").plan()["protected"] == ["check.sh", "lib.sh"]
