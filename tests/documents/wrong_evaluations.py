@@ -14,7 +14,7 @@ EVALUATIONS: Wrong = {
     "evaluate graded": (
         LOOP + "      evaluate: {graded: true}\n",
         [
-            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, judge, confidence, python",
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python",
         ],
     ),
     "judge of": (
@@ -30,9 +30,9 @@ EVALUATIONS: Wrong = {
         ],
     ),
     "tests on_tamper": (
-        LOOP + "      evaluate: {tests: {command: pytest, on_tamper: put}}\n",
+        LOOP + "      evaluate: {tests: {command: pytest, on_tamper: putback}}\n",
         [
-            "7:53: steps[0].loop.evaluate.tests.on_tamper: 'put' is not 'put_back', 'reject' or 'stop'; did you mean 'put_back'?",
+            "7:54: steps[0].loop.evaluate.tests.on_tamper: 'putback' is not 'put_back', 'reject' or 'stop'; did you mean 'put_back'?",
         ],
     ),
     "tests held_out": (
