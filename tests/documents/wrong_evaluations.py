@@ -29,6 +29,18 @@ EVALUATIONS: Wrong = {
             "7:53: steps[0].loop.evaluate.tests.sandbox.mod: unknown key 'mod'; did you mean 'mode'?",
         ],
     ),
+    "tests on_tamper": (
+        LOOP + "      evaluate: {tests: {command: pytest, on_tamper: putback}}\n",
+        [
+            "7:54: steps[0].loop.evaluate.tests.on_tamper: 'putback' is not 'put_back', 'reject' or 'stop'; did you mean 'put_back'?",
+        ],
+    ),
+    "tests held_out": (
+        LOOP + "      evaluate: {tests: {command: 'true', held_out: hidden}}\n",
+        [
+            "7:25: steps[0].loop.evaluate.tests: tests: held_out needs a sealed check with a report; name a test program, or its report",
+        ],
+    ),
     "evaluate unknown": (
         LOOP + "      evaluate: {chek: {max_words: 3}}\n",
         [

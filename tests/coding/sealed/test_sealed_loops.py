@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from loopwright import Loop, MaxIterations, Passed, Result, Workspace, run_sync, tests
+from loopwright import (
+    Loop,
+    MaxIterations,
+    Passed,
+    Result,
+    Workspace,
+    run_sync,
+    tests,
+)
+from loopwright.documents import load
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates
 
@@ -257,6 +266,20 @@ def test_what_a_check_writes_does_not_reach_the_next_one(bench: Bench) -> None:
     assert [item.score for item in result.history] == [0.5, 0.5, 0.5]
 
 
+def test_suspicious_lines(bench: Bench) -> None:
+    """Signs in a change are listed for a person, and decide nothing."""
+
+    def odd(folder: Path) -> None:
+        fix(folder)
+        (folder / "more.py").write_text("import os\n\nos._exit(0)\n")
+        (folder / "check.sh").write_text(CHECK + "# pytest\n")
+
+    evaluation = bench.run(odd).history[0].evaluation
+    assert evaluation is not None
+    assert evaluation.passed
+    assert evaluation.details["tests"]["suspicious"] == ["more.py: ends the process: os._exit(0)"]
+
+
 HIDDEN = """\
 import os
 import pathlib
@@ -340,3 +363,14 @@ def test_held_out_tests_need_a_report() -> None:
     """An exit code says nothing about single tests."""
     with pytest.raises(ConfigurationError, match="held_out needs a sealed check with a report"):
         tests("true", held_out="hidden")
+
+
+def test_check_lists_the_protected_files(bench: Bench) -> None:
+    """The plan of a document names them before anything runs."""
+    (bench.project / "loop.yaml").write_text(
+        "schema: loopwright/1\nname: n\nworkspace: copy\nsteps:\n  - name: fix\n    loop:\n"
+        "      execute: {shell: 'true', idempotent: true}\n"
+        "      evaluate: {tests: {command: sh check.sh, protect: [auto, 'lib.*']}}\n"
+        "      until: [passed, {max_iterations: 1}]\n"
+    )
+    assert load(bench.project / "loop.yaml").plan()["protected"] == ["check.sh", "lib.sh"]

@@ -21,7 +21,7 @@ __all__ = [
     "held_out_figures",
     "rejected",
     "touched",
-    "with_held_out",
+    "with_details",
 ]
 
 LISTED = 50  # failing tests in the improvements
@@ -115,10 +115,10 @@ def held_out_figures(measured: Measured, baseline: Baseline, folder: str) -> dic
     return {"passing": passing, "total": len(ran), "score": passing / len(ran)}
 
 
-def with_held_out(name: str, evaluation: Evaluation, figures: Mapping[str, Json]) -> Evaluation:
-    """Return an evaluation with the figures of the held-out tests in its details, and not in its feedback."""
+def with_details(name: str, evaluation: Evaluation, more: Mapping[str, Json]) -> Evaluation:
+    """Return an evaluation with more details, which are for a person and not part of the feedback."""
     details = dict(evaluation.details)
-    details[name] = {**(details.get(name) or {}), "held_out": dict(figures)}
+    details[name] = {**(details.get(name) or {}), **more}
     return replace(evaluation, details=details)
 
 

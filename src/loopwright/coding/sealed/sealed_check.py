@@ -34,12 +34,13 @@ from .feedback import (
     held_out_figures,
     rejected,
     touched,
-    with_held_out,
+    with_details,
 )
 from .imports import modules_of, outside, paths_for
 from .measure import Measured, TestCommand, unusable
 from .protect import Protection, TreeChange
 from .record import Sealed, SealOptions
+from .suspicious import suspicious_lines
 from .trees import blob, entries_of, tree_with
 from .verdict import Judged, judge
 
@@ -51,6 +52,7 @@ __all__ = ["SealedCheck"]
 
 WITHOUT_CANARIES = "check_without_canaries"  # codes of warnings
 FLAKY = "flaky_tests"
+MAX_PATCH = 2_000_000  # characters of a change in which signs are looked for
 
 
 @dataclass
@@ -218,9 +220,19 @@ class SealedCheck:
             # On the base it ended in time, so the iteration is the cause.
             return Evaluation(0.0, False, str(error), tampered=tampered)
         evaluation = self._shown(evaluation)
+        signs = await in_thread(self._signs, change)
+        if signs:
+            evaluation = with_details(self.name, evaluation, {"suspicious": signs})
         if self.options.held_out:
             evaluation = await self._with_held_out(evaluation, sealed, tree)
         return evaluation if tampered is None else touched(evaluation, tampered)
+
+    def _signs(self, change: TreeChange) -> list[str]:
+        """Return the suspicious lines of what the loop changed, without the files that the check ignores."""
+        assert self.files.current is not None
+        store = self._state.tree.store
+        patch = store.diff(self.files.base["commit"], self.files.current["commit"], "--unified=0")
+        return suspicious_lines(patch[:MAX_PATCH], (*change.touched, *change.left_out))
 
     def _shown(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation that names the workspace in place of the copy, which no agent may know."""
@@ -260,7 +272,7 @@ class SealedCheck:
         if not options.held_out_every and not (options.held_out_required and evaluation.passed):
             return evaluation
         figures = await self.held_out(tree, sealed.baseline, sealed.paths)
-        evaluation = with_held_out(self.name, evaluation, figures)
+        evaluation = with_details(self.name, evaluation, {"held_out": figures})
         return gated(evaluation, figures) if options.held_out_required else evaluation
 
     async def held_out(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from ...coding.sealed.listing import protected_files
+from ...coding.sealed.protect import Protection
 from ...conditions import CEILING
 from ...engine.list_items import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT
@@ -15,7 +18,15 @@ from ...models.endpoints import PROVIDERS, Provider
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...records.codec import Json
 from ..project import LoadedDocument
-from ..schema.document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
+from ..schema.document import (
+    Action,
+    Document,
+    EvaluateSpec,
+    LoopSpec,
+    PhasedSpec,
+    StepSpec,
+    TestsSpec,
+)
 from ..schema.evaluators import JudgeSpec
 from ..schema.traverse import (
     commands_in,
@@ -28,6 +39,7 @@ from ..schema.traverse import (
     phases_of,
     variables_of,
 )
+from ..schema.workspace import WorkspaceSpec
 
 __all__ = ["plan"]
 
@@ -52,6 +64,7 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         "name": loaded.name,
         "steps": [_described(step) for step in root.steps],
         **{key: list(dict.fromkeys(values)) for key, values in result.items()},
+        **({"protected": files} if (files := _protected(loaded)) else {}),
         "keys": list(loaded.keys),
         "documents": [str(name) for name in by_name],
         "bounds": _bounds(loaded, root),
@@ -60,6 +73,27 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         ),
         "notes": [str(note) for note in loaded.notes],
     }
+
+
+def _protected(loaded: LoadedDocument) -> list[str]:
+    """Return the files that the sealed checks of the documents protect, as far as they exist."""
+    files = dict[str, None]()
+    for name, document in loaded.documents.items():
+        spaces = [part.__dict__.get("workspace") for part in parts(document)]
+        folders = [Path(name).parent / _path(space) for space in spaces if space is not None]
+        checks = [part.tests for part in parts(document) if isinstance(part, EvaluateSpec)]
+        for check in checks if folders and folders[0].is_dir() else ():
+            spec = (
+                check if isinstance(check, TestsSpec) or check is None else TestsSpec(command=check)
+            )
+            if spec is not None and spec.sealed:
+                rules = Protection(spec.command, tuple(spec.protect), tuple(spec.allow))
+                files |= dict.fromkeys(protected_files(folders[0], rules))
+    return list(files)
+
+
+def _path(workspace: WorkspaceSpec | str) -> str:
+    return "." if isinstance(workspace, str) else workspace.path
 
 
 def _collect(document: Document, result: dict[str, list[str]]) -> None:
