@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,16 @@ tests/npm/node_modules/.synced: tests/npm/package.json tests/npm/package-lock.js
 	@npm ci --prefix tests/npm --silent --no-audit --no-fund && touch $@
 
 npm: tests/npm/node_modules/.synced
+
+# The sandbox of commands. Where it cannot be installed its tests are skipped, in CI they fail.
+bubblewrap:
+	@if command -v bwrap >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq bubblewrap >/dev/null; then :; \
+	else \
+	  echo "*** bubblewrap is missing: the sandbox cannot be tested; install bubblewrap"; \
+	  test -z "$$CI"; \
+	fi
 
 # The browser that the page is tested in. Where it cannot be installed its tests are skipped, in CI they fail.
 chromium:
@@ -79,7 +89,7 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
-test: check npm chromium postgres rabbitmq docs-tools
+test: check npm bubblewrap chromium postgres rabbitmq docs-tools
 	$(RUN)/pytest -n 2
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.

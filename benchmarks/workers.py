@@ -153,8 +153,11 @@ async def _rate(url: str, engine: str, workers: int) -> float:
     """Return the runs per second of so many workers, counted from the first to the last end."""
     async with open_journal(url) as journal:
         deliverer = SkipLocked(url) if engine else ""
-        with _processes(url, engine, workers):
-            await _ready(url, workers)
+        if isinstance(deliverer, SkipLocked):
+            # Two workers that create a table at the same moment fail, also with `IF NOT EXISTS`.
+            await deliverer.prepare()
+        with _processes(url, engine, workers) as processes:
+            await _ready(url, workers, processes)
             await submit_all(
                 Submission(waits),
                 [(n, "") for n in range(RUNS)],
@@ -178,9 +181,13 @@ def _processes(url: str, engine: str, workers: int) -> Iterator[list[subprocess.
             process.wait(timeout=60)
 
 
-async def _until(url: str, query: str, wanted: int) -> None:
+async def _until(
+    url: str, query: str, wanted: int, processes: Sequence[subprocess.Popen[bytes]] = ()
+) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
         while True:
+            if any(process.poll() is not None for process in processes):
+                raise RuntimeError("a worker ended; start it by hand to see its error")
             try:
                 row = await (await db.execute(query.encode())).fetchone()
             except psycopg.errors.UndefinedTable:
@@ -190,8 +197,8 @@ async def _until(url: str, query: str, wanted: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _ready(url: str, workers: int) -> None:
-    await _until(url, "SELECT count(*) FROM loopwright_queue.workers", workers)
+async def _ready(url: str, workers: int, processes: Sequence[subprocess.Popen[bytes]] = ()) -> None:
+    await _until(url, "SELECT count(*) FROM loopwright_queue.workers", workers, processes)
 
 
 async def _count(url: str, runs: int) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from rabbitmq_server import start_broker
+from servers import ServerMissing
+from temporal_server import TemporalServer
 
 if TYPE_CHECKING:
     from postgres_server import PostgresServer
@@ -36,16 +40,24 @@ def _no_paid_model() -> None:
         models.ALLOW_MODEL_REQUESTS = False
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for this process of tests. Without one a test is skipped, and fails in CI."""
-    from postgres_server import ServerMissing, start_server
+Started = TypeVar("Started")
 
+
+def _started(start: Callable[[], Started]) -> Started:
+    """Start a server. Without its program the test is skipped, and fails in CI."""
     try:
-        server = start_server()
+        return start()
     except ServerMissing as missing:
         what = f"NOT TESTED: {missing}"
         pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this process of tests."""
+    from postgres_server import start_server
+
+    server = _started(start_server)
     yield server
     server.close()
 
@@ -60,27 +72,15 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def rabbitmq_url() -> Iterator[str]:
-    """The address of a RabbitMQ server. Without one a test is skipped, and fails in CI."""
-    from rabbitmq_server import BrokerMissing, start_broker
-
-    try:
-        server = start_broker()
-    except BrokerMissing as missing:
-        what = f"NOT TESTED: {missing}"
-        pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+    """The address of a RabbitMQ server."""
+    server = _started(start_broker)
     yield server.url
     server.close()
 
 
 @pytest.fixture(scope="session")
 def temporal_address() -> Iterator[str]:
-    """The address of Temporal's development server. Without one a test is skipped, and fails in CI."""
-    from temporal_server import TemporalMissing, TemporalServer
-
-    try:
-        server = TemporalServer()
-    except TemporalMissing as missing:
-        what = f"NOT TESTED: {missing}"
-        pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+    """The address of Temporal's development server."""
+    server = _started(TemporalServer)
     yield server.address
     server.close()

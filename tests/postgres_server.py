@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,8 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
+
+from servers import ServerMissing, free_port
 
 OLDEST = 14
 USER = "tester"
@@ -40,11 +41,8 @@ _ACCESS = f"""
 local all all trust
 host all {GUEST} 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
+host replication all 127.0.0.1/32 trust
 """
-
-
-class ServerMissing(Exception):
-    """No PostgreSQL server can be started on this machine."""
 
 
 def programs() -> Path:
@@ -62,13 +60,6 @@ def programs() -> Path:
     raise ServerMissing("PostgreSQL is not installed; install it with: make postgres")
 
 
-def free_port() -> int:
-    """Return a port of the loopback device that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class PostgresServer:
     """A server with its data in a temporary folder.
 
@@ -82,18 +73,26 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count(1)
         self.port = free_port()
-        self._account = _account()
-        if self._account is not None:
-            os.chown(self._folder, *self._account)
+        self._fsync = fsync
+        self.account = _account()
+        if self.account is not None:
+            os.chown(self._folder, *self.account)
+        self._create()
+        self.start()
+        self._create_guest()
+
+    def _create(self) -> None:
+        """Create the data of the server."""
         self._run("initdb", "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8",
                   "--no-locale", "--no-sync")  # fmt: skip
         configuration = _CONFIGURATION.format(
-            folder=self._folder, port=self.port, fsync="on" if fsync else "off"
+            folder=self._folder, port=self.port, fsync="on" if self._fsync else "off"
         )
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(configuration)
         (self._data / "pg_hba.conf").write_text(_ACCESS)
-        self.start()
+
+    def _create_guest(self) -> None:
         with self.connect() as db:
             db.execute(
                 sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(GUEST), PASSWORD)
@@ -125,9 +124,9 @@ class PostgresServer:
 
     def _as_user(self) -> dict[str, object]:
         own: dict[str, object] = {"cwd": str(self._folder)}
-        if self._account is None:
+        if self.account is None:
             return own
-        user, group = self._account
+        user, group = self.account
         return {**own, "user": user, "group": group, "extra_groups": []}
 
     def start(self) -> None:
@@ -189,11 +188,50 @@ class PostgresServer:
             db.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+class StandbyServer(PostgresServer):
+    """A copy of a server that follows it until `promote`.
+
+    Args:
+        primary: the server, which from now on waits for this one at each commit.
+    """
+
+    def __init__(self, primary: PostgresServer) -> None:
+        self._primary = primary
+        super().__init__()
+        with primary.connect() as db:
+            db.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            db.execute("SELECT pg_reload_conf()")
+            until = time.monotonic() + 60
+            while not db.execute(
+                "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'"
+            ).fetchall():
+                if time.monotonic() > until:
+                    raise ServerMissing("the standby does not follow its server")
+                time.sleep(0.02)
+
+    def _create(self) -> None:
+        self._run("pg_basebackup", "-D", str(self._data), "-h", "127.0.0.1", "-p",
+                  str(self._primary.port), "-U", USER, "-R", "-c", "fast", "--no-sync")  # fmt: skip
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write(f"port = {self.port}\nunix_socket_directories = '{self._folder}'\n")
+
+    def _create_guest(self) -> None:
+        """Do nothing: a copy has the roles of its server."""
+
+    def promote(self) -> None:
+        """Become the server that accepts changes; it waits for no other."""
+        with self.connect() as db:
+            db.execute("SELECT pg_promote()")
+            db.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            db.execute("SELECT pg_reload_conf()")
+
+
 class RunningServer(PostgresServer):
     """A server that runs already, at the URL of a user that may create databases."""
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.account = None
         self._names = itertools.count(1)
 
     def url_of(self, database: str, *, user: str = USER, port: int = 0) -> str:

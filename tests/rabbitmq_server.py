@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from postgres_server import free_port
-
-
-class BrokerMissing(Exception):
-    """No RabbitMQ server can be started on this machine."""
+from servers import GuardedProcess, ServerMissing, free_port
 
 
 def program() -> Path:
-    """Return RabbitMQ's own start script, which any user may run. Raises BrokerMissing."""
+    """Return RabbitMQ's own start script, which any user may run. Raises ServerMissing."""
     own = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
     if own and shutil.which("erl"):
         return own[-1]
-    raise BrokerMissing("RabbitMQ is not installed; install it with: make rabbitmq")
+    raise ServerMissing("RabbitMQ is not installed; install it with: make rabbitmq")
 
 
 class RabbitServer:
@@ -56,21 +50,17 @@ class RabbitServer:
             "RABBITMQ_PID_FILE": str(self._folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none",
         }
-        self._mapper = subprocess.Popen(
-            ["epmd", "-port", str(mapper), "-address", "127.0.0.1"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        self._mapper = GuardedProcess(["epmd", "-port", str(mapper), "-address", "127.0.0.1"])
+        output = self._folder / "output"
+        self._server = GuardedProcess(
+            [str(start)], folder=self._folder, environment=environment, output=output
         )
-        with (self._folder / "output").open("wb") as output:
-            self._process = subprocess.Popen(
-                [str(start)], env=environment, stdout=output, stderr=output, start_new_session=True
-            )
         until = time.monotonic() + 90
         while not _accepts(self.port):
-            if self._process.poll() is not None or time.monotonic() > until:
-                text = (self._folder / "output").read_text(errors="replace")
+            if self._server.ended or time.monotonic() > until:
+                text = output.read_text(errors="replace") if output.exists() else ""
                 self.close()
-                raise BrokerMissing(f"rabbitmq-server did not start: {text[-500:]}")
+                raise ServerMissing(f"rabbitmq-server did not start: {text[-500:]}")
             time.sleep(0.1)
 
     @property
@@ -80,12 +70,8 @@ class RabbitServer:
 
     def close(self) -> None:
         """Stop the broker and delete its data."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=30)
-        self._mapper.kill()
-        self._mapper.wait(timeout=10)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._server.close()
+        self._mapper.close()
 
 
 class RunningBroker:
@@ -109,6 +95,6 @@ def _accepts(port: int) -> bool:
 
 
 def start_broker() -> RabbitServer | RunningBroker:
-    """Return the broker of `LOOPWRIGHT_TEST_RABBITMQ`, or a new one. Raises BrokerMissing."""
+    """Return the broker of `LOOPWRIGHT_TEST_RABBITMQ`, or a new one. Raises ServerMissing."""
     url = os.environ.get("LOOPWRIGHT_TEST_RABBITMQ")
     return RunningBroker(url) if url else RabbitServer()

@@ -123,6 +123,7 @@ PARTS = {
     "LimitSpec": ("Limits on calls", "../guide/two_machines.md"),
     "PriceSpec": ("Prices", "../guide/budget.md"),
     "CodingAgentSpec": ("Coding agents", "../guide/coding/agents.md"),
+    "SandboxSpec": ("Sandboxes", "../guide/coding/sandbox.md"),
     "ToolSpec": ("Tools", "../guide/tools.md"),
     "ServerSpec": ("MCP servers", "../guide/tools.md"),
     "MemorySpec": ("Memory steps", "../guide/memory.md"),

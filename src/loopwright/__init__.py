@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .engine.loop_verdicts import Impossible, Undecided
     from .engine.objectives import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
+    from .engine.tune import tune
     from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -140,6 +141,7 @@ __all__ = [
     "stream",
     "tests",
     "tool",
+    "tune",
     "until",
     "with_timeout",
 ]
@@ -173,6 +175,7 @@ _LAZY = {
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",
     "tool": "tools",
+    "tune": "engine.tune",
     "until": "coding.until",
 }
 

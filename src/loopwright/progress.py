@@ -316,7 +316,15 @@ def _limit(info: RunInfo, recorded: Sequence[Entry]) -> int | None:
         for entry in recorded
         if entry.kind == "accepted" and entry.value and "max_iterations" in entry.value
     ]
-    # Of several limits the smallest ends the loop; a person can only raise it.
+    tuned = [
+        entry.value["new"]
+        for entry in recorded
+        if entry.kind == "tuned" and entry.value["key"] == "max_iterations"
+        if entry.value["loop"].rsplit("/", 1)[-1] == outer[0]["name"]
+    ]
+    if tuned:
+        return int(tuned[-1]) if tuned[-1] else None
+    # Of several limits the smallest ends the loop; `resume` can only raise it.
     return max([*raised, min(limits)]) if limits else None
 
 

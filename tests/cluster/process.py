@@ -1,6 +1,7 @@
-"""A worker in a process of its own, which tests kill: `python process.py URL DELIVERER LEDGER [NAME]`.
+"""A worker in a process of its own, which tests kill: `python -m cluster.process URL DELIVERER`.
 
-Each effect appends a line to the ledger, the only record of what was done; a run of `poison` kills its process.
+Each effect appends a line to the ledger, the only record of what was done; a run of `poison` kills its process. The
+variables LEDGER, SLOTS, CAP and CLOCK are its ledger, its slots, a cap on `add`, and the seconds by which its clock is wrong.
 """
 
 from __future__ import annotations
@@ -47,6 +48,15 @@ def poison(value: int) -> int:
     return value
 
 
+@step(fingerprint="test.ask/1", idempotent=True)
+async def ask(value: str, ctx: object) -> object:
+    """Ask a person, and append the answer to the ledger."""
+    answer = ctx.ask("publish", {}, "Publish it?")  # type: ignore[attr-defined]
+    with Path(os.environ.get("LEDGER", os.devnull)).open("a") as file:
+        file.write(f"{ctx.run_id} {answer}\n")  # type: ignore[attr-defined]
+    return answer
+
+
 def following(last: object) -> dict:
     """The next input is the last output."""
     return last.output  # type: ignore[attr-defined]
@@ -58,8 +68,11 @@ sums = Loop(add, adapt=following, until=MaxIterations(EFFECTS), name="sums")
 class Process:
     """A worker in a process of its own."""
 
-    def __init__(self, url: str, deliverer: str, ledger: Path, slots: int = 20) -> None:
+    def __init__(
+        self, url: str, deliverer: str, ledger: Path, slots: int = 20, *, clock: float = 0.0
+    ) -> None:
         environment = {**os.environ, "LEDGER": str(ledger), "SLOTS": str(slots)}
+        environment["CLOCK"] = str(clock)
         self._log = ledger.with_suffix(".log").open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "cluster.process", url, deliverer],
@@ -99,7 +112,7 @@ def repeated(ledger: Path) -> dict[str, int]:
 async def _serve(url: str, deliverer: str) -> None:
     worker = Worker(
         journal=url,
-        steps=[sums, poison, add, block],
+        steps=[sums, poison, add, block, ask],
         queues={"default": int(os.environ.get("SLOTS", "20"))},
         deliverer=deliverer,
         limits={"add": Cap(int(cap))} if (cap := os.environ.get("CAP")) else None,
@@ -109,5 +122,12 @@ async def _serve(url: str, deliverer: str) -> None:
         await worker.serve()
 
 
+def _set_clock(seconds: float) -> None:
+    """Let the wall clock of this process be wrong."""
+    right = time.time
+    time.time = lambda: right() + seconds
+
+
 if __name__ == "__main__":
+    _set_clock(float(os.environ.get("CLOCK", "0")))
     asyncio.run(_serve(*sys.argv[1:3]))

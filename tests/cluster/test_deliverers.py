@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import kombu
 import pytest
 
-from loopwright.cluster import Deliverer, InMemoryDeliverer, open_deliverer
+from loopwright.cluster import Deliverer, InMemoryDeliverer, open_deliverer, submit
 from loopwright.errors import ConfigurationError
+from loopwright.journal import open_journal
 from loopwright.testing.deliverers import DelivererSuite
 
 
@@ -107,3 +109,12 @@ def test_pgqueuer_needs_a_postgresql_url() -> None:
     """The default deliverer refuses a journal of one machine."""
     with pytest.raises(ConfigurationError, match="PostgreSQL"):
         open_deliverer("", "sqlite:runs.db")
+
+
+async def test_pgqueuer_and_the_journal_create_their_schema_at_once(postgres_url: str) -> None:
+    """Several processes submit to a fresh database: the tables of both are created once."""
+    await asyncio.gather(
+        *(submit(len, "x", journal=postgres_url, key=f"run {number}") for number in range(4))
+    )
+    async with open_journal(postgres_url) as journal:
+        assert len(await journal.runs()) == 4

@@ -218,6 +218,37 @@ async def test_a_poison_run_is_suspended(
         await until_status(journal, run_id, "satisfied")
 
 
+async def test_a_module_that_kills_its_workers_is_not_imported_again(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer, tmp_path: Path
+) -> None:
+    """Loading counts as a delivery: after five without a result the run is suspended before its code is loaded."""
+    (tmp_path / "deadly.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n"
+    )
+    submission = Submission(plus_one, source={"python": "deadly:step"}, pinned=False)
+    [run_id] = await submit_all(submission, [(1, "")], journal=journal, deliverer=deliverer)
+    journal.change(replace(await journal.find(run_id), deliveries=5))
+    async with serving(Worker(journal=journal, root=tmp_path, deliverer=deliverer)):
+        await until_status(journal, run_id, "suspended")
+    assert not (tmp_path / "imported").exists()
+
+
+async def test_a_run_that_goes_back_is_not_a_suspect(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer, tmp_path: Path
+) -> None:
+    """A delivery that ends with a reason does not count as one that killed its worker."""
+    submission = Submission(plus_one, source={"python": "missing_module:step"}, pinned=False)
+    [run_id] = await submit_all(submission, [(1, "")], journal=journal, deliverer=deliverer)
+
+    async def returned() -> bool:
+        assert worker.runs is not None
+        return run_id in await worker.runs.returns([run_id])
+
+    async with serving(Worker(journal=journal, root=tmp_path, deliverer=deliverer)) as worker:
+        await until(returned)
+    assert (await journal.find(run_id)).deliveries == 0
+
+
 async def test_an_answer_wakes_a_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
     """A suspended run holds no slot; its answer brings it back to a worker."""
 

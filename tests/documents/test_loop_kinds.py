@@ -92,6 +92,8 @@ EVALUATORS: dict[str, tuple[str, list[Any]]] = {
         "metric: {name: words, command: [wc, -w]}",
         [{"step": "*execute", "replies": ["one", "one two three"]}],
     ),
+    "graded": ("{check: {contains: good}, judge: It is good, graded: true}",
+        [WORK, {"replies": [verdict(True)]}],),
     "judge sentence": ("judge: It is good", JUDGED),
     "judge criterion": ("judge: {criterion: It is good, goal: kindness}", JUDGED),
     "judge yes or no": (

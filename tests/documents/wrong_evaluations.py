@@ -11,6 +11,24 @@ EVALUATIONS: Wrong = {
             "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python",
         ],
     ),
+    "evaluate graded": (
+        LOOP + "      evaluate: {graded: true}\n",
+        [
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, judge, confidence, python",
+        ],
+    ),
+    "judge of": (
+        LOOP + "      evaluate: {judge: {criterion: x, of: change}}\n",
+        [
+            "7:44: steps[0].loop.evaluate.judge.of: 'change' is not 'output' or 'changes'; did you mean 'changes'?",
+        ],
+    ),
+    "tests sandbox": (
+        LOOP + "      evaluate: {tests: {command: pytest, sandbox: {mod: auto}}}\n",
+        [
+            "7:53: steps[0].loop.evaluate.tests.sandbox.mod: unknown key 'mod'; did you mean 'mode'?",
+        ],
+    ),
     "evaluate unknown": (
         LOOP + "      evaluate: {chek: {max_words: 3}}\n",
         [

@@ -16,6 +16,7 @@ from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates, judge
 from loopwright.evaluators.judge.votes import (
     Votes,
+    best_rule,
     error_of_lead,
     error_rates,
     unattainable,
@@ -85,10 +86,37 @@ def test_a_lead_of_three_and_a_first_no_cost_little() -> None:
 
 
 def test_unattainable_says_when_votes_cannot_help() -> None:
-    """At 5 % and 7 votes an 85 % judge can support it up to a persistent share below 0.6."""
+    """By the exact programme, an 85 % judge keeps 5 % in 7 votes up to a persistent share of 0.6."""
     told = [bool(unattainable(0.85, 0.85, share / 10)) for share in range(11)]
-    assert told == [False] * 6 + [True] * 5
-    assert "second judge" in unattainable(0.85, 0.85, 0.6)
+    assert told == [False] * 7 + [True] * 4
+    assert "second judge" in unattainable(0.85, 0.85, 0.7)
+
+
+@pytest.mark.parametrize("icc", [0.0, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("accuracy", [0.7, 0.8, 0.9, 0.95])
+def test_unattainable_is_exactly_where_no_rule_keeps_the_error(accuracy: float, icc: float) -> None:
+    """The sentence and the advice use the same programme: over every rule of up to 7 votes."""
+    for alpha in (0.01, 0.05, 0.1):
+        rules = [
+            Votes(accept, reject, most)
+            for most in range(1, 8)
+            for accept in range(1, most + 1)
+            for reject in range(1, most + 1)
+        ]
+        kept = [
+            rule
+            for rule in rules
+            if error_rates(1 - accuracy, rule, icc).accept <= alpha
+            and error_rates(accuracy, rule, icc).accept >= 0.5
+        ]
+        best = best_rule(accuracy, accuracy, icc, alpha=alpha)
+        assert bool(unattainable(accuracy, accuracy, icc, alpha=alpha)) is (not kept)
+        assert (best is None) is (not kept)
+        if best is not None:
+            assert best.votes in kept
+            assert best.false_reject == pytest.approx(
+                min(1 - error_rates(accuracy, rule, icc).accept for rule in kept)
+            )
 
 
 @given(st.lists(st.sampled_from([yes(), no(), unsure()]), min_size=7, max_size=7))

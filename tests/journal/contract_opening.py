@@ -9,6 +9,8 @@ import pytest
 
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
 from loopwright.journal import Entry
+from loopwright.journal.inbox import status_of, take_up
+from loopwright.journal.tunes import request
 
 from .recording import (
     LONG,
@@ -176,6 +178,32 @@ class OpeningContract:
         log.on_cancel = heard.set
         assert await store.journal.cancel("run-1") is True
         await asyncio.wait_for(heard.wait(), 5)
+
+    async def test_a_new_limit_reaches_the_owner(self, store: Store) -> None:
+        """A request to change a limit calls the owner back on its event loop, once it is in the inbox."""
+        log = await store.journal.open(info())
+        heard = asyncio.Event()
+        log.on_posted = heard.set
+        change = {"loop": "refine", "key": "max_iterations", "old": 3, "new": 5}
+        posted = request([change], reason="it improves", who="Ann", at=2.5)
+        await store.journal.post("run-1", posted)
+        await asyncio.wait_for(heard.wait(), 5)
+        assert await store.journal.inbox("run-1") == [posted]
+        await log.close(log.info)
+
+    async def test_a_new_limit_becomes_an_entry_when_the_run_is_opened(self, store: Store) -> None:
+        """It is recorded once, with its person and reason, and the status of the run stays."""
+        await recorded(store.journal, info(status="interrupted"), [])
+        change = {"loop": "refine", "key": "max_iterations", "old": 3, "new": 5}
+        await store.journal.post("run-1", request([change], reason="r", who="Ann", at=2.5))
+        for _ in range(2):
+            log = await store.journal.open(info(), resume=True)
+            await take_up(store.journal, log)
+            tuned = [entry for entry in log.recorded if entry.kind == "tuned"]
+            await log.close(replace(log.info, status=status_of(log.recorded)))
+        [entry] = tuned
+        assert (entry.path, entry.value["new"], entry.value["who"]) == ("refine", 5, "Ann")
+        assert (await store.journal.find("run-1")).status == "interrupted"
 
     async def test_nobody_is_asked_to_cancel_a_run_without_an_owner(self, store: Store) -> None:
         """Cancelling a run that nobody owns says so."""

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from loopwright.errors import ConfigurationError, JournalUnavailable
-from loopwright.journal import Entry, open_journal
+from loopwright.errors import ConfigurationError, JournalUnavailable, StepError
+from loopwright.journal import Entry, RunInfo, open_journal
 from loopwright.journal.postgres import connection, database
 from loopwright.journal.postgres.journal import PostgresJournal
-from loopwright.journal.postgres.schema import VERSION
+from loopwright.journal.postgres.schema import STEPS, VERSION
 from postgres_server import GUEST, PASSWORD, PostgresServer
 
 from .postgres_stores import query
@@ -203,6 +203,52 @@ async def test_files_of_runs_are_in_the_database(postgres_url: str) -> None:
         assert journal.files.put(b"content") == digest
     async with PostgresJournal(postgres_url) as other:
         assert other.files.get(digest) == b"content"
+
+
+async def test_prune_deletes_old_files_that_no_run_uses(postgres_url: str) -> None:
+    """A file stays while an entry, an input or a memory has its digest, and on the day it was stored."""
+    async with PostgresJournal(postgres_url) as journal:
+        await journal.runs()
+        unused, used, new = (journal.files.put(content) for content in (b"a", b"b", b"c"))
+        log = await journal.open(RunInfo("run", "run", input={"file": used}))
+        await log.close(log.info)
+        query(
+            postgres_url,
+            "UPDATE loopwright.files SET stored=stored - interval '2 days' WHERE digest<>decode(%s, 'hex')",
+            (new,),
+        )
+        assert await journal.prune_files() == 1
+        assert sorted(journal.files.digests()) == sorted([used, new])
+        assert await journal.prune_files() == 0
+        with pytest.raises(StepError, match="missing"):
+            journal.files.get(unused)
+
+
+async def test_a_journal_of_the_first_format_is_migrated(postgres_url: str) -> None:
+    """Tables of the first format keep their rows, and receive those that workers share."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE SCHEMA loopwright")
+        db.execute("CREATE TABLE loopwright.format(version integer NOT NULL)")
+        for statement in STEPS[0]:
+            db.execute(statement)
+        db.execute("INSERT INTO loopwright.format VALUES (1)")
+        db.execute("INSERT INTO loopwright.files VALUES (decode('aa', 'hex'), 'x')")
+    async with PostgresJournal(postgres_url) as journal:
+        assert await journal.prepare() == VERSION
+        assert await journal.problems() == []
+        assert journal.files.digests() == ["aa"]
+
+
+async def test_rows_of_workers_without_their_run_are_problems(postgres_url: str) -> None:
+    """`check` reports a pin of a run that is not there, and an account that differs from its runs."""
+    async with PostgresJournal(postgres_url) as journal:
+        await journal.prepare()
+        query(postgres_url, "INSERT INTO loopwright_queue.hosts VALUES ('gone', 'here')")
+        query(postgres_url, "INSERT INTO loopwright_queue.accounts VALUES ('queue:q', 1, 0, 0)")
+        assert await journal.problems() == [
+            "gone is pinned to here, but there is no such run",
+            "the account queue:q differs from the sum of its runs",
+        ]
 
 
 def test_the_client_gives_up_on_a_silent_server(

@@ -16,7 +16,7 @@ import pytest
 
 from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
-from loopwright.journal.recorded.journal import RewindPlan
+from loopwright.journal.recorded.rows import RewindPlan
 from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
 from loopwright.journal.sqlite.database import SideLock

@@ -10,9 +10,10 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
 from ..errors import ConfigurationError, nearest
@@ -110,9 +111,14 @@ def open_deliverer(name: str, journal: str) -> Deliverer:
         'InMemoryDeliverer'
     """
     kind, _, address = (name or DEFAULT).partition(":")
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = _entry_points()
     if kind not in points:
         hint = nearest(kind, points) or f"; use one of {', '.join(sorted(points))}"
         raise ConfigurationError(f"deliverer: {kind!r} is not a deliverer{hint}")
     made: Deliverer = points[kind].load()(address, journal)
     return made
+
+
+@functools.cache  # reading the metadata of all packages takes as long as a submission
+def _entry_points() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}

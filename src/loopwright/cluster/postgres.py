@@ -1,8 +1,6 @@
-"""The shared state of workers in PostgreSQL: what a journal's rows say about queues, and tables of our own.
+"""The shared state of workers in PostgreSQL: what a journal's rows say about queues, and the tables of workers.
 
-The schema `loopwright_queue` has the workers, the reasons why runs went back, permits and rates. Its tables of permits are
-unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls in progress. All times are
-those of the database.
+The journal creates and migrates these tables (`journal.postgres.shared_schema`). All times are those of the database.
 """
 
 from __future__ import annotations
@@ -18,9 +16,14 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from ..engine.limits import Limits, SharedPermits
+from ..errors import JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import is_transient
+from ..journal.postgres.connection import Server, is_transient
 from ..journal.postgres.database import PATIENCE
+from ..journal.postgres.schema import migrate
+from ..journal.postgres.shared_schema import DEAD
+from ..records import Usage
+from .permit_pool import PermitPool, Settled
 from .shared_runs import QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
@@ -31,49 +34,9 @@ WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
 _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
 _SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
-_TABLES = 7_306_082_149  # advisory lock around the creation of tables
 _PAUSE = 0.2  # seconds between two attempts while the database is away
-_DEAD = 6.0  # seconds without a beat after which a worker has no permits
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 
-_CREATE = f"""
-CREATE SCHEMA IF NOT EXISTS loopwright_queue;
-CREATE TABLE IF NOT EXISTS loopwright_queue.workers(
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host text NOT NULL, pid integer NOT NULL,
-  since timestamptz NOT NULL, beat timestamptz NOT NULL, queues text NOT NULL, finished integer NOT NULL,
-  closed boolean NOT NULL);
-CREATE TABLE IF NOT EXISTS loopwright_queue.returned(
-  run_id text COLLATE "C" PRIMARY KEY, reason text NOT NULL, at float8 NOT NULL, times integer NOT NULL);
-CREATE TABLE IF NOT EXISTS loopwright_queue.hosts(
-  run_id text COLLATE "C" PRIMARY KEY, host text COLLATE "C" NOT NULL);
-CREATE UNLOGGED TABLE IF NOT EXISTS loopwright_queue.permits(
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" NOT NULL, worker bigint NOT NULL);
-CREATE INDEX IF NOT EXISTS permits_by_name ON loopwright_queue.permits(name, worker);
-CREATE UNLOGGED TABLE IF NOT EXISTS loopwright_queue.rates(
-  name text COLLATE "C" PRIMARY KEY, tokens float8, at float8 NOT NULL, until float8 NOT NULL);
-CREATE OR REPLACE FUNCTION loopwright_queue.take(
-  wanted text, taker bigint, cap integer, calls integer, per float8) RETURNS float8 LANGUAGE plpgsql AS $$
-DECLARE
-  rate loopwright_queue.rates; now float8; held integer; remaining float8;
-BEGIN
-  INSERT INTO loopwright_queue.rates VALUES (wanted, NULL, 0, 0) ON CONFLICT DO NOTHING;
-  SELECT * INTO rate FROM loopwright_queue.rates WHERE name = wanted FOR UPDATE;
-  now := {_NOW};
-  IF rate.until > now THEN RETURN rate.until - now; END IF;
-  IF cap > 0 THEN
-    SELECT count(*) INTO held FROM loopwright_queue.permits p JOIN loopwright_queue.workers w ON w.id = p.worker
-      WHERE p.name = wanted AND NOT w.closed AND w.beat > clock_timestamp() - interval '{_DEAD} seconds';
-    IF held >= cap THEN RETURN 0.05; END IF;
-  END IF;
-  IF calls > 0 THEN
-    remaining := least(calls, coalesce(rate.tokens, calls) + (now - rate.at) * calls / per);
-    IF remaining < 1 THEN RETURN (1 - remaining) * per / calls; END IF;
-    UPDATE loopwright_queue.rates SET tokens = remaining - 1, at = now WHERE name = wanted;
-  END IF;
-  IF cap > 0 THEN INSERT INTO loopwright_queue.permits(name, worker) VALUES (wanted, taker); END IF;
-  RETURN 0;
-END $$;
-"""
 # A run that an engine should hold: it waits, or its owner is dead, or its time has come.
 _DUE = f"""
 SELECT r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE r.status END, r.created, r.updated,
@@ -84,7 +47,7 @@ WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue 
     OR (r.status = 'running' AND NOT coalesce(o.alive, false)))
   AND NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NOT EXISTS(
     SELECT FROM loopwright_queue.workers w WHERE w.host = h.host AND NOT w.closed
-      AND w.beat > clock_timestamp() - interval '{_DEAD} seconds'))
+      AND w.beat > clock_timestamp() - interval '{DEAD} seconds'))
 ORDER BY r.status = 'queued', r.priority DESC, r.id LIMIT %s
 """
 _QUEUES = f"""
@@ -115,7 +78,8 @@ class PostgresSharedRuns:
     """
 
     def __init__(self, url: str) -> None:
-        self.permits: SharedPermits = self
+        self._pool = PermitPool(self)
+        self.permits: SharedPermits = self._pool
         self._url = url
         self._worker = 0
         self._queues = ""
@@ -153,7 +117,7 @@ class PostgresSharedRuns:
         """Repeat a statement of a run while the database is away, like the commits of the journal.
 
         Raises:
-            psycopg.Error: the last one, if the database is away for longer than `PATIENCE` seconds.
+            JournalUnavailable: if the database is away for longer than `PATIENCE` seconds.
         """
         until = asyncio.get_running_loop().time() + PATIENCE
         while True:
@@ -161,21 +125,17 @@ class PostgresSharedRuns:
                 return await work()
             except psycopg.Error as error:
                 if not is_transient(error) or asyncio.get_running_loop().time() > until:
-                    raise
+                    # As for a commit: the run stops and is resumed later, and its step has not failed.
+                    raise JournalUnavailable(str(error)) from error
             await asyncio.sleep(_PAUSE)
 
     async def prepare(self) -> None:
-        """Create the tables; do nothing if they exist."""
-        async with self._db() as db, db.transaction():
-            # `IF NOT EXISTS` alone fails when two workers create the same table at the same moment.
-            await db.execute(f"SELECT pg_advisory_xact_lock({_TABLES})".encode())
-            exists = await (
-                await db.execute(
-                    "SELECT to_regclass('loopwright_queue.hosts')"  # the latest of the tables
-                )
-            ).fetchone()
-            if exists is None or exists[0] is None:
-                await db.execute(_CREATE.encode())
+        """Create or migrate the tables of the journal; do nothing if they are there."""
+        rows = await self._fetch(
+            "SELECT to_regclass('loopwright_queue.spending')"  # the latest table
+        )
+        if rows[0][0] is None:
+            await asyncio.to_thread(_migrate, Server(self._url))
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
@@ -207,11 +167,14 @@ class PostgresSharedRuns:
             "UPDATE loopwright.runs SET deliveries = 0 WHERE run_id = %s AND deliveries > 0", run_id
         )
 
-    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
+    async def put_back(
+        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+    ) -> None:
         async with self._db() as db, db.transaction():
             await db.execute(
-                f"UPDATE loopwright.runs SET wake_at = {_NOW} + %s WHERE run_id = %s".encode(),
-                (delay, run_id),
+                f"UPDATE loopwright.runs SET wake_at = {_NOW} + %s, "
+                "deliveries = greatest(0, deliveries - %s) WHERE run_id = %s".encode(),
+                (delay, int(counted), run_id),
             )
             await db.execute(
                 f"INSERT INTO loopwright_queue.returned VALUES (%s, %s, {_NOW}, 1) ON CONFLICT (run_id) DO UPDATE "
@@ -263,7 +226,7 @@ class PostgresSharedRuns:
     async def answered(self) -> dict[str, str]:
         rows = await self._fetch(
             "SELECT r.run_id, count(*) || ' ' || r.updated FROM loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id "
-            "WHERE r.status = 'suspended' AND r.queue <> '' GROUP BY r.id"
+            "WHERE r.status = 'suspended' AND r.queue <> '' AND i.asked > 0 GROUP BY r.id"
         )
         return dict(rows)
 
@@ -277,6 +240,46 @@ class PostgresSharedRuns:
                 _DUE, limit
             )
         ]  # fmt: skip
+
+    async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
+        # Sorted by account: two workers lock the accounts in the same order.
+        if not reports:
+            return
+        columns = [
+            [account for account, _, _ in reports],
+            [run_id for _, run_id, _ in reports],
+            [usage.usd for _, _, usage in reports],
+            [usage.tokens for _, _, usage in reports],
+            [usage.calls for _, _, usage in reports],
+        ]
+        await self._within_patience(
+            lambda: self._execute(
+                "SELECT loopwright_queue.spend(u.account, u.run, u.usd, u.tokens, u.calls) FROM unnest("
+                "%s::text[], %s::text[], %s::float8[]::numeric[], %s::bigint[], %s::bigint[]) "
+                "AS u(account, run, usd, tokens, calls)",
+                *columns,
+            )
+        )
+
+    async def spent(self) -> dict[str, Usage]:
+        rows = await self._within_patience(
+            lambda: self._fetch(
+                "SELECT name, usd::float8, tokens, calls FROM loopwright_queue.accounts ORDER BY name"
+            )
+        )
+        return {
+            name: Usage(calls=calls, input_tokens=tokens, usd=usd)
+            for name, usd, tokens, calls in rows
+        }
+
+    async def spending(self) -> list[tuple[str, str, Usage]]:
+        rows = await self._fetch(
+            "SELECT name, run_id, usd::float8, tokens, calls FROM loopwright_queue.spending"
+        )
+        return [
+            (name, run_id, Usage(calls=calls, input_tokens=tokens, usd=usd))
+            for name, run_id, usd, tokens, calls in rows
+        ]
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         if run_ids:
@@ -327,25 +330,20 @@ class PostgresSharedRuns:
     async def queues(self) -> list[QueueInfo]:
         return [QueueInfo(*row) for row in await self._fetch(_QUEUES)]
 
-    async def take(self, name: str, limits: Limits) -> float:
-        """Take a permit; see SharedPermits.take."""
-        row = (name, self._worker, limits.cap, limits.calls, limits.per)
-        # A permit whose answer was lost stays taken until this worker ends; a cap is never exceeded.
-        [(wait,)] = await self._within_patience(
-            lambda: self._fetch("SELECT loopwright_queue.take(%s, %s, %s, %s, %s)", *row)
+    async def settle(self, name: str, limits: Limits, *, have: int, want: int) -> Settled:
+        """Return and take permits in one statement; see PermitStore.settle."""
+        row = (name, self._worker, have, want, limits.cap, limits.calls, limits.per)
+        [values] = await self._within_patience(
+            lambda: self._fetch(
+                "SELECT granted, wait, allowed FROM loopwright_queue.settle("
+                "%s::text, %s::bigint, %s::integer, %s::integer, %s::integer, %s::integer, %s::float8)",
+                *row,
+            )
         )
-        return float(wait)
-
-    async def release(self, name: str) -> None:
-        """Return a permit; see SharedPermits.release."""
-        statement = (
-            "DELETE FROM loopwright_queue.permits WHERE id = (SELECT id FROM loopwright_queue.permits "
-            "WHERE name = %s AND worker = %s ORDER BY id LIMIT 1)"
-        )
-        await self._within_patience(lambda: self._execute(statement, name, self._worker))
+        return Settled(*values)
 
     async def pause(self, name: str, seconds: float) -> None:
-        """Pause a name; see SharedPermits.pause."""
+        """Pause a name; see PermitStore.pause."""
         statement = (
             f"INSERT INTO loopwright_queue.rates VALUES (%s, NULL, 0, {_NOW} + %s) ON CONFLICT (name) DO UPDATE "
             "SET until = greatest(rates.until, excluded.until)"
@@ -353,7 +351,7 @@ class PostgresSharedRuns:
         await self._within_patience(lambda: self._execute(statement, name, seconds))
 
     async def paused(self, name: str) -> float:
-        """Return the remaining pause of a name; see SharedPermits.paused."""
+        """Return the remaining pause of a name; see PermitStore.paused."""
         statement = (
             f"SELECT greatest(0, until - {_NOW}) FROM loopwright_queue.rates WHERE name = %s"
         )
@@ -361,6 +359,7 @@ class PostgresSharedRuns:
         return float(rows[0][0]) if rows else 0.0
 
     async def close(self) -> None:
+        await self._pool.close()
         with suppress(psycopg.Error):
             if self._worker:
                 await self._execute(
@@ -369,3 +368,11 @@ class PostgresSharedRuns:
         for connection in (self._calls, self._session):
             if connection is not None:
                 await connection.close()
+
+
+def _migrate(server: Server) -> None:
+    db = server.connect("worker")
+    try:
+        migrate(db, server)
+    finally:
+        db.close()

@@ -21,6 +21,8 @@ from ..records.codec import Json
 __all__ = ["at_tick", "id_of_key", "next_tick", "scheduled"]
 
 KEY = "cron"  # of the source of a run
+SUBMITTED_AS = "submitted_as"
+"""Of the source of a run: the key with which it was submitted."""
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")
 
 

@@ -13,6 +13,8 @@ from typing import Protocol
 from ..engine.limits import MemoryPermits, SharedPermits
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
+from ..journal.tunes import UNASKED
+from ..records import NOTHING, Usage
 from ..records.codec import Json
 
 __all__ = ["MemoryRuns", "QueueInfo", "SharedRuns", "WorkerInfo", "is_over", "open_runs"]
@@ -108,8 +110,13 @@ class SharedRuns(Protocol):
     async def progressed(self, run_id: str) -> None:
         """Set the count of deliveries of a run to zero."""
 
-    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
-        """Delay a run without an owner by `delay` seconds; its row shows the reason."""
+    async def put_back(
+        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+    ) -> None:
+        """Delay a run without an owner by `delay` seconds; its row shows the reason.
+
+        `counted` takes the latest delivery out of the count.
+        """
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return why runs went back to their queues, and how often."""
@@ -134,6 +141,15 @@ class SharedRuns(Protocol):
 
         A run that is pinned to a host without a worker is not one of them.
         """
+
+    async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
+        """Record what runs have spent, by account and run; a lower amount than before is left out."""
+
+    async def spent(self) -> dict[str, Usage]:
+        """Return what the runs of each account have spent, by name."""
+
+    async def spending(self) -> list[tuple[str, str, Usage]]:
+        """Return what each run has spent of each account."""
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         """Clear the time at which these runs were to start: an engine has them."""
@@ -188,6 +204,7 @@ class MemoryRuns:
         self._finished = 0
         self._returned: dict[str, tuple[str, int]] = {}
         self._hosts: dict[str, str] = {}
+        self._spent: dict[str, dict[str, Usage]] = {}  # by account and run
         self.permits: SharedPermits = MemoryPermits()
 
     async def prepare(self) -> None:
@@ -210,9 +227,12 @@ class MemoryRuns:
     async def progressed(self, run_id: str) -> None:
         self._journal.change(replace(await self._journal.find(run_id), deliveries=0))
 
-    async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
+    async def put_back(
+        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+    ) -> None:
         row = await self._journal.find(run_id)
-        self._journal.change(replace(row, wake_at=time.time() + delay))
+        deliveries = max(0, row.deliveries - counted)
+        self._journal.change(replace(row, wake_at=time.time() + delay, deliveries=deliveries))
         times = self._returned.get(run_id, ("", 0))[1] + 1
         self._returned[run_id] = (reason, times)
 
@@ -240,7 +260,9 @@ class MemoryRuns:
     async def answered(self) -> dict[str, str]:
         result = {}
         for row in await self._journal.runs(limit=_ALL, status="suspended"):
-            if row.queue and (answers := await self._journal.inbox(row.run_id)):
+            inbox = await self._journal.inbox(row.run_id) if row.queue else []
+            # New limits do not let a suspended run continue.
+            if answers := [one for one in inbox if one.asked != UNASKED]:
                 result[row.run_id] = f"{len(answers)} {row.updated}"
         return result
 
@@ -259,6 +281,20 @@ class MemoryRuns:
         ]
         rows.sort(key=lambda row: (row.status == "queued", -row.priority, row.created))
         return rows[:limit]
+
+    async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
+        for account, run_id, usage in reports:
+            self._spent.setdefault(account, {})[run_id] = usage
+
+    async def spent(self) -> dict[str, Usage]:
+        return {name: sum(runs.values(), NOTHING) for name, runs in sorted(self._spent.items())}
+
+    async def spending(self) -> list[tuple[str, str, Usage]]:
+        return [
+            (name, run_id, usage)
+            for name, runs in self._spent.items()
+            for run_id, usage in runs.items()
+        ]
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

@@ -12,9 +12,10 @@ from ..engine.run_record import described, fresh_row
 from ..engine.step import Step, StepLike, as_step
 from ..errors import ConfigurationError, RunNotFound
 from ..journal import Journal, RunInfo, open_journal
+from ..journal.recorded.journal import RecordedJournal
 from ..records.codec import Json
 from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer
-from .schedule import at_tick, id_of_key
+from .schedule import SUBMITTED_AS, at_tick, id_of_key
 from .shared_runs import is_over, open_runs
 
 __all__ = ["Submission", "requeue", "submit", "submit_all", "wait_until_over"]
@@ -64,7 +65,8 @@ class Submission:
     def row(self, value: Any, key: str) -> RunInfo:
         """Return the row of the run with an input and a key."""
         fresh = fresh_row(self.step, value, "" if not key or self.cron else id_of_key(key))
-        row = described(fresh, self.step, self.source, None)
+        named = {SUBMITTED_AS: key} if key else {}
+        row = described(fresh, self.step, {**self.source, **named}, None)
         row = replace(
             row, status="queued", queue=self.queue, priority=self.priority, wake_at=self.at or 0.0
         )
@@ -169,7 +171,8 @@ async def submit_all(
     )
     try:
         open_runs(store)
-        await engine.prepare()
+        # Both connect at the same time. An engine that cannot be reached is reported before a run is created.
+        await asyncio.gather(engine.prepare(), _connected(store))
         # In batches, so that the first runs start before the last ones are stored.
         for first in range(0, len(rows), _BATCH):
             batch = rows[first : first + _BATCH]
@@ -188,6 +191,11 @@ async def submit_all(
             await engine.close()
         if isinstance(journal, str):
             await store.close()
+
+
+async def _connected(store: Journal) -> None:
+    if isinstance(store, RecordedJournal):
+        await store.prepare()
 
 
 async def requeue(run_id: str, *, journal: Journal) -> None:

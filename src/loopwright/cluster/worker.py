@@ -11,21 +11,18 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from ..conditions import Budget
 from ..engine.limits import Limit, Limits, SharedLimits, limits_of, strictest
 from ..engine.run import run
-from ..engine.run_record import ended_entry, row_of
 from ..engine.step import Step, StepLike, as_step
 from ..errors import (
     ConfigurationError,
@@ -37,26 +34,24 @@ from ..errors import (
     RunLocked,
     RunNotFound,
 )
-from ..journal import Entry, Journal, RunInfo, open_journal
+from ..journal import Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
+from .accounts import SharedBudgets, checked_budgets
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
 from .modules import step_of
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
+from .suspects import Progress, is_poison
 from .sweeper import Sweeper, may_continue
 
 __all__ = ["Worker"]
 
-MAX_DELIVERIES = 5  # without a new result
 DEFAULT_SLOTS = 50
 _LOG = logging.getLogger("loopwright.cluster")
 _CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the database may differ
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
-_LONGEST_PAUSE = 16.0  # seconds before a suspect starts
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
-_RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
-"""The kinds of entries that prove that a delivery made progress; the start of an effect is not one."""
 
 
 class _Unable(Exception):
@@ -90,6 +85,8 @@ class Worker:
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
         limits: limits on calls over all workers, by provider, model, tool, step or `queue:NAME`, such as
             `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
+        budgets: what all runs of a queue or of a key may spend together, over all workers, as `queue:NAME` or
+            `key:KEY`, such as `{"queue:nightly": Budget(usd=20)}`. Give all workers the same budgets.
         trust: the digests of documents whose commands and Python code may run here, `all`, or a function that
             returns whether a digest is trusted.
         drain: how many seconds runs may continue after `stop`. Default: 30.
@@ -128,6 +125,7 @@ class Worker:
         root: str | Path | Sequence[str | Path] = (),
         deliverer: Deliverer | str = "",
         limits: Mapping[str, Limit] | None = None,
+        budgets: Mapping[str, Budget] | None = None,
         trust: Collection[str] | str | Callable[[str], bool] = (),
         drain: float = 30.0,
         in_doubt: str = "suspend",
@@ -145,6 +143,8 @@ class Worker:
             open_deliverer(deliverer, url) if isinstance(deliverer, str) else deliverer
         )
         self._limits = {name: limits_of(limit) for name, limit in (limits or {}).items()}
+        self._budgets = checked_budgets(budgets or {})
+        self._shared_budgets: SharedBudgets | None = None
         self._trusts = (
             trust if callable(trust) else _trusting({trust} if isinstance(trust, str) else trust)
         )
@@ -172,6 +172,7 @@ class Worker:
         await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
         await self._deliverer.prepare()
         await self.runs.enter(self._queues)
+        self._shared_budgets = SharedBudgets(self.runs, self._budgets)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -293,26 +294,39 @@ class Worker:
             if row.wake_at > time.time() + _CLOCKS:
                 return False  # it comes again when its time has come
             await self.runs.handed_over([run_id])
+        assert self._shared_budgets is not None
+        spending = self._shared_budgets.of(row)
+        # A run that has begun continues: its next call that costs something ends it with its best output.
+        if not row.epoch and spending is not None and (reason := await spending.used_up()):
+            await self._put_back(run_id, reason, _LONGEST_DELAY)
+            return False
+        # Before the step is loaded, because loading its code may kill the worker as well. The steps of this worker
+        # are loaded already, so a run of theirs that never started cannot have killed one.
+        counted = bool(row.epoch) or self._loads(row)
+        if counted and await is_poison(row, self.runs, self._journal):
+            return False
         try:
             step, budget, resources, limits = self._loaded(row)
-            # Before deliveries are counted: a run that is pinned elsewhere is not a suspect here.
             await self._stay(row, step)
         except _Elsewhere as error:
-            await self._put_back(run_id, str(error), _ELSEWHERE)
+            await self._put_back(run_id, str(error), _ELSEWHERE, counted=counted)
             return False
         except _Unable as error:
             # Another worker may have the step, so the first attempts follow quickly.
             delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
-            await self._put_back(run_id, str(error), delay)
-            return False
-        # A run that never started cannot have killed a worker.
-        if row.epoch and await self._is_poison(row):
+            await self._put_back(run_id, str(error), delay, counted=counted)
             return False
         # Also without a limit: pauses that a provider asked for are shared.
-        permits = SharedLimits(self.runs.permits, strictest(self._limits, limits), row.queue)
-        return await self._driven(
+        permits = SharedLimits(
+            self.runs.permits, strictest(self._limits, limits), row.queue, spending=spending
+        )
+        ended = await self._driven(
             row, step, budget, {**resources, **self._resources, "permits": permits}
         )
+        # Again: a worker that died may have left its last report out.
+        if ended and spending is not None:
+            await spending.report((await self._journal.find(row.run_id)).usage)
+        return ended
 
     async def _stay(self, row: RunInfo, step: Step) -> None:
         """Pin a run with a workspace to this host.
@@ -336,37 +350,21 @@ class Worker:
             Reason.NEEDS_ATTENTION.value,
         ) or await may_continue(self._journal, row.run_id)
 
-    async def _is_poison(self, row: RunInfo) -> bool:
-        """Count a repeated delivery; suspend a run that was delivered too often without a result.
-
-        A suspect starts after a random pause, so that a run that kills its workers does not share each of its
-        deliveries with the same others, which would be suspects as well.
-        """
-        assert self.runs is not None
-        if row.deliveries > 1:
-            await asyncio.sleep(random.random() * min(_LONGEST_PAUSE, 2.0**row.deliveries))
-        count = await self.runs.counted(row.run_id)
-        if count <= MAX_DELIVERIES:
-            return False
-        detail = (
-            f"it was delivered {MAX_DELIVERIES} times without a new result; its workers may have died of it"
-            f"{f' (last: {row.owner})' if row.owner else ''}. Run it here with resume, or submit it again."
-        )
-        await suspend(self._journal, row, detail)
-        _LOG.error("%s: %s", row.run_id, detail)
-        return True
-
-    async def _put_back(self, run_id: str, reason: str, delay: float) -> None:
+    async def _put_back(
+        self, run_id: str, reason: str, delay: float, *, counted: bool = False
+    ) -> None:
+        """Let a run go back to its queue; `counted` is whether its delivery was, which is not a suspect then."""
         assert self.runs is not None
         _LOG.info("%s goes back for %.0f s: %s", run_id, delay, reason)
         # A random part keeps workers from trying at the same moment.
-        await self.runs.put_back(run_id, delay=delay * (0.75 + random.random() / 2), reason=reason)
+        delay *= 0.75 + random.random() / 2
+        await self.runs.put_back(run_id, delay=delay, reason=reason, counted=counted)
 
     async def _driven(
         self, row: RunInfo, step: Step, budget: Budget | None, resources: Mapping[str, Any]
     ) -> bool:
         assert self.runs is not None
-        progress = _Progress(self.runs, row.run_id)
+        progress = Progress(self.runs, row.run_id)
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:
@@ -410,6 +408,10 @@ class Worker:
             await self.runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
         return False
 
+    def _loads(self, row: RunInfo) -> bool:
+        """Return whether the step of a run comes from code or a document that is not loaded yet."""
+        return "carried" in row.source or bool("python" in row.source and self._roots)
+
     def _loaded(self, row: RunInfo) -> _Runnable:
         """Return the step of a run with its budget, resources and limits.
 
@@ -451,49 +453,6 @@ def _sentence(error: BaseException) -> str:
         # The message of a group has only the number of its errors.
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
-
-
-class _Progress:
-    """Clears the count of deliveries at the first result of a run."""
-
-    def __init__(self, runs: SharedRuns, run_id: str) -> None:
-        self.runs = runs
-        self._run_id = run_id
-        self._task: asyncio.Task[None] | None = None
-
-    def note(self, entry: Entry) -> None:
-        """Receive an entry of the run."""
-        if self._task is None and entry.kind in _RESULTS:
-            self._task = asyncio.ensure_future(self._clear())
-
-    async def _clear(self) -> None:
-        try:
-            await self.runs.progressed(self._run_id)
-        except Exception as error:  # the count is only a guard
-            _LOG.info("%s: its deliveries could not be cleared: %s", self._run_id, error)
-
-    async def close(self) -> None:
-        """Wait for the statement in progress."""
-        if self._task is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(self._task)
-
-
-async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
-    """Suspend a run without an owner, so that a person decides."""
-    # As its owner, so that a worker that still runs it stops this by RunLocked.
-    log = await journal.open(row, resume=True)
-    result: Result = Result(
-        Status.SUSPENDED, Reason.NEEDS_ATTENTION, detail, None, run_id=row.run_id, name=row.name
-    )
-    closing = replace(log.info, status=row.status)
-    try:
-        log.append(Entry("suspended", "", log.info.active, ended_entry(result)))
-        if (written := log.sync()) is not None:
-            await written
-        closing = replace(row_of(log.info, result, log.info.active), usage=log.info.usage)
-    finally:
-        await log.close(closing)
 
 
 def _same(row: RunInfo, step: Step) -> Step:

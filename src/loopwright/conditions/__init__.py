@@ -26,6 +26,9 @@ from .limits import amount as amount
 from .limits import raised as raised
 from .limits import raised_budget as raised_budget
 from .limits import tightest as tightest
+from .limits import time_limits as time_limits
+from .limits import tuned as tuned
+from .limits import tuned_budget as tuned_budget
 from .limits import unit_of as unit_of
 from .metrics import MetricAtLeast, MetricAtMost
 from .progress import Degrading, NoImprovement, RepeatedOutput

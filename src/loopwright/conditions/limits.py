@@ -6,6 +6,7 @@ figures.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -316,3 +317,41 @@ def raised_budget(cap: Budget, options: Mapping[str, Json]) -> Budget:
         if options.get(name) is not None and (was := getattr(cap, unit)) is not None
     }
     return replace(cap, **more) if more else cap
+
+
+def tuned(members: Iterable[Condition], options: Mapping[str, Json]) -> tuple[Condition, ...]:
+    """Return conditions with the limits that a person set: raised, lowered, added or removed.
+
+    Args:
+        members: the conditions.
+        options: new limits, by `max_iterations`, `timeout` (seconds), `deadline` (ISO 8601) and the names
+            of UNITS; None removes a limit. Without a limit of iterations, the ceiling applies.
+    """
+    changed = list(members)
+    if "max_iterations" in options:
+        limit = options["max_iterations"] or CEILING
+        kind = PhaseLimit if any(isinstance(m, PhaseLimit) for m in changed) else MaxIterations
+        changed = [m for m in changed if not isinstance(m, _IterationLimit)] + [kind(limit)]
+    for name, time in (("timeout", Timeout), ("deadline", Deadline)):
+        if name in options:
+            changed = [m for m in changed if not isinstance(m, time)]
+            changed += [] if options[name] is None else [time(options[name])]
+    if not options.keys().isdisjoint(UNITS):
+        budget = tuned_budget(tightest(*(m for m in changed if isinstance(m, Budget))), options)
+        changed = [m for m in changed if not isinstance(m, Budget)] + ([budget] if budget else [])
+    return tuple(changed)
+
+
+def tuned_budget(cap: Budget | None, options: Mapping[str, Json]) -> Budget | None:
+    """Return a budget with the caps that a person set, by the names of UNITS; None without any cap."""
+    caps = {unit: getattr(cap, unit, None) for unit in UNITS.values()}
+    caps |= {UNITS[name]: value for name, value in options.items() if name in UNITS}
+    return None if all(value is None for value in caps.values()) else Budget(**caps)
+
+
+def time_limits(members: Iterable[Condition]) -> tuple[float, float]:
+    """Return the most active seconds, and the latest moment in seconds since the epoch; or infinity."""
+    limits = list(members)
+    seconds = min((c.seconds for c in limits if isinstance(c, Timeout)), default=math.inf)
+    wall = min((c.timestamp() for c in limits if isinstance(c, Deadline)), default=math.inf)
+    return seconds, wall

@@ -44,6 +44,7 @@ class Account:
     __slots__ = (
         "_held",
         "_inner",
+        "_promised",
         "_turns",
         "_waiting",
         "cap",
@@ -77,11 +78,41 @@ class Account:
         self.judging = NOTHING
         self.reserved = NOTHING
         self.iteration_usage = NOTHING
-        if cap is not None:  # only a capped account is ever reserved in
-            self._held: dict[str, Usage] = {}  # the reservations by the paths of their calls
-            self._turns = itertools.count()  # of the outermost capped account, for all below it
-            self._waiting: dict[int, _Waiter] = {}  # by turn
-            self._inner: dict[int, _Waiter] = {}  # calls inside an effect that has a reservation
+        # Of the root only, for all accounts, and only once a call reserves: a budget that is added later counts
+        # the calls in flight, and its calls wait in the same order as those of other budgets.
+        self._promised: dict[str, Usage] | None = None
+        self._turns: Iterator[int] | None = None
+        if cap is not None:
+            self._open()
+
+    def _open(self) -> None:
+        """Prepare the account for reservations: only an account that had a cap is ever reserved in."""
+        self._held: dict[str, Usage] = {}  # the reservations by the paths of their calls
+        self._waiting: dict[int, _Waiter] = {}  # by turn
+        self._inner: dict[int, _Waiter] = {}  # calls inside an effect that has a reservation
+
+    def set_cap(self, cap: Budget | None) -> None:
+        """Change the budget while calls may be in flight or waiting; call `refresh` on those below."""
+        before, self.cap = self.cap, cap
+        if cap is not None and before is None:
+            if not hasattr(self, "_held"):
+                self._open()
+            inside = f"{self.path}/" if self.path else ""
+            promised = self._root()._promised or {}
+            self._held = {p: a for p, a in promised.items() if p.startswith(inside)}
+            self.reserved = sum(self._held.values(), NOTHING)
+        self.refresh()
+        if before is not None:  # a call that waits may fit now, or never fit any more
+            self._wake()
+
+    def refresh(self) -> None:
+        """Read again which accounts above have budgets, after one of them changed."""
+        for account in [*self._chain()][::-1]:
+            cap, parent = account.cap, account.parent
+            account.capped = cap is not None or (parent is not None and parent.capped)
+            account.limited = (cap is not None and cap.effects is not None) or (
+                parent is not None and parent.limited
+            )
 
     @property
     def caps(self) -> list[Budget]:
@@ -128,9 +159,14 @@ class Account:
             Stopped: by the account that can no longer fit it; the detail names the call.
         """
         chain = self._capped()
+        root = self._root()
+        if root._promised is None:
+            root._promised, root._turns = {}, itertools.count()
+        root._promised[path] = amount
         if not chain:
             return
-        turn = next(chain[0]._turns)
+        assert root._turns is not None
+        turn = next(root._turns)
         try:
             # All accounts are checked again after each wait: another one may have filled up meanwhile.
             while (blocked := _first_blocked(chain, path, turn, amount)) is not None:
@@ -147,6 +183,8 @@ class Account:
 
     def settle(self, path: str, usage: Usage) -> None:
         """Replace the reservation of the call at `path` by its real cost."""
+        if (promised := self._root()._promised) is not None:
+            promised.pop(path, None)
         for account in self._capped():
             amount = account._held.pop(path, None)
             if amount is not None:
@@ -169,6 +207,12 @@ class Account:
                 of = f"the budget of {account.path}" if account.path else "the run's budget"
                 return f"{amount(spent)} of {amount(cap)} {unit} of {of} spent{OVERSHOT}"
         return ""
+
+    def _root(self) -> Account:
+        account = self
+        while account.parent is not None:
+            account = account.parent
+        return account
 
     def _chain(self) -> Iterator[Account]:
         """Iterate over this account and those above it."""
@@ -195,7 +239,8 @@ class Account:
 
     def _over(self, total: Usage) -> str:
         cap = self.cap
-        assert cap is not None
+        if cap is None:  # it was removed while calls wait
+            return ""
         if cap.calls is not None and total.calls > cap.calls:
             return "calls"
         if cap.tokens is not None and total.tokens > cap.tokens:

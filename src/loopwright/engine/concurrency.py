@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 async def run_all(
     jobs: Sequence[Callable[[], Coroutine[object, object, T]]],
-    limit: int | None = None,
+    limit: int | Callable[[], int] | None = None,
     *,
     ready: Callable[[int], bool] | None = None,
     done: Callable[[int, T], None] | None = None,
@@ -28,7 +28,7 @@ async def run_all(
 
     Args:
         jobs: functions that return coroutines.
-        limit: the most jobs that run at a time. Default: all.
+        limit: the most jobs that run at a time, or a function that returns it. Default: all.
         ready: whether the job at a position may start. Default: each may.
         done: called with the position and the value of each job that ends.
         over: whether to stop: no other job starts, the running ones are cancelled, and the values of
@@ -43,7 +43,8 @@ async def run_all(
     try:
         while over is None or not over():
             startable = waiting if ready is None else [n for n in waiting if ready(n)]
-            for number in startable[: (limit or len(jobs)) - len(running)]:
+            most = limit() if callable(limit) else limit or len(jobs)
+            for number in startable[: max(0, most - len(running))]:
                 waiting.remove(number)
                 running[asyncio.ensure_future(jobs[number]())] = number
             if not running:

@@ -32,7 +32,8 @@ class DeadlineScope:
     """
 
     __slots__ = (
-        "_bound", "chain", "deadline", "guards", "owner", "stop", "view", "wall", "wall_stop",
+        "_bound", "chain", "deadline", "guards", "outer", "owner", "stop", "view", "wall",
+        "wall_stop",
     )  # fmt: skip
 
     def __init__(
@@ -57,13 +58,21 @@ class DeadlineScope:
         self.guards = tuple(guards)
         self.view = view
         self._bound = math.inf
+        self.outer = outer
+
+    def move(self, other: DeadlineScope | None) -> None:
+        """Take the deadlines of another scope of the same loop, or none: a person changed them."""
+        self._bound = self.deadline = self.wall = math.inf
+        if other is not None:
+            self.deadline, self.stop = other.deadline, other.stop
+            self.wall, self.wall_stop = other.wall, other.wall_stop
 
     def check(self, run: Run) -> None:
         """Raise Stopped for the outermost loop whose deadline passed or whose guard stops it."""
         now = run.now()
         for member in self.chain:
             if now >= member._due(run, now):
-                raise member._late()
+                raise member.late()
             if member.guards and member.view is not None:
                 history = member.view()
                 for guard in member.guards:
@@ -85,9 +94,15 @@ class DeadlineScope:
         # A separate task: `asyncio.timeout` could not abandon a call that ignores its cancellation.
         task = asyncio.create_task(body)
         try:
-            await asyncio.wait({task}, timeout=max(0.0, seconds))
-            if task.done():
-                return task.result()
+            due = self._nearest(run)
+            while True:
+                await asyncio.wait({task}, timeout=_timeout(due - run.now()))
+                if task.done():
+                    return task.result()
+                # A person may have moved the deadline while the call was in flight.
+                if (moved := self._nearest(run)) <= due:
+                    break
+                due = moved
             await _abandon(task, body)
         except asyncio.CancelledError:
             await _abandon(task, body)
@@ -100,13 +115,17 @@ class DeadlineScope:
 
     def remaining(self, run: Run) -> float:
         """Return the seconds until the nearest deadline, or infinity."""
+        return self._nearest(run) - run.now()
+
+    def _nearest(self, run: Run) -> float:
+        """Return the active second of the nearest deadline, or infinity."""
         now = run.now()
-        return min(scope._due(run, now) for scope in self.chain) - now
+        return min(scope._due(run, now) for scope in self.chain)
 
     def expired(self, run: Run) -> Stopped:
         """Return the interruption by the loop with the nearest deadline, the outermost on ties."""
         now = run.now()
-        return min(self.chain, key=lambda scope: scope._due(run, now))._late()
+        return min(self.chain, key=lambda scope: scope._due(run, now)).late()
 
     def _due(self, run: Run, now: float) -> float:
         """Return the active second at which it ends."""
@@ -116,8 +135,17 @@ class DeadlineScope:
         self._bound = min(self._bound, now + self.wall - run.clock.wall())
         return min(self.deadline, self._bound)
 
-    def _late(self) -> Stopped:
+    def due(self, run: Run) -> float:
+        """Return the active second of the loop's own deadline, or infinity."""
+        return self._due(run, run.now())
+
+    def late(self) -> Stopped:
+        """Return the interruption by this loop."""
         return Stopped(self.owner, self.wall_stop if self._bound <= self.deadline else self.stop)
+
+
+def _timeout(seconds: float) -> float | None:
+    return None if seconds == math.inf else max(0.0, seconds)
 
 
 async def _contained(work: Callable[[], Awaitable[_T]], run: Run) -> _T:

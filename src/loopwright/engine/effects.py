@@ -78,7 +78,7 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
             ctx, Entry("started", path, run.now(), request, fingerprint), step, value
         )
     finally:
-        await asyncio.shield(run.permits.give_back(taken))
+        await asyncio.shield(run.permits.give_back(taken, run.account.settled))
 
 
 async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) -> Json:
@@ -248,8 +248,12 @@ def _broken(
     suspended = isinstance(error, Suspended)
     usage = reported if suspended else reported.settled_at(started.reserved)
     _cut(ctx, started, usage, error)
-    if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
-        raise Stopped("", ctx.run.cancelled) from None
+    if isinstance(error, asyncio.CancelledError):
+        if ctx.run.cancelled is not None:
+            raise Stopped("", ctx.run.cancelled) from None
+        timed = ctx.run.timed
+        if timed is not None and started.path.startswith(f"{timed.owner}/"):
+            raise timed from None
     raise error
 
 

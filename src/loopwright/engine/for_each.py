@@ -17,7 +17,7 @@ import asyncio
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -346,7 +346,7 @@ class ListRun(LoopRun):
 
         jobs = [functools.partial(self._execute, number) for number in numbers]
         try:
-            await run_all(jobs, self.loop.at_once, done=keep, over=self._over)
+            await run_all(jobs, self._most, done=keep, over=self._over)
         except Suspended:
             # A guard that ended the list has priority over an item that waits for a person.
             if self.cut is None:
@@ -355,6 +355,16 @@ class ListRun(LoopRun):
             # Finished items are kept, also behind a gap that an interrupted item left.
             for number in sorted(ended):
                 self.commit(ended[number])
+
+    def _most(self) -> int:
+        """Return the most items at a time, which a person may have changed."""
+        tuned = self.run_state.tuned
+        most: int = (
+            self.loop.at_once
+            if tuned is None
+            else tuned.of(self.path).get("at_once", self.loop.at_once)
+        )
+        return most
 
     def _began(self, number: int) -> bool:
         """Return whether an item began before a crash and is not recorded."""
@@ -380,6 +390,15 @@ class ListRun(LoopRun):
             return await self.iterate()
         finally:
             self.begun.discard(number)
+
+    def tune(self, limits: Mapping[str, Json]) -> None:
+        """Do nothing: the next item that starts reads the new limit of items at a time."""
+
+    def refresh(self) -> None:
+        """Read the budgets above again, for each item that runs."""
+        super().refresh()
+        for item in self.attempts.values():
+            item.ctx.account.refresh()
 
     def _restore(self, replay: RecordedRun) -> None:
         self.items = replay.items(self.path)

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import ConfigurationError
-from .permits import Account, account_name, names_of
-from .step import Step
+from ..records import NOTHING, Usage
+from .budget import reports
+from .permits import CallAccount, account_name, names_of
+from .step import Leaf
 
 __all__ = [
     "Cap",
@@ -26,6 +28,7 @@ __all__ = [
     "Rate",
     "SharedLimits",
     "SharedPermits",
+    "Spending",
     "limits_of",
     "strictest",
 ]
@@ -187,6 +190,16 @@ class MemoryPermits:
         return max(0.0, self._until.get(name, 0.0) - time.monotonic())
 
 
+class Spending(Protocol):
+    """What a run spends of budgets that it shares with other runs."""
+
+    async def admit(self) -> None:
+        """Raise Stopped if a budget is used up."""
+
+    async def report(self, usage: Usage) -> None:
+        """Record what the run has spent until now."""
+
+
 class SharedLimits:
     """The limits of a worker; the engine asks it before an effect begins.
 
@@ -194,18 +207,31 @@ class SharedLimits:
         permits: the permits that all workers share.
         limits: the limits by name.
         queue: the queue of the run. Default: none.
+        spending: the budgets that the run shares with others. Default: none.
     """
 
     def __init__(
-        self, permits: SharedPermits, limits: Mapping[str, Limit], queue: str = ""
+        self,
+        permits: SharedPermits,
+        limits: Mapping[str, Limit],
+        queue: str = "",
+        *,
+        spending: Spending | None = None,
     ) -> None:
         self._permits = permits
+        self._spending = spending
         self._queue = f"queue:{queue}" if queue else ""
         self._limits = {name: limits_of(limit) for name, limit in limits.items()}
 
-    async def take(self, step: Step) -> Sequence[str]:
-        """Wait for a permit of each limit that applies to a step; return the names for `give_back`."""
+    async def take(self, step: Leaf) -> Sequence[str]:
+        """Wait for a permit of each limit that applies to a step; return the names for `give_back`.
+
+        Raises:
+            Stopped: if a budget that applies to it is used up. Steps without a cost are not refused.
+        """
         taken: list[str] = []
+        if self._spending is not None and reports(step):
+            await self._spending.admit()
         try:
             for name, limits in self._of(step):
                 while wait := await self._permits.take(name, limits):
@@ -217,21 +243,23 @@ class SharedLimits:
             raise
         return taken
 
-    async def give_back(self, names: Sequence[str]) -> None:
-        """Return the permits that `take` took."""
+    async def give_back(self, names: Sequence[str], spent: Usage = NOTHING) -> None:
+        """Return the permits that `take` took, and report what the run has spent until now."""
         for name in names:
             if self._limits.get(name, self._limits.get("default", Limits())).cap:
                 await self._permits.release(name)
+        if self._spending is not None and spent:
+            await self._spending.report(spent)
 
-    async def pause(self, account: Account, seconds: float) -> None:
+    async def pause(self, account: CallAccount, seconds: float) -> None:
         """Pause the calls of an account over all workers; see EffectPermits.pause."""
         await self._permits.pause(account_name(account), seconds)
 
-    async def paused(self, account: Account) -> float:
+    async def paused(self, account: CallAccount) -> float:
         """Return the remaining seconds of the pause of an account."""
         return await self._permits.paused(account_name(account))
 
-    def _of(self, step: Step) -> list[tuple[str, Limits]]:
+    def _of(self, step: Leaf) -> list[tuple[str, Limits]]:
         # In one order for all workers, so that two of them cannot wait for each other.
         names = names_of(step)
         limits = {name: self._limits[name] for name in names if name in self._limits}

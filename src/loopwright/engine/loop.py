@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -23,19 +22,18 @@ from ..conditions import (
     AnyOf,
     Budget,
     Condition,
-    Deadline,
     MaxIterations,
     MetricAtLeast,
     MetricAtMost,
     Passed,
     PhaseLimit,
-    Timeout,
     check_safely,
     has_goal,
     named,
     prefer,
     tag_of,
     tightest,
+    time_limits,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -74,6 +72,7 @@ from .step import (
     digest_of,
     source_digest,
 )
+from .tampering import tampering_stop
 from .workspace_loop import WorkspaceLoopRun
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
@@ -451,13 +450,12 @@ class Loop(CompositeStep[In, Out]):
     @functools.cached_property
     def seconds(self) -> float:
         """The most active seconds, or infinity."""
-        return min((c.seconds for c in self.members if isinstance(c, Timeout)), default=math.inf)
+        return time_limits(self.members)[0]
 
     @functools.cached_property
     def wall(self) -> float:
         """The time at which it must end, in seconds since the epoch, or infinity."""
-        deadlines = (c.timestamp() for c in self.members if isinstance(c, Deadline))
-        return min(deadlines, default=math.inf)
+        return time_limits(self.members)[1]
 
     @functools.cached_property
     def budget(self) -> Budget | None:
@@ -506,6 +504,8 @@ class Loop(CompositeStep[In, Out]):
             why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
             return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
         stops: list[Stop] | None = None
+        if (tampered := tampering_stop(history)) is not None:
+            stops = [tampered]
         for condition in members or self.members:
             # Conditions of this package do not fail, and need no copies of the history.
             stop = condition.check(history) if condition.ours else check_safely(condition, history)

@@ -13,10 +13,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..conditions import Deadline, Timeout, raised, raised_budget
+from ..conditions import (
+    Budget,
+    Deadline,
+    Timeout,
+    raised,
+    raised_budget,
+    tightest,
+    time_limits,
+    tuned,
+)
 from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry
 from ..journal.replay import RecordedRun
@@ -57,7 +66,8 @@ class LoopRun:
     """The run of one loop.
 
     `history` holds the recorded iterations, `attempted` is the latest iteration and `current` its
-    input. `members` are the conditions, with the limits that a person raised. `cut` is the guard or
+    input. `members` are the conditions, with the limits that a person changed; `seconds` and `wall` are
+    its limits of time. `task` executes an iteration now. `cut` is the guard or
     the cancellation that ended the last iteration early or prevented one. `cause` is the exception of
     the last iteration that failed in this process. `ended` is the result once the loop has ended, and
     `terminated` says whether `on_terminate` was called.
@@ -79,9 +89,12 @@ class LoopRun:
         "path",
         "run_state",
         "scope",
+        "seconds",
         "snapshots",
         "start",
+        "task",
         "terminated",
+        "wall",
     )
 
     async def run(self) -> Result:
@@ -123,8 +136,8 @@ class LoopRun:
                     attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
-            attempt.failed(error)
-        return attempt.iteration()
+            self._failed(attempt, error)
+        return self._record_of(attempt)
 
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
         self.loop = loop
@@ -145,14 +158,18 @@ class LoopRun:
         self.snapshots: Snapshots | None = None
         declared, output_type = self.types
         self.scope.types = (_carried(declared), _carried(output_type))
+        self.task: asyncio.Task[object] | None = None
         self.members = loop.members
+        self.seconds, self.wall = loop.seconds, loop.wall
         spent, budget = NOTHING, loop.budget
+        if run.replay is not None and (limits := run.replay.raised.get(path)):
+            self.members = raised(loop.members, limits)
+            budget = raised_budget(budget, limits) if budget is not None else None
+        if run.tuned is not None and (limits := run.tuned.of(path)):
+            budget = self._retune(limits)
         if run.replay is not None:
             spent = run.replay.spent(path)
             self._restore(run.replay)
-            if limits := run.replay.raised.get(path):
-                self.members = raised(loop.members, limits)
-                budget = raised_budget(budget, limits) if budget is not None else None
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
             self.account.effects = self.history.effects = run.replay.effects(path)
@@ -162,22 +179,66 @@ class LoopRun:
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
         self.call: Call = unrecorded if unread else Context.call
+        if not run.silent and self.ended is None:
+            run.open_loops[path] = self
+
+    def _record_of(self, attempt: Attempt) -> Iteration:
+        """Return the record of an attempt that has ended; from here, no limit of time cuts it."""
+        self.task = None
+        return attempt.iteration()
+
+    def _retune(self, limits: Mapping[str, Json]) -> Budget | None:
+        """Change the conditions as a person set their limits; return the new budget."""
+        self.members = tuned(self.members, limits)
+        self.seconds, self.wall = time_limits(self.members)
+        return tightest(*(c for c in self.members if isinstance(c, Budget)))
+
+    def tune(self, limits: Mapping[str, Json]) -> None:
+        """Change limits of the running loop; its next decision and its next calls use them.
+
+        The caller cuts calls in flight that a new limit of time ends.
+        """
+        self.account.set_cap(self._retune(limits))
+        gate = self.ctx.gate
+        own = gate is not None and gate.owner == self.path
+        outer = gate.outer if gate is not None and own else gate
+        scope = self._deadlines(outer)
+        if gate is not None and own:
+            gate.move(None if scope is outer else scope)  # calls in flight wait at this object
+        else:
+            self.ctx.gate = scope
+
+    def refresh(self) -> None:
+        """Read the budgets above again, after a person changed one."""
+        self.account.refresh()
+
+    def _failed(
+        self, attempt: Attempt, error: StepError | Stopped | asyncio.CancelledError
+    ) -> None:
+        """Let the attempt fail, or cut it."""
+        attempt.failed(error)
+        run, timed = self.run_state, self.run_state.timed
+        if timed is not None and attempt.cut is timed and timed.owner == self.path:
+            # A person set a limit of time that is over: only this loop ends, not its task.
+            run.timed = None
+            if self.task is not None:
+                self.task.uncancel()
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
         loop = self.loop
-        if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
+        if self.seconds == math.inf and self.wall == math.inf and not loop.watched:
             return outer
         # The sentences of the conditions at their limit, for calls that are cancelled there.
-        last = History(elapsed=loop.seconds, now=loop.wall)
-        limits = [c for c in loop.members if isinstance(c, Timeout | Deadline)]
+        last = History(elapsed=self.seconds, now=self.wall)
+        limits = [c for c in self.members if isinstance(c, Timeout | Deadline)]
         stops = {stop.reason: stop for c in limits if (stop := c.check(last)) is not None}
         return DeadlineScope(
             self.path,
             outer,
-            deadline=self.start + loop.seconds,
+            deadline=self.start + self.seconds,
             stop=stops.get(Reason.TIMEOUT),
-            wall=loop.wall,
+            wall=self.wall,
             wall_stop=stops.get(Reason.DEADLINE),
             guards=loop.watched,
             view=self._view,
@@ -195,7 +256,7 @@ class LoopRun:
     def _restore(self, replay: RecordedRun) -> None:
         """Restore the recorded iterations, and the recorded end."""
         # Only the condition on the wall clock reads it.
-        wall = self.run_state.clock.wall() if self.loop.wall < math.inf else 0.0
+        wall = self.run_state.clock.wall() if self.wall < math.inf else 0.0
         began = replay.began(self.path)
         if began is not None:
             self.start = began
@@ -272,7 +333,19 @@ class LoopRun:
         """Return why the loop ends after the iterations in the journal, or None if it continues."""
         if (result := self.ended) is not None:
             return Stop(result.reason, result.detail, result.also)
-        return self.decide() if len(self.history) else None
+        if not len(self.history) or self._went_on():
+            return None
+        return self.decide()
+
+    def _went_on(self) -> bool:
+        """Whether the next iteration had begun, so that the decision was to continue.
+
+        It is not made again where a limit changed since: the live run did not make it again either.
+        """
+        run = self.run_state
+        if run.tuned is None or run.replay is None or self.cut is not None:
+            return False
+        return run.replay.began(f"{self.path}/{self.next_number()}") is not None
 
     async def baseline(self) -> Stop | None:
         """Evaluate the input before the first iteration; return the stop if it passes or has no verdict.
@@ -287,9 +360,7 @@ class LoopRun:
             value = await self.ctx.call("evaluate", loop.evaluate, self.current)
         except StepError as error:
             # Before any cost: an evaluator that cannot judge the input will not judge an output.
-            detail = f"before the first iteration: {error}"
-            self.cause = error.__cause__
-            return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+            return self.unusable(error)
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
@@ -314,6 +385,12 @@ class LoopRun:
         detail = f"before the first iteration, {metrics.objective} has no value"
         why = shortened(" ".join(evaluation.feedback.split()), SHOWN)
         return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
+
+    def unusable(self, error: StepError) -> Stop:
+        """Return the stop of a loop whose evaluator cannot judge."""
+        self.cause = error.__cause__
+        detail = f"before the first iteration: {error}"
+        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -380,6 +457,7 @@ class LoopRun:
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
         replay, value = self.run_state.replay, self.current
+        self.task = asyncio.current_task()
         adapts = self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -398,7 +476,7 @@ class LoopRun:
         elif attempt.failure is not None:
             self.cause = attempt.cause
         elapsed = attempt.ended - self.start
-        wall = run.clock.wall() if self.loop.wall < math.inf else 0.0
+        wall = run.clock.wall() if self.wall < math.inf else 0.0
         if not run.silent:
             entry = Entry("iteration", self.path, attempt.ended, iteration)
             entry.seconds = elapsed
@@ -421,6 +499,8 @@ class LoopRun:
         """
         if self.ended is None:
             await self._end(self.loop.ending(stop, self.history))
+        if not self.run_state.silent:
+            self.run_state.open_loops.pop(self.path, None)
         # The end of this loop is recorded; the outer loop that stopped it ends too.
         if self.cut is not None and self.cut.owner != self.path:
             raise self.cut
@@ -492,6 +572,8 @@ class LoopRun:
 
     def suspend(self, stop: Stop) -> None:
         """Show the progress of a suspended loop; it has not ended, so nothing is recorded."""
+        if not self.run_state.silent:
+            self.run_state.open_loops.pop(self.path, None)
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 
@@ -501,7 +583,8 @@ class LoopRun:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
         if chosen is None:  # an output without a verdict is better than none
-            chosen = next((item for item in reversed(history) if item.output is not None), None)
+            others = (item for item in reversed(history) if not item.rejected)
+            chosen = next((item for item in others if item.output is not None), None)
         return chosen.output if chosen is not None else None
 
     def _result(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .step import Step
+from ..records import Usage
+from .step import Leaf, Step
 
-__all__ = ["Account", "EffectPermits", "account_name", "names_of"]
+__all__ = ["CallAccount", "EffectPermits", "account_name", "names_of"]
 
 
-class Account(Protocol):
+class CallAccount(Protocol):
     """The account and model of a call, as a request has them."""
 
     @property
@@ -29,20 +30,20 @@ class Account(Protocol):
 class EffectPermits(Protocol):
     """Gives permits for effects."""
 
-    async def take(self, step: Step) -> Sequence[str]:
+    async def take(self, step: Leaf) -> Sequence[str]:
         """Wait until a step may begin; return what `give_back` needs."""
 
-    async def give_back(self, names: Sequence[str]) -> None:
-        """Return the permits of a step that has ended."""
+    async def give_back(self, names: Sequence[str], spent: Usage) -> None:
+        """Return the permits of a step that has ended; `spent` is the usage of the run until now."""
 
-    async def pause(self, account: Account, seconds: float) -> None:
+    async def pause(self, account: CallAccount, seconds: float) -> None:
         """Let no call of this account and model begin for `seconds`."""
 
-    async def paused(self, account: Account) -> float:
+    async def paused(self, account: CallAccount) -> float:
         """Return the remaining seconds of the pause of an account and model."""
 
 
-def account_name(account: Account) -> str:
+def account_name(account: CallAccount) -> str:
     """Return the name under which an account and model are paused; it has no key, only a variable."""
     parts = (account.provider, account.model, account.base_url, account.api_key_env)
     return "pause:" + " ".join(part for part in parts if part)

@@ -156,7 +156,7 @@ async def run(
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
         try:
-            return (await drive(state, root, fresh, budget)).view()
+            return (await drive(state, root, fresh, budget, store)).view()
         finally:
             if state.owned:
                 await state.release()

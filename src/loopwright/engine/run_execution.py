@@ -7,8 +7,9 @@ import contextlib
 import os
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 
-from ..conditions import Budget, raised_budget
+from ..conditions import Budget, raised_budget, tuned_budget
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
@@ -29,6 +30,7 @@ from .run_record import (
 )
 from .run_state import Run, RunResources, redactor_of
 from .step import CompositeStep, Step
+from .tuning import LiveLimits
 from .workflow import Workflow
 
 __all__ = ["drive", "open_run"]
@@ -67,6 +69,8 @@ async def open_run(
         return fresh, NoLog(fresh)
     log = await store.open(fresh, takeover=takeover)
     if not log.recorded:
+        if log.info.queue:  # limits may have been changed before it started
+            await take_up(store, log)
         return fresh, log
     try:
         if not accept_changes:
@@ -112,19 +116,22 @@ def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> 
 
 
 def drive(
-    state: Run, step: Step, fresh: RunInfo, budget: Budget | None
+    state: Run, step: Step, fresh: RunInfo, budget: Budget | None, store: Journal | None
 ) -> Coroutine[object, object, Result]:
     """Return the coroutine that runs the step to its end."""
     info = state.log.info
     if state.accept_changes:
         _accept(state, info.fingerprint, fresh.fingerprint)
-    if budget is not None:
-        _cap(state, budget)
-        if unbound := cannot_bind(step, budget, "run"):
-            state.warn(unbound, code=CANNOT_BIND)
+    if budget is not None or state.tuned is not None:
+        budget = _cap(state, budget)
+    if budget is not None and (unbound := cannot_bind(step, budget, "run")):
+        state.warn(unbound, code=CANNOT_BIND)
     if state.silent:  # it has no record, so only its result matters
         return _outcome(state, step, fresh.input)
-    return _drive(state, step, bounded(info, fresh))
+    limits = None
+    if store is not None and not state.log.silent:
+        limits = LiveLimits(state, partial(store.inbox, state.run_id))
+    return _drive(state, step, bounded(info, fresh), limits)
 
 
 def _accepted_in(log: RunLog) -> str:
@@ -142,18 +149,21 @@ def _accept(state: Run, recorded: str, now: str) -> None:
             state.append(Entry("accepted", "", state.now(), fingerprint=now))
 
 
-def _cap(state: Run, budget: Budget) -> None:
-    """Limit the run by a budget, with the caps that a person raised."""
-    if state.replay is not None and (limits := state.replay.raised.get("")):
+def _cap(state: Run, budget: Budget | None) -> Budget | None:
+    """Limit the run by a budget, with the caps that a person changed; return that budget."""
+    if budget is not None and state.replay is not None and (limits := state.replay.raised.get("")):
         budget = raised_budget(budget, limits)
+    if state.tuned is not None and (limits := state.tuned.of("")):
+        budget = tuned_budget(budget, limits)
     uncapped = state.account
     state.account = Account("", None, budget, uncapped.settled)
     if state.replay is not None and state.account.limited:
         state.account.effects = state.replay.effects("")
     state.account.judging = uncapped.judging
+    return budget
 
 
-async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
+async def _drive(state: Run, step: Step, info: RunInfo, limits: LiveLimits | None) -> Result:
     """Run the root step, record how the run ended, and release the run."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
@@ -173,12 +183,18 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     if not state.log.silent:
         state.log.on_cancel = state.cancel
         state.log.on_lost = state.lose
+        if limits is not None:
+            state.log.on_posted = limits.read
     try:
         result = await _outcome(state, step, _typed_input(step, info.input))
+        if limits is not None:
+            limits.close()
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
     except BaseException as error:  # of any kind: the lease must be released
+        if limits is not None:
+            limits.close()
         await _interrupted(state, info, error)
         if state.lost and isinstance(error, asyncio.CancelledError):
             await _uncancel(asyncio.current_task())

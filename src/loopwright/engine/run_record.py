@@ -270,26 +270,30 @@ _MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thou
 
 
 def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
-    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until}], "lists": [name]}`.
+    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until}], "lists": [name],
+    "at_once": {name: n}}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
     as `Condition.to_json` writes it. A step without loops and without a budget has no bounds: {}.
     """
     loops: list[Json] = []
-    lists: dict[str, None] = {}
+    lists: dict[str, int] = {}
     _collect(step, "", loops, lists)
     bounds: dict[str, Json] = {"loops": loops[:_MAX_NAMES]} if loops else {}
     if lists:
         bounds["lists"] = list(lists)[:_MAX_NAMES]
+        # Of those with several items at a time, whose number can be tuned.
+        if several := {name: most for name, most in lists.items() if most > 1}:
+            bounds["at_once"] = several
     if budget is not None:
         bounds["budget"] = budget.to_json()["budget"]
     return bounds
 
 
-def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, None]) -> None:
+def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, int]) -> None:
     """Add the loops inside a step, and the names of its steps that run over a list."""
     if getattr(step, "over_list", False):
-        lists[step.name] = None
+        lists[step.name] = getattr(step, "at_once", 1)
     if isinstance(step, Loop):
         loop: dict[str, Json] = {"name": step.name, "until": step.bounds}
         loops.append({**loop, "within": within} if within else loop)

@@ -189,6 +189,9 @@ class Run:
     Attributes:
         resources: the models, tools and settings that steps need, by name. Nothing is global.
         owned: the objects that steps opened for this run, by name. `release` closes them.
+        open_loops: the runs of loops that have not ended, by path; `tuning` changes their limits.
+        tuned: the limits that people changed, or None.
+        timed: the loop that a tuned limit of time ends now.
     """
 
     __slots__ = (
@@ -209,6 +212,7 @@ class Run:
         "log",
         "loops",
         "lost",
+        "open_loops",
         "outcomes",
         "owned",
         "permits",
@@ -223,6 +227,8 @@ class Run:
         "stubs",
         "sync",
         "task",
+        "timed",
+        "tuned",
         "warnings",
     )  # fmt: skip
 
@@ -262,6 +268,10 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
+        self.timed: Stopped | None = None
+        # Neither exists in a run that nobody can tune, so that many runs at once stay small.
+        self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
+        self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.lost = False
         self.iterations = 0
         self.score: float | None = None
@@ -387,9 +397,11 @@ class Run:
         """Return the stop that an interruption means; raise one that did not come from the run again."""
         if isinstance(error, Stopped):
             return error
-        if self.cancelled is None:
-            raise error
-        return Stopped("", self.cancelled)
+        if self.cancelled is not None:
+            return Stopped("", self.cancelled)
+        if self.timed is not None:
+            return self.timed
+        raise error
 
     def _notify(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -479,3 +491,4 @@ class Run:
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty
+_NO_LOOPS: dict[str, Any] = {}  # shared by all silent runs; it stays empty

@@ -37,6 +37,7 @@ class Scope:
         "parent",
         "parts",
         "path",
+        "prepared",
         "restarts",
         "results",
         "talks",
@@ -59,6 +60,8 @@ class Scope:
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         self.restarts = 0  # of a loop that stalled
         self.chain = 0  # how often its files were put back to those of an earlier iteration
+        # What the preparations of the evaluator returned, by their fingerprints.
+        self.prepared: Mapping[str, Json] = _NOTHING_YET
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from ..records.codec import Json
 from .run_state import Run
 from .state import Edits, LoopState, StateSource
 
-__all__ = ["Snapshots"]
+__all__ = ["Snapshots", "without_rejected"]
 
 T = TypeVar("T")
 # A note: limits on the number of effects do not count it.
@@ -67,6 +67,11 @@ class Snapshots:
     def folder(self) -> Path:
         """The folder in which commands run."""
         return self.state.folder
+
+    @property
+    def root(self) -> Path:
+        """The folder of all files, which commands may change."""
+        return self.state.root
 
     @property
     def variables(self) -> dict[str, str]:
@@ -123,6 +128,15 @@ class Snapshots:
             f"{path}/capture", lambda: self.state.capture(path, self._commit)
         )
 
+    async def changes(self) -> str:
+        """Return the difference of the captured state from the beginning, as text."""
+        commit = (self.current or self.base)["commit"]
+        return await self._complete(self.state.changes(commit))
+
+    def replace(self, snapshot: Mapping[str, Json]) -> None:
+        """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""
+        self.current = dict(snapshot)
+
     async def checkpoint(self, path: str) -> None:
         """Capture the state after the step at a path, before its end is recorded."""
         # An evaluator's changes are put back, and without a record nothing is resumed.
@@ -171,11 +185,12 @@ class Snapshots:
 
     def _parent(self, history: History, *, best: bool) -> Iteration | None:
         """Return the record from which the next iteration continues; None is the beginning."""
-        if not best and self.source.refine_from == "last":
-            return history.last
-        # In the order of an objective, the beginning is better than each iteration that was not accepted.
-        by_objective = history.last is not None and history.last.accepted is not None
-        return history.best if by_objective else history.best or history.last
+        if best or self.source.refine_from != "last":
+            # In the order of an objective, the beginning is better than iterations that were not accepted.
+            by_objective = history.last is not None and history.last.accepted is not None
+            if by_objective or history.best is not None:
+                return history.best
+        return without_rejected(history).last
 
     def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
         if result.satisfied and result.reason is not Reason.IMPROVED:
@@ -250,6 +265,14 @@ class Snapshots:
             if self.run.cancelled is None:
                 raise
             return task.result()
+
+
+def without_rejected(history: History) -> History:
+    """Return the history without the rejected iterations at its end: the next one continues before them."""
+    kept = len(history)
+    while kept and history[kept - 1].rejected:
+        kept -= 1
+    return history if kept == len(history) else History(history[:kept])
 
 
 async def _value(value: Json) -> Json:

@@ -36,6 +36,10 @@ class LoopState(Protocol):
         """The folder in which commands of the loop run."""
 
     @property
+    def root(self) -> Path:
+        """The folder of all its files; `folder` is inside it."""
+
+    @property
     def source(self) -> Path:
         """The folder that it stands for; a working directory inside it is one inside `folder`."""
 
@@ -73,6 +77,9 @@ class LoopState(Protocol):
         Returns:
             The snapshot of an edit from outside, or None.
         """
+
+    async def changes(self, commit: str) -> str:
+        """Return the difference of a snapshot from the beginning as text, for readers."""
 
     async def find(self, name: str) -> str:
         """Return the commit of the snapshot of that name, or ""."""

@@ -141,6 +141,13 @@ class Step(Generic[In_contra, Out_co]):
         """Return the steps directly inside it."""
         return ()
 
+    def preparations(self) -> Iterable[Step]:
+        """Return the steps that a loop with a workspace runs once, before its first iteration.
+
+        A recorded output stands in `scope.prepared` under the fingerprint of its step.
+        """
+        return (step for part in self.parts() for step in part.preparations())
+
 
 class Leaf(Step[In_contra, Out_co]):
     """A step that acts: each call is one effect, which the journal records."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
-from ..errors import Suspended
-from ..records import Iteration, Result, Stop
+from ..errors import StepError, Stopped, Suspended
+from ..records import Iteration, Result, Stop, as_evaluation
 from ..records.codec import Json
 from .context import Context
 from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
-from .snapshots import Snapshots
+from .snapshots import Snapshots, without_rejected
 from .state import StateSource
 from .step import Step
 
@@ -54,7 +55,7 @@ class WorkspaceLoopRun(LoopRun):
 
     async def baseline(self) -> Stop | None:
         """Evaluate the files of the beginning, and put back what the evaluator changed in them."""
-        stop = await super().baseline()
+        stop = await self._prepare() or await super().baseline()
         replay = self.run_state.replay
         began = replay is not None and replay.began(f"{self.path}/1") is not None
         # Later, a difference is an edit of a person, which the loop adopts.
@@ -62,12 +63,34 @@ class WorkspaceLoopRun(LoopRun):
             await self._files.put_back()
         return stop
 
+    async def _prepare(self) -> Stop | None:
+        """Run the preparations of the evaluator; return the stop if one of them cannot run."""
+        loop, scope = self.loop, self.scope
+        if loop.evaluate is None or self.run_state.stubs is not None:
+            return None
+        self.ctx.path = f"{self.path}/0"
+        # Equal evaluators share one preparation.
+        steps = {step.fingerprint: step for step in loop.evaluate.preparations()}
+        for number, (fingerprint, step) in enumerate(steps.items(), start=1):
+            name = "prepare" if number == 1 else f"prepare-{number}"
+            try:
+                value = await self.ctx.call(name, step, None)
+            except StepError as error:
+                # Before any cost: a check that cannot run on the base cannot judge an output.
+                return self.unusable(error)
+            except (Stopped, asyncio.CancelledError) as error:
+                self.cut = self.run_state.stopped_by(error)
+                return self.cut.stop
+            scope.prepared = {**scope.prepared, fingerprint: value}
+        return None
+
     async def iterate(self) -> Iteration:
         """Run one iteration on the files of its parent, and keep those that it made."""
         number = self.scope.number
         stall = self.loop.on_stall
-        best = stall is not None and stall.then == "best" and stall.restarts_now(self.history)
         self.scope.chain = self.history.put_backs if self._files.source.refine_from != "last" else 0
+        settled = without_rejected(self.history)
+        best = stall is not None and stall.then == "best" and stall.restarts_now(settled)
         await self._files.place(self.history, number, best=best)
         iteration = await super().iterate()
         return replace(iteration, files=await self._files.close(number))
@@ -86,4 +109,8 @@ class WorkspaceLoopRun(LoopRun):
         output = await ctx.call(name, step, value, token)
         if name == "execute":
             await self._files.capture(self.scope.number)
+        elif name == "evaluate":
+            tampered = as_evaluation(output).tampered
+            if tampered is not None and tampered.files is not None:
+                self._files.replace(tampered.files)
         return output

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,7 +18,16 @@ from ..records.codec import Json
 from .checklist import Check, as_check
 from .criteria import segments
 
-__all__ = ["before", "gates"]
+__all__ = ["LaterEvaluator", "before", "gates"]
+
+
+class LaterEvaluator(CompositeStep[object, Evaluation]):
+    """An evaluator that reads the evaluations of the gates before it."""
+
+    @abstractmethod
+    def after(self, earlier: Sequence[tuple[str, Evaluation]]) -> Step:
+        """Return the evaluator for these evaluations, by the names of their gates."""
+
 
 UNJUDGED = "unjudged"  # the code of a warning
 
@@ -26,6 +37,7 @@ class _Gates(CompositeStep[object, Evaluation]):
     keeps_types: ClassVar[bool] = True
     name: str
     members: tuple[tuple[str, Step], ...]
+    graded: bool = False
     # With a policy, the members before an undecided judge decide alone when it is due.
     undecided: Undecided | None = None
     scored: bool = True  # whether the gates make a score; before a measurement they do not
@@ -37,12 +49,16 @@ class _Gates(CompositeStep[object, Evaluation]):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.members))
+        kind = "graded gates" if self.graded else "gates"
+        return digest_of(kind, *(f"{name} {part.fingerprint}" for name, part in self.members))
 
     @property
     def scores_only(self) -> bool:
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
+
+    def preparations(self) -> Iterable[Step]:
+        return (step for _, part in self.members for step in part.preparations())
 
     def deciding_alone(self, policy: Undecided) -> _Gates | None:
         """Return these gates with a policy for an undecided judge; None without a member before it."""
@@ -53,7 +69,8 @@ class _Gates(CompositeStep[object, Evaluation]):
         evaluations: list[tuple[str, Evaluation]] = []
         ended = []
         for name, part in self.members:
-            result = await attempt(ctx, name, part, value)
+            step = part.after(evaluations) if isinstance(part, LaterEvaluator) else part
+            result = await attempt(ctx, name, step, value)
             evaluation = as_evaluation(result.output)
             evaluations.append((name, evaluation))
             ended.append((name, part, result))
@@ -62,8 +79,11 @@ class _Gates(CompositeStep[object, Evaluation]):
                 break
         complete = len(evaluations) == len(self.members)
         merged = _merged(evaluations, complete=complete)
-        if merged.undecided and ended[-1][1].asks_model and self._due(ctx):
+        due = merged.undecided and ended[-1][1].asks_model and self._due(ctx)
+        if due:
             merged = _unjudged(evaluations, ctx)
+        if self.graded and not due:
+            merged = replace(merged, score=_grade(evaluations, len(self.members)))
         if not self.scored:
             merged = replace(merged, score=None, votes=())
         return combined(self.name, merged, ended, ctx)
@@ -72,7 +92,9 @@ class _Gates(CompositeStep[object, Evaluation]):
         return self.undecided is not None and self.undecided.due(ctx.history)
 
 
-def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
+def gates(
+    *evaluators: Check, name: str = "gates", graded: bool = False
+) -> Step[object, Evaluation]:
     """Make an evaluator of several in order: the first failure ends the evaluation.
 
     Put certain and cheap evaluators first: checks, then tests, then a judge. An output that fails at a
@@ -84,6 +106,8 @@ def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
     Args:
         *evaluators: Evaluators, functions, or objects of options for `check`.
         name: The name of the step. Default: "gates".
+        graded: Whether an output that fails at a gate keeps a score: the number of gates that passed plus the
+            score of the failed one, divided by the number of gates. Default: False.
 
     Returns:
         A step from an output to an Evaluation.
@@ -103,7 +127,17 @@ def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
     if not evaluators:
         raise ConfigurationError(f"{name}: no evaluator. Pass at least one.")
     steps = [as_check("", evaluator) for evaluator in evaluators]
-    return _Gates(name, tuple(zip(segments(step.name for step in steps), steps, strict=True)))
+    members = tuple(zip(segments(step.name for step in steps), steps, strict=True))
+    return _Gates(name, members, graded)
+
+
+def _grade(results: list[tuple[str, Evaluation]], count: int) -> float | None:
+    """Return the share of the gates that passed, with the score of the last one as a part of a gate."""
+    final = results[-1][1]
+    if final.undecided:
+        return None
+    score = final.score if final.score is not None else float(final.passed is True)
+    return (len(results) - 1 + score) / count
 
 
 def before(measurement: Step, *evaluators: Check) -> Step[object, Evaluation]:
@@ -126,6 +160,7 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
     score = final.score if final.score is not None else min(scores, default=None)
     # A gate that passed has nothing to improve, so only the last evaluator's feedback is kept with the gaps.
     texts = [e.feedback for e in evaluations if e is final or e.passed is not True]
+    tampered = [e.tampered for e in evaluations if e.tampered is not None]
     return Evaluation(
         score=None if final.undecided else 0.0 if closed else score,
         passed=False if False in verdicts else None if None in verdicts else True,
@@ -138,6 +173,8 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
         metrics={key: item for e in evaluations for key, item in e.metrics.items()},
         impossible=final.impossible,
         unjudged=any(e.unjudged for e in evaluations),
+        # A rejected iteration stays so, whatever another gate reports.
+        tampered=next((t for t in tampered if t.rejected), tampered[0] if tampered else None),
     )
 
 

@@ -1,12 +1,14 @@
 """Insight: what other limits would have done on recorded runs, and how often a judge errs.
 
 `recordings_of` reads executions of a loop from a journal, `replay` compares policies on them. `measure_judge`
-compares recorded votes with labels of people. Nothing here changes a run or calls a model.
+compares recorded votes with labels of people. Nothing here changes a run. Only `JudgeMeasurement`, a step,
+asks a model.
 """
 
 from .._statistics import Estimate
 from .backtest import Backtest, Pair, PolicyResult
 from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
+from .judge_run import JudgeMeasurement, measurement_input, robustness_set
 from .policies import StoppingPolicy, grid, policy_from_json
 from .recordings import LeftOut, Recording, Recordings, loop_named, recordings_of
 from .report import Replay, frontier_svg, replay
@@ -17,6 +19,7 @@ __all__ = [
     "Backtest",
     "Estimate",
     "JudgeCase",
+    "JudgeMeasurement",
     "JudgeReport",
     "LeftOut",
     "Pair",
@@ -31,9 +34,11 @@ __all__ = [
     "grid",
     "loop_named",
     "measure_judge",
+    "measurement_input",
     "policy_from_json",
     "recordings_of",
     "replay",
+    "robustness_set",
     "selected",
     "suggestions",
 ]

@@ -23,8 +23,8 @@ from .._statistics import (
     wilson,
 )
 from ..errors import ConfigurationError, nearest
-from ..evaluators.judge.votes import Votes, error_rates
-from ..records.codec import Json, number
+from ..evaluators.judge.votes import best_rule, unattainable
+from ..records.codec import Json, number, text_of
 
 __all__ = ["JudgeCase", "JudgeReport", "cases_from_jsonl", "measure_judge"]
 
@@ -32,7 +32,6 @@ FIELDS = ("id", "output", "label", "input", "votes", "score")
 CASES_FOR_ICC = 100  # below, the interval of icc covers too little
 MANY_VOTES = 61  # votes of an "unlimited" majority
 CERTIFY_FROM = 0.75  # the lowest score whose labels certify a threshold
-MOST_REJECTED = 0.5  # a rule that rejects more good outputs is of no use
 _SHOWN = 200  # characters of an output in the list of persistent errors
 
 
@@ -46,6 +45,7 @@ class JudgeCase:
         label: whether a person accepts it.
         votes: the votes in order; None is a vote that could not be read.
         score: the score of the judge from 0 to 1, or None.
+        input: the goal of the work, as the judge sees it. Default: none.
     """
 
     id: str
@@ -53,6 +53,7 @@ class JudgeCase:
     label: bool
     votes: tuple[bool | None, ...] = ()
     score: float | None = None
+    input: str = ""
 
     @property
     def readable(self) -> list[bool]:
@@ -111,7 +112,10 @@ def _case(data: Json, line: int) -> JudgeCase:
     score = data.get("score")
     if score is not None and number("score", score, minimum=0) > 1:
         raise ConfigurationError(f"score: {score} is above 1")
-    return JudgeCase(str(data.get("id", line)), data["output"], data["label"], tuple(votes), score)
+    return JudgeCase(
+        str(data.get("id", line)), data["output"], data["label"], tuple(votes), score,
+        text_of(data.get("input")),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -206,6 +210,7 @@ def measure_judge(
         "unlimited": None if share is None else majority_error(error, share, MANY_VOTES),
     }
     values["advice"] = _advice(tp, fp, tn, fn, icc=share, alpha=alpha, most=max_votes)
+    values["robustness"] = None  # of a live measurement only
     values["certified"] = None if certify is None else _certified(cases, certify)
     values["persistent"] = list(_persistent(decided))
     return JudgeReport(values)
@@ -273,33 +278,15 @@ def _advice(
         return {
             "why": f"icc is unknown. Label {CASES_FOR_ICC} cases and ask for two votes or more."
         }
-    false_yes, yes = fp / (tn + fp), tp / (tp + fn)
-    best: tuple[float, float, Votes, float] | None = None
-    for votes in _rules(most):
-        accepted = error_rates(false_yes, votes, icc).accept
-        if accepted > alpha:
-            continue
-        good = error_rates(yes, votes, icc)
-        row = 1 - good.accept, good.votes, votes, accepted
-        if row[0] <= MOST_REJECTED and (best is None or row[:2] < best[:2]):
-            best = row
-    if best is None:
-        return {
-            "unattainable": f"no rule of up to {most} votes keeps false accepts at {alpha:.0%} and accepts "
-            "half of the good outputs: use a second judge, a checklist, or a deterministic check"
-        }
-    rejected, _, votes, accepted = best
+    shares = tp / (tp + fn), tn / (tn + fp), icc
+    rule = best_rule(*shares, alpha=alpha, most=most)
+    if rule is None:
+        return {"unattainable": unattainable(*shares, alpha=alpha, most=most)}
+    votes = rule.votes
     return {
         "accept_lead": votes.accept, "reject_lead": votes.reject, "max_votes": votes.most,
-        "false_accept": accepted, "false_reject": rejected,
+        "false_accept": rule.false_accept, "false_reject": rule.false_reject,
     }  # fmt: skip
-
-
-def _rules(most: int) -> Iterator[Votes]:
-    for count in range(1, most + 1):
-        for accept in range(1, count + 1):
-            for reject in range(1, count + 1):
-                yield Votes(accept, reject, count)
 
 
 def _certified(cases: Sequence[JudgeCase], alpha: float) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..conditions import raised
+from ..conditions import Condition, raised, tuned
 from ..engine.loop import Loop
 from ..engine.step import Step
 from ..errors import ConfigurationError, nearest
@@ -159,15 +159,53 @@ def recordings_of(
     Returns:
         A recording for each execution whose stop is reproduced, a `LeftOut` for each other one.
     """
-    replay = RecordedRun(surviving(entries))
+    remaining = surviving(entries)
+    replay = RecordedRun(remaining)
+    changes = [entry for entry in remaining if _changes_limits(entry)]
     paths = [path for path in replay.records if path.rsplit("/", 1)[-1] == loop.name]
     if not paths:
         yield LeftOut(info.run_id, f"it has no recorded iteration of {loop.name!r}")
     for path in paths:
-        yield _recording(info, replay, path, loop)
+        limits = _RecordedLimits(loop, path, changes)
+        yield _recording(info, replay, path, limits)
 
 
-def _recording(info: RunInfo, replay: RecordedRun, path: str, loop: Loop) -> Recording | LeftOut:
+def _changes_limits(entry: Entry) -> bool:
+    """Return whether an entry changes a limit, or is a question or answer about one."""
+    if entry.kind == "asked":
+        return bool(entry.value["request"].get("kind") == "limit")
+    return entry.kind in ("tuned", "accepted", "answered")
+
+
+class _RecordedLimits:
+    """The conditions of one execution of a loop, with the limits that people changed."""
+
+    def __init__(self, loop: Loop, path: str, changes: Sequence[Entry]) -> None:
+        self.loop = loop
+        self._path = path
+        self._changes = changes
+        self._tuned = any(entry.kind == "tuned" for entry in changes)
+        self.last = self._until(None)
+
+    def before(self, entry: Entry) -> tuple[Condition, ...]:
+        """Return the conditions in force at an entry."""
+        # Raised limits alone change no earlier decision: the run continued under the lower ones.
+        return self._until(entry.seq) if self._tuned else self.last
+
+    def _until(self, seq: int | None) -> tuple[Condition, ...]:
+        replay = RecordedRun(e for e in self._changes if seq is None or e.seq < seq)
+        members = self.loop.members
+        if limits := replay.raised.get(self._path):
+            members = raised(members, limits)
+        if limits := replay.tuned.of(self._path):
+            members = tuned(members, limits)
+        return members
+
+
+def _recording(
+    info: RunInfo, replay: RecordedRun, path: str, limits: _RecordedLimits
+) -> Recording | LeftOut:
+    loop = limits.loop
     end = replay.ended.get(path)
     if end is None:
         return LeftOut(info.run_id, f"{path} has not ended; the run is {info.status}")
@@ -176,13 +214,11 @@ def _recording(info: RunInfo, replay: RecordedRun, path: str, loop: Loop) -> Rec
     if any(entry.error is not None for entry in records):
         return LeftOut(info.run_id, f"its last iteration was cut short: {stop.detail}")
     prefixes = list(_prefixes(info, records))
-    members = loop.members
-    if limits := replay.raised.get(path):
-        members = raised(members, limits)
-    for number, history in enumerate(prefixes, start=1):
-        decided = loop.decide(history, members)
-        if decided is not None:
-            decided = loop.ending(decided, history)
+    for number, (entry, history) in enumerate(zip(records, prefixes, strict=True), start=1):
+        decided = _decided(loop, history, limits.before(entry))
+        # A limit may have been taken between the last record and the decision, as on a resume.
+        if number == len(prefixes) and (decided is None or decided.reason is not stop.reason):
+            decided = _decided(loop, history, limits.last)
         if number < len(prefixes) and decided is not None:
             why = f"{decided.reason.value} after iteration {number}, where the run continued"
             return LeftOut(info.run_id, why)
@@ -192,6 +228,11 @@ def _recording(info: RunInfo, replay: RecordedRun, path: str, loop: Loop) -> Rec
                 info.run_id, f"the run ended with {stop.reason.value}, its conditions say {here}"
             )
     return Recording(info.run_id, path, loop, prefixes, stop, stopped_at=len(prefixes))
+
+
+def _decided(loop: Loop, history: History, members: tuple[Condition, ...]) -> Stop | None:
+    stop = loop.decide(history, members)
+    return None if stop is None else loop.ending(stop, history)
 
 
 def _prefixes(info: RunInfo, records: Iterable[Entry]) -> Iterator[History]:

@@ -27,6 +27,7 @@ class Entry:
             - `rewound`, `accepted`, `warned`: a rewind, an accepted change of code, a warning
             - `reported`: the report of an agent about its end
             - `step`: the outcome of a step of the root workflow
+            - `tuned`: a person changed a limit; see `journal.tunes`
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
         at: active seconds of the run at the event; for an effect, at its beginning.
         value: the value of the event, by kind.
@@ -176,7 +177,9 @@ def _before(entries: list[Entry], path: str) -> list[Entry]:
     # A "started" without its outcome would be an effect in doubt.
     finished = {e.path for e in remaining if e.kind == "finished"}
     undone = {e.path for e in entries[first:] if e.kind == "finished"} - finished
-    return [e for e in remaining if not (e.kind == "started" and e.path in undone)]
+    remaining = [e for e in remaining if not (e.kind == "started" and e.path in undone)]
+    # A person set these limits for the run and not for the part that is repeated.
+    return remaining + [e for e in entries[first:] if e.kind == "tuned"]
 
 
 def set_aside(entries: Sequence[Entry], path: str) -> int:

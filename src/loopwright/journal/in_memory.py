@@ -14,6 +14,7 @@ from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
 from .inbox import cancel_waiting
 from .protocol import Posted, Rewind, RunInfo, missing_run
+from .tunes import UNASKED
 from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class MemoryLog:
         self.recorded: Sequence[Entry] = surviving(_numbered(run.entries))
         self.on_cancel: Callable[[], None] | None = None
         self.on_lost: Callable[[], None] | None = None
+        self.on_posted: Callable[[], None] | None = None
         self._run = run
         # A new list, so that later appends of a replaced owner have no effect.
         run.entries = list(run.entries)
@@ -75,12 +77,13 @@ class NoLog:
     keeps_values = False
     silent = True
     recorded: Sequence[Entry] = ()
-    __slots__ = ("info", "on_cancel", "on_lost")
+    __slots__ = ("info", "on_cancel", "on_lost", "on_posted")
 
     def __init__(self, info: RunInfo) -> None:
         self.info = info
         self.on_cancel: Callable[[], None] | None = None
         self.on_lost: Callable[[], None] | None = None
+        self.on_posted: Callable[[], None] | None = None
 
     @staticmethod
     def append(entry: Entry) -> None:
@@ -214,7 +217,11 @@ class MemoryJournal:
         """Put an answer into the inbox of a run; see Journal.post."""
         # A copy, because the caller may change its answer later.
         copy = replace(answer, value=own(answer.value))
-        return self._find(run_id).inbox.setdefault((answer.asked, answer.path), copy)
+        run = self._find(run_id)
+        first = run.inbox.setdefault((answer.asked, answer.path), copy)
+        if answer.asked == UNASKED and run.owner is not None and run.owner.on_posted is not None:
+            run.owner.on_posted()
+        return first
 
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return the answers in the inbox of a run; see Journal.inbox."""

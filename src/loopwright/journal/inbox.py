@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from ..records import NOTHING, Reason, Stop
 from ..records.codec import Json
 from .entries import Entry
 from .protocol import Journal, Posted, RunInfo, RunLog
+from .tunes import tuned_entries
 
 _DETAILS = {
     "queued": "cancelled by a person before it started",
@@ -23,10 +25,14 @@ _DETAILS = {
 
 
 async def take_up(store: Journal, log: RunLog) -> None:
-    """Move the open answers in the inbox of an open run to its entries."""
+    """Move the open answers and new limits in the inbox of an open run to its entries."""
     appended = []
-    for answer in unread_answers(log.recorded, await store.inbox(log.info.run_id)):
-        entry = Entry("answered", answer.path, log.info.active, answer.value)
+    inbox = await store.inbox(log.info.run_id)
+    answers = [
+        Entry("answered", answer.path, log.info.active, answer.value)
+        for answer in unread_answers(log.recorded, inbox)
+    ]
+    for entry in (*answers, *tuned_entries(log.recorded, inbox, log.info.active)):
         log.append(entry)
         appended.append(entry)
     if appended and (written := log.sync()) is not None:
@@ -55,7 +61,7 @@ def status_of(recorded: Sequence[Entry]) -> str:
         if entry.kind == "ended" and not entry.path:
             return Stop.from_json(entry.value["stop"]).reason.status.value
         # Entries that a person added while no process ran do not change the status.
-        if entry.kind not in ("answered", "accepted"):
+        if entry.kind not in ("answered", "accepted", "tuned"):
             return "suspended" if entry.kind == "suspended" else "interrupted"
     return "interrupted"
 
@@ -111,3 +117,11 @@ _UNSTARTED: dict[str, Json] = {
     "seconds": 0.0,
     "loops": [],
 }
+
+
+def user_name() -> str:
+    """Return the name of the user of this process, as records of people's acts name it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without user names
+        return "someone"

@@ -143,6 +143,8 @@ class RunLog(Protocol):
     """Called on the event loop within a second of a request to cancel the run."""
     on_lost: Callable[[], None] | None
     """Called on the event loop, at the latest with the next beat, when another owner took the run over."""
+    on_posted: Callable[[], None] | None
+    """Called on the event loop within a second after a new limit was put into the run's inbox."""
     silent: bool
     """Whether no reader exists, so that entries need not be created."""
     keeps_values: bool
@@ -236,7 +238,8 @@ class Journal(Protocol):
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run, and return the first answer to its question.
 
-        Only the first answer counts. The next opening of the run moves it to the entries.
+        Only the first answer counts. The next opening of the run moves it to the entries. New limits
+        (`journal.tunes`) are put there too; the owner of an open run is notified of them.
         """
 
     async def inbox(self, run_id: str) -> list[Posted]:

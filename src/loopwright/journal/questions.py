@@ -19,7 +19,6 @@ True and false alone stand for {"approve": true} and {"approve": false}, in a ve
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ from ..errors import ConfigurationError, RunLocked, StepError, nearest
 from ..records import Iteration, codec
 from ..records.codec import Json
 from .entries import Entry, surviving
-from .inbox import status_of, take_up
+from .inbox import status_of, take_up, user_name
 from .protocol import Journal, Posted, RunInfo
 from .replay import RecordedRun
 
@@ -196,7 +195,7 @@ async def answer(
     info = await journal.find(run_id)
     recorded = surviving(await journal.entries(info.run_id))
     question = _find(info.run_id, recorded, path, await journal.inbox(info.run_id))
-    mine = Posted(path, question.asked, checked(question, value), who or _user(), time.time())
+    mine = Posted(path, question.asked, checked(question, value), who or user_name(), time.time())
     first = await journal.post(info.run_id, mine)
     if (first.who, first.at) != (mine.who, mine.at):
         raise _answered(info.run_id, path, first)
@@ -215,13 +214,6 @@ async def _take_up_now(journal: Journal, info: RunInfo) -> None:
         await take_up(journal, log)
     finally:
         await log.close(row)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without user names
-        return "someone"
 
 
 def _answered(run_id: str, path: str, first: Posted) -> ConfigurationError:

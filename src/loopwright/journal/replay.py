@@ -19,6 +19,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from .entries import Entry, is_note
+from .tunes import TunedLimits
 
 # The parts of a wrapping step that record its output.
 _INNER = ("", "/do", "/try", "/within", "/attempt-1")
@@ -34,13 +35,14 @@ class RecordedRun:
     - `records`: the iterations of each loop; one that a person edited is the edited one
     - `ended`: the ends of loops, "" for the run
     - `asked`, `answers`: questions to people and their answers
-    - `raised`: raised limits of loops, "" for the run
+    - `raised`: raised limits of loops, "" for the run; without those that were tuned before
     - `accepted`: the fingerprints accepted in place of recorded ones
     - `reports`: the reports of agents about their end
     - `steps`: the outcomes of the steps of the workflow
     - `repeated`: how many times an effect began again after a crash or cut
 
-    `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging.
+    `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging, `tuned` the
+    limits that people changed.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -51,6 +53,7 @@ class RecordedRun:
         self.answers: dict[str, Json] = {}
         self.asked: dict[str, Entry] = {}
         self.raised: dict[str, dict[str, Json]] = {}
+        self.tuned = TunedLimits()
         self.accepted: dict[str, str] = {}
         self.warnings: list[str] = []
         self.reports: dict[str, Json] = {}
@@ -66,6 +69,7 @@ class RecordedRun:
             "iteration": self._add_iteration, "ended": self._add_ended, "asked": self._add_asked,
             "answered": self._add_answer, "accepted": self._add_accepted,
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
+            "tuned": self.tuned.add,
         }  # fmt: skip
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
@@ -120,7 +124,16 @@ class RecordedRun:
             # Without a value it accepts changed code; with one it raises limits.
             self.accepted[entry.path] = entry.fingerprint
         else:
-            self.raised.setdefault(entry.path, {}).update(entry.value)
+            self._raise(entry.path, entry.value)
+
+    def _raise(self, path: str, limits: Mapping[str, Json]) -> None:
+        """Raise limits of a loop; the latest change counts, so a tuned limit is tuned again."""
+        tuned = self.tuned.of(path)
+        for key, value in limits.items():
+            if key in tuned:
+                self.tuned.set(path, key, value)
+            else:
+                self.raised.setdefault(path, {})[key] = value
 
     def _add_warning(self, entry: Entry) -> None:
         self.warnings.append(entry.value)
@@ -138,7 +151,7 @@ class RecordedRun:
             return  # the question of a step
         loop, number = request["loop"], request["iteration"]
         if kind == "limit" and answer["approve"]:
-            self.raised.setdefault(loop, {})["max_iterations"] = number + answer["more"]
+            self._raise(loop, {"max_iterations": number + answer["more"]})
         elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
             # The question was about the latest record, which adapt reads next.
             last = self.records[loop][-1]
@@ -228,6 +241,16 @@ class RecordedRun:
                         for above in _ancestors(place):
                             self._effects[above] = self._effects.get(above, 0) + 1
         return self._effects.get(path, 0)
+
+    def loops_named(self, name: str) -> list[str]:
+        """Return the paths of the loops and lists with a name, in the order in which they began."""
+        ends = f"/{name}"
+        return [
+            path
+            for path in self._began
+            if (path == name or path.endswith(ends))
+            and (f"{path}/1" in self._began or path in self.records)
+        ]
 
     def began(self, path: str) -> float | None:
         """Return the active second at which the first effect under a path started."""

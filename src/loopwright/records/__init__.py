@@ -1,6 +1,6 @@
 """The frozen values of a run: usage, evaluations, iterations, histories, reasons and results."""
 
-from .evaluation import Criterion, Evaluation, as_evaluation, reaches
+from .evaluation import Criterion, Evaluation, Tampering, as_evaluation, reaches
 from .history import History, agents_history
 from .isolation import Held, HeldJson, Record, own, own_json, read_by_copy
 from .iteration import Failure, Iteration
@@ -37,6 +37,7 @@ __all__ = [
     "Status",
     "StepOutcome",
     "Stop",
+    "Tampering",
     "Usage",
     "agents_history",
     "as_evaluation",

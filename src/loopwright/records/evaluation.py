@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
@@ -41,6 +41,42 @@ class Criterion:
         return {"name": self.name, "passed": self.passed, "gap": self.gap}
 
 
+@dataclass(frozen=True, slots=True)
+class Tampering:
+    """How an iteration changed the check that judges it.
+
+    Args:
+        kind: `touched` if protected files differ, `forged` if the result of the check is not to be believed.
+        paths: the protected files that differ.
+        why: the reason as a sentence.
+        action: what follows: `put_back`, `reject` or `stop`.
+        files: the snapshot of the iteration with the protected files put back, or None.
+
+    Example:
+        >>> Tampering("touched", ("tests/test_io.py",), "tests/test_io.py was changed").rejected
+        False
+    """
+
+    kind: str
+    paths: tuple[str, ...]
+    why: str
+    action: str = "put_back"
+    files: Mapping[str, Json] | None = None
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the iteration does not count, and the next one continues from its parent."""
+        return self.kind == "forged" or self.action != "put_back"
+
+    def to_json(self) -> Json:
+        """Return the tampering as a JSON object."""
+        data: dict[str, Json] = {"kind": self.kind, "paths": list(self.paths), "why": self.why}
+        data["action"] = self.action
+        if self.files is not None:
+            data["files"] = dict(self.files)
+        return data
+
+
 @read_by_copy("votes", "details", "metrics")
 @dataclass(frozen=True, slots=True, init=False)
 class Evaluation(Record):
@@ -60,6 +96,7 @@ class Evaluation(Record):
         impossible: the task cannot be done, by the reason in `feedback`. Such an evaluation is not met, and
             several in a row end the loop as `impossible`; see `Impossible`.
         unjudged: the judge could not decide, and the deterministic evaluators decided alone.
+        tampered: how the iteration changed its own check, or None.
 
     Raises:
         EvaluationError: of kind `bad_score`, `bad_metric` (a metric that is not finite) or
@@ -81,6 +118,7 @@ class Evaluation(Record):
     metrics: Mapping[str, float]
     impossible: bool
     unjudged: bool
+    tampered: Tampering | None
     _raw_votes: ClassVar[Json]
     _raw_details: ClassVar[Json]
     _raw_metrics: ClassVar[Json]
@@ -99,6 +137,7 @@ class Evaluation(Record):
         metrics: Mapping[str, float] | None = None,
         impossible: bool = False,
         unjudged: bool = False,
+        tampered: Tampering | None = None,
     ) -> None:
         # 1 and 0 are not verdicts: they are more likely scores in the wrong field.
         if passed is not None and passed is not True and passed is not False:
@@ -121,6 +160,7 @@ class Evaluation(Record):
         _metrics(self, _measured(metrics) if metrics else EMPTY)
         _impossible(self, impossible is True)
         _unjudged(self, unjudged is True)
+        _tampered(self, tampered and _tampering(tampered))
 
     def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes, details and metrics."""
@@ -154,7 +194,8 @@ class Evaluation(Record):
     def has_only_score(self) -> bool:
         """Whether it has a score, a verdict or both, and no other field."""
         more = self.feedback or self.improvements or self.criteria or self._holds_values()
-        return not more and not (self.undecided or self.impossible or self.unjudged)
+        others = self.undecided or self.impossible or self.unjudged or self.tampered is not None
+        return not more and not others
 
     def to_json(self) -> Json:
         """Return the evaluation as a JSON object without empty fields."""
@@ -177,6 +218,8 @@ class Evaluation(Record):
             data["impossible"] = True
         if self.unjudged:
             data["unjudged"] = True
+        if self.tampered is not None:
+            data["tampered"] = self.tampered.to_json()
         return data
 
 
@@ -204,15 +247,15 @@ def _checked(score: Json) -> float:
 
 _FIELDS = (
     "score", "passed", "feedback", "improvements", "criteria", "votes", "undecided", "details",
-    "metrics", "impossible", "unjudged",
+    "metrics", "impossible", "unjudged", "tampered",
 )  # fmt: skip
 # These hold immutable values, which a copy shares.
 _PLAIN_FIELDS = (
-    "score", "passed", "feedback", "improvements", "criteria", "undecided", "impossible", "unjudged",
+    "score", "passed", "feedback", "improvements", "criteria", "undecided", "impossible", "unjudged", "tampered",
 )  # fmt: skip
 (
     _score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details, _metrics,
-    _impossible, _unjudged,
+    _impossible, _unjudged, _tampered,
 ) = (
     slot_of(Evaluation, name).__set__ for name in _FIELDS
 )  # fmt: skip
@@ -260,6 +303,9 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
     _refuse_infinite(metrics)
     if not _are_numbers(metrics):  # an evaluator of someone else may mean another thing by it
         others["metrics"], metrics = metrics, {}
+    tampered = fields.get("tampered")
+    if tampered is not None and not _is_tampering(tampered):  # a field of someone else's evaluator
+        others["tampered"], tampered = tampered, None
     score = fields.get("score")
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise _unreadable(f"score: {score!r} is not a number")
@@ -277,6 +323,7 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
         metrics=metrics,
         impossible=bool(reason) or impossible is True,
         unjudged=fields.get("unjudged") is True,
+        tampered=tampered,
     )
 
 
@@ -337,6 +384,27 @@ def _measured(metrics: object) -> dict[str, float]:
     if not isinstance(metrics, Mapping) or not _are_numbers(metrics):
         raise _unreadable(f"metrics: {metrics!r} is not an object of finite numbers")
     return {str(name): _plain(f"metrics: {name}", value) for name, value in metrics.items()}
+
+
+def _is_tampering(value: object) -> bool:
+    return isinstance(value, Tampering) or (
+        isinstance(value, Mapping) and {"kind", "paths", "why"} <= set(value)
+    )
+
+
+def _tampering(value: object) -> Tampering:
+    if isinstance(value, Tampering):
+        return value
+    if not _is_tampering(value):
+        raise _unreadable(f"tampered: {value!r:.60} needs kind, paths and why")
+    data = cast("Mapping[str, Json]", value)
+    return Tampering(
+        str(data["kind"]),
+        tuple(map(str, data["paths"])),
+        str(data["why"]),
+        str(data.get("action", "put_back")),
+        data.get("files"),
+    )
 
 
 def _plain(name: str, value: object) -> Json:

@@ -254,12 +254,25 @@ class Iteration(Record, Generic[In, Out]):
         return self.evaluation is not None and self.evaluation.undecided
 
     @property
+    def rejected(self) -> bool:
+        """Whether it changed its own check, so that it does not count."""
+        evaluation = self.evaluation
+        tampered = None if evaluation is None else evaluation.tampered
+        return tampered is not None and tampered.rejected
+
+    @property
     def eligible(self) -> bool:
-        """Whether its output may be the best or the last: not failed, interrupted, truncated or undecided."""
+        """Whether its output may be the best or the last.
+
+        It must not be failed, interrupted, truncated, undecided or rejected.
+        """
         # An undecided output is neither good nor bad, so it must not be chosen for its score.
         if self.error is not None or self.interrupted or self.truncated:
             return False
-        return self.evaluation is None or not self.evaluation.undecided
+        evaluation = self.evaluation
+        if evaluation is None:
+            return True
+        return not evaluation.undecided and not self.rejected
 
     @property
     def can_satisfy(self) -> bool:

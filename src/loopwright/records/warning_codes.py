@@ -13,6 +13,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "The evaluator returns scores only, and no condition names a sufficient score.",
         "Add `ScoreAtLeast(0.8)` to `until`, or return a verdict.",
     ),
+    "unattainable": (
+        "The measured judge cannot keep the share of false accepts, and the document has `accept_unattainable: true`.",
+        "Use a second judge, a checklist, or a deterministic check.",
+    ),
     "unjudged": (
         "The judge could not decide, and the loop has `undecided: {then: accept_check}`.",
         "Check the output yourself, and repair the judge: its feedback names the cause.",
@@ -49,6 +53,14 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "An evaluator returned an object without a score and a verdict, whose field has almost the name of one.",
         "Correct the name of the field.",
     ),
+    "flaky_tests": (
+        "A check had different results in two runs on the unchanged files.",
+        "Repair the tests that the warning names. They do not count until then.",
+    ),
+    "check_without_canaries": (
+        "The test program does not run tests that are added beside the others, so a forged report may not be noticed.",
+        "Let the command run a folder, and leave out options that select tests or stop at the first failure.",
+    ),
     "outside_edit": (
         "The files of a workspace were changed outside the run.",
         "Nothing, if the changes are yours: the next iteration continues from them.",
@@ -56,6 +68,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
     "agent_limit": (
         "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",
         "Raise the limit, or split the task.",
+    ),
+    "no_sandbox": (
+        "A command with `sandbox: auto` ran without one, because bubblewrap does not work on this machine.",
+        "Install bubblewrap (`apt install bubblewrap`), or choose `sandbox: none`. `loopwright agents` says why it does not work.",
     ),
     "session_gone": (
         "A coding agent did not find the session that it was to continue. It began a new one.",

@@ -6,6 +6,7 @@ from .function import FunctionTool, tool
 from .mcp.server import McpServer, McpTool, mcp_server
 from .mcp.settings import Selection
 from .process import CommandResult, run_command
+from .sandbox import Sandbox, SandboxMode
 from .shell import CommandOptions, Output, ShellStep, Value, shell
 from .usage_report import UsageSource
 
@@ -17,6 +18,8 @@ __all__ = [
     "McpServer",
     "McpTool",
     "Output",
+    "Sandbox",
+    "SandboxMode",
     "Selection",
     "ShellStep",
     "Tool",

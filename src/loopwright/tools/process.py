@@ -120,6 +120,7 @@ async def run_command(
     command: Sequence[str] | str,
     *,
     args: Sequence[str] = (),
+    prefix: Sequence[str] = (),
     stdin: str | bytes | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
@@ -136,6 +137,7 @@ async def run_command(
     Args:
         command: A program and its arguments, or a script for `/bin/sh -e -c`.
         args: More arguments. In a script they are "$1", "$2" and so on.
+        prefix: Words before the program, such as those of a sandbox.
         stdin: Standard input. Default: none.
         env: Variables besides HOME and the like and PATH, which begins with the folder of this
             interpreter.
@@ -160,7 +162,9 @@ async def run_command(
     words = ["/bin/sh", "-e", "-c", command, "sh"] if isinstance(command, str) else [*command]
     began, grace = time.monotonic(), GRACE
     data = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
-    child = ChildProcess([*words, *args], env=env, cwd=cwd, stdin=data is not None, token=token)
+    child = ChildProcess(
+        [*prefix, *words, *args], env=env, cwd=cwd, stdin=data is not None, token=token
+    )
     run = _CommandRun(child, limit, limit if keep is None else keep)
     try:
         await run.start(data)

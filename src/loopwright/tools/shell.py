@@ -14,6 +14,7 @@ from ..errors import ConfigurationError, StepError, StepTimeout, nearest
 from ..records import codec
 from ..records.codec import Json
 from .process import LIMIT, CommandResult, inherited, run_command, tail, variable_names
+from .sandbox import Sandbox, SandboxMode
 from .usage_report import FILE, VARIABLE, UsageSource, checked_usage, report_usage
 
 __all__ = ["CommandOptions", "Output", "ShellStep", "Value", "shell"]
@@ -64,11 +65,12 @@ class ShellStep(Leaf):
         usage: Where the command reports its cost: `file` if it writes JSON with calls, input_tokens,
             output_tokens or usd to the file named in `$LOOPWRIGHT_USAGE` (which is always read), a path
             into its JSON output such as `result.usage`, or a path for each figure.
+        sandbox: The isolation of the command. Default: none.
 
     Raises:
         ConfigurationError: For an invalid command or option.
         StepError: At run time: `exit_status`, `cannot_start`, `bad_argument`, `option_like`,
-            `output_too_large`, `malformed`, or StepTimeout.
+            `output_too_large`, `malformed`, `no_sandbox`, or StepTimeout.
 
     Example:
         >>> from loopwright import run_sync
@@ -100,6 +102,7 @@ class ShellStep(Leaf):
         max_output: int = MAX_OUTPUT,
         limit: int | None = None,
         usage: UsageSource | None = None,
+        sandbox: Sandbox | SandboxMode = "none",
     ) -> None:
         self.command = _checked(command)
         default = "shell" if isinstance(self.command, str) else Path(self.command[0]).name
@@ -124,6 +127,9 @@ class ShellStep(Leaf):
             f"{self.name}: limit", usual if limit is None else limit, minimum=1
         )
         self.usage = checked_usage(self.name, usage)
+        self.sandbox = Sandbox(sandbox) if isinstance(sandbox, str) else sandbox
+        if self.sandbox.mode == "own":
+            raise ConfigurationError(f"{self.name}: sandbox: own is for coding agents; use auto")
         # The file is always read; a command that names the variable announces that it writes one.
         self.reports = self.usage is not None or VARIABLE in str(self.command)
         self.fingerprint = self._fingerprint()
@@ -181,9 +187,12 @@ class ShellStep(Leaf):
         env = {name: await _text(item, value, ctx) for name, item in self.env.items()}
         with report_usage(ctx, self.usage) as report:
             files = None if ctx is None or ctx.scope is None else ctx.scope.files
+            cwd = self.cwd if files is None else files.inside(self.cwd)
+            own = [Path(report.env[VARIABLE]).parent, *([] if files is None else [files.root])]
             result = await run_command(
                 self.command,
                 args=await self._arguments(value, ctx),
+                prefix=await self.sandbox.within(*own).prefix(cwd, ctx, name=self.name),
                 env={
                     **({} if files is None else files.variables),
                     **report.env,
@@ -191,7 +200,7 @@ class ShellStep(Leaf):
                     **env,
                 },
                 stdin=await _text(value if self.stdin is None else self.stdin, value, ctx),
-                cwd=self.cwd if files is None else files.inside(self.cwd),
+                cwd=cwd,
                 timeout=self.timeout,
                 limit=self.limit,
                 keep=None if complete else self.max_output,

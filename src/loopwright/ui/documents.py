@@ -17,9 +17,12 @@ from ..documents.compiler.models import models_alone
 from ..documents.project import Recorded
 from ..models.endpoints import PROVIDER_NAMES
 from ..models.scripted import dry_run_resources
+from .measuring import measurement_of
 from .sources import RunSource, SourceSettings
 
-__all__ = ["LocalActions", "TrustStore", "document_of", "models_of", "without_effects"]
+__all__ = [
+    "LocalActions", "TrustStore", "document_of", "measurement_of", "models_of", "without_effects",
+]  # fmt: skip
 
 # The scripted model and the redactor have no effects.
 _KEPT_RESOURCES = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps

@@ -37,7 +37,7 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     if path is not None and not create and not path.exists() and not _log_of(path).exists():
         raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
     if create and url == DEFAULT:
-        _create_folder(Path(DEFAULT.partition(":")[2]).parent)
+        create_folder(Path(DEFAULT.partition(":")[2]).parent)
     store = open_journal(url)
     try:
         yield store
@@ -59,7 +59,7 @@ def _log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _create_folder(folder: Path) -> None:
+def create_folder(folder: Path) -> None:
     """Create the default journal's folder, private to its owner and ignored by version control."""
     try:
         # Inputs and outputs may be confidential.

@@ -99,7 +99,7 @@ def answer_text(path: str, value: Json) -> str:
 
 
 def _notice(entry: Entry) -> str:
-    """Return a question, an answer or a raised limit as a sentence, or ""."""
+    """Return a question, an answer or a changed limit as a sentence, or ""."""
     # A page leaves out long values, and a question may contain an output.
     if entry.kind == "asked" and entry.value is None:
         return "asks a person"
@@ -110,6 +110,11 @@ def _notice(entry: Entry) -> str:
     if entry.kind == "accepted" and entry.value is not None:
         raised = ", ".join(f"{key} is now {value:g}" for key, value in entry.value.items())
         return f"{entry.path or 'run'}: {raised}"
+    if entry.kind == "tuned":
+        change = entry.value
+        new = "removed" if change["new"] is None else f"now {text_of(change['new'])}"
+        why = f" ({change['reason']})" if change["reason"] else ""
+        return f"{change['loop'] or 'run'}: {change['who']} tuned {change['key']}, {new}{why}"
     return ""
 
 

@@ -193,7 +193,8 @@ def load_again(
             name: getattr(settings, name) or recorded_source.get(name) for name in names
         }
         # `execute` has no meaning here: the user named the module, and importing it is the only way to load it.
-        return load_source(recorded_source["python"], replace(settings, **options), root=root)
+        python = load_source(recorded_source["python"], replace(settings, **options), root=root)
+        return _measured(python, recorded_source)
     if "file" not in recorded_source:
         raise ConfigurationError(
             f"{info.run_id} was started by a Python program. "
@@ -210,9 +211,18 @@ def load_again(
         documents=recorded_source.get("documents"),
         **{name: value or recorded_source.get(name) for name, value in settings.limits().items()},
     )
-    return load_source(
+    source = load_source(
         recorded_source["file"], settings_of_resume, execute=execute, root=root, contents=contents
     )
+    return _measured(source, recorded_source)
+
+
+def _measured(source: RunSource, recorded_source: Mapping[str, Json]) -> RunSource:
+    """Return the measurement of a judge if that was the run, else the source itself."""
+    if (bench := recorded_source.get("bench")) is None:
+        return source
+    measurement: RunSource = documents_module().measurement_of(source, bench)
+    return measurement
 
 
 def _python(module: str, attribute: str, settings: SourceSettings, root: str) -> PythonStep:

@@ -74,7 +74,8 @@ def test_a_gate_that_is_not_met_has_exit_code_3(labelled: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("judge", "note.yaml", "cases.jsonl"), "pass --recorded"),
+        (("judge", "note.yaml", "cases.jsonl", "--recorded", "--robust"), "Remove --recorded"),
+        (("judge", "note.yaml", "cases.jsonl", "--recorded", "--votes", "3"), "Remove --recorded"),
         (("juge", "note.yaml", "cases.jsonl"), "did you mean 'judge'"),
         (("judge", "note.yaml#wrte", "cases.jsonl", "--recorded"), "did you mean 'write'"),
         (("judge", "note.yaml", "none.jsonl", "--recorded"), "none.jsonl: it cannot be read"),

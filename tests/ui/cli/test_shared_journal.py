@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
+from loopwright import Usage
+from loopwright.cluster.shared_runs import open_runs
+from loopwright.journal import RunInfo, open_journal
+from loopwright.journal.postgres.schema import VERSION
+from postgres_server import PostgresServer
 
 from .conftest import Project
 from .test_approving import ASKS
@@ -74,7 +81,8 @@ def test_the_memory_of_runs(shared: Project) -> None:
 def test_a_journal_is_created_checked_moved_and_pruned(project: Project, postgres_url: str) -> None:
     """`init` creates the tables, `move` copies from a file, `check` reads all, `prune` deletes old runs."""
     assert (
-        project.call("journal", "init", postgres_url).out == f"{postgres_url} is ready (format 1)\n"
+        project.call("journal", "init", postgres_url).out
+        == f"{postgres_url} is ready (format {VERSION})\n"
     )
     remembers(project)
     project.call("run", "steps:refine", "--input", "x", "--run-id", "two")
@@ -102,6 +110,29 @@ def test_a_journal_is_created_checked_moved_and_pruned(project: Project, postgre
     assert pruned.json["deleted"] == len(before) - 1
     left = project.call("runs", "--json", *there).json["runs"]
     assert [row["run_id"] for row in left] == ["two"]
+
+
+async def test_move_takes_pins_and_spending_along(
+    project: Project, postgres_server: PostgresServer
+) -> None:
+    """Between two shared journals the host of a workspace and the spending of a run are copied once."""
+    urls = [postgres_server.url_of(postgres_server.create_database()) for _ in range(2)]
+    async with open_journal(urls[0]) as journal:
+        await journal.create([RunInfo("one", "one", queue="slow")])
+        runs = open_runs(journal)
+        await runs.pin("one", "here")
+        await runs.spend([("queue:slow", "one", Usage(calls=3, usd=0.25))])
+        await runs.close()
+    for _ in range(2):
+        moved = await asyncio.to_thread(
+            project.call, "journal", "move", urls[1], "--journal", urls[0]
+        )
+        assert moved.code == 0
+    async with open_journal(urls[1]) as journal:
+        runs = open_runs(journal)
+        assert await runs.pinned() == {"here": ["one"]}
+        assert await runs.spent() == {"queue:slow": Usage(calls=3, usd=0.25)}
+        await runs.close()
 
 
 @pytest.mark.parametrize(

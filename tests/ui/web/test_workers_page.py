@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loopwright import Loop, MaxIterations
+from loopwright import Loop, MaxIterations, Usage
 from loopwright.cluster import Worker, submit
 from loopwright.cluster.shared_runs import open_runs
 from loopwright.journal import open_journal
@@ -43,18 +43,22 @@ def read(base: str, token: str, path: str) -> str:
 async def test_the_page_shows_queues_workers_and_returned_runs(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    """Each queue with its counts, each worker with its queues, and the reason why a run went back."""
+    """Queues, workers, the reason why a run went back, where a workspace is, and what a queue spent."""
     journal = open_journal(postgres_url)
     run_id = await submit(count, 1, journal=journal, queue="slow")
     runs = open_runs(journal)
     await runs.prepare()
     await runs.put_back(run_id, delay=60.0, reason="this worker has <no> such step")
+    await runs.pin(run_id, "another-machine")
+    await runs.spend([("queue:slow", run_id, Usage(calls=2, usd=0.5))])
     async with Worker(journal=journal, queues={"fast": 7}):
         with page_of(postgres_url, tmp_path) as (base, token):
             shown = read(base, token, "/workers")
             assert "fast=7" in shown
             assert '<th scope="row">slow</th>' in shown
             assert "this worker has &lt;no&gt; such step" in shown
+            assert "another-machine</th><td><strong>waits for a worker there</strong>" in shown
+            assert "2 calls, $0.5000" in shown
             assert '<th scope="row">slow</th>' in read(base, token, "/workers/tables")
     await runs.close()
     await journal.close()

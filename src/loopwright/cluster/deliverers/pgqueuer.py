@@ -33,8 +33,10 @@ SCHEMA = "loopwright_queue"
 _PREFIX = "loopwright:"  # of the entrypoints
 _BEAT = timedelta(seconds=3)  # a delivery without a heartbeat for so long is repeated
 _POLL = timedelta(seconds=2)  # without a notification
+_INDEX = "pgqueuer_payload_idx"  # created last
 _BATCH = 10  # deliveries per query
-_LOCK = 7_306_082_149  # advisory lock around the creation of tables
+# That of the migration of the journal, which creates the same schema and may run at the same moment.
+_LOCK = 0x4C6F7057
 
 
 class PgQueuerDeliverer:
@@ -77,6 +79,9 @@ class PgQueuerDeliverer:
         if self._prepared:  # a process that submits often calls this for each run
             return
         async with self._queries() as queries:
+            if await _is_prepared(queries):
+                self._prepared = True
+                return
             # Two workers that start at once would both create them.
             await queries.driver.execute(f"SELECT pg_advisory_lock({_LOCK})")
             try:
@@ -84,7 +89,7 @@ class PgQueuerDeliverer:
                     await queries.install()
                 table = queries.qbe.qualified.queue_table
                 await queries.driver.execute(
-                    f"CREATE INDEX IF NOT EXISTS pgqueuer_payload_idx ON {table} (payload)"
+                    f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
                 )
             finally:
                 await queries.driver.execute(f"SELECT pg_advisory_unlock({_LOCK})")
@@ -168,6 +173,12 @@ class PgQueuerDeliverer:
         """Close the connection."""
         if self._connection is not None:
             await self._connection.close()
+
+
+async def _is_prepared(queries: Queries) -> bool:
+    """Return whether the tables and our index exist; PgQueuer's own check takes ten statements."""
+    [row] = await queries.driver.fetch(f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it")
+    return bool(row["it"])
 
 
 async def _connected(url: str) -> psycopg.AsyncConnection:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from ...records.codec import Json
 from ...records.excerpts import excerpt_line
 from ...records.redaction import Redactor
 from ...tools.process import inherited, run_command
+from ...tools.sandbox import Sandbox
 from .events import EventReader, reader_of
 from .failures import AgentFailure, classified, failure_of
 from .manifest import ARGUMENT_BYTES, Manifest
@@ -76,6 +78,7 @@ class CallSettings:
     count_notional: bool = False
     price: Price | None = None
     stream: StreamMode = "tail"
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
     @property
     def fingerprint(self) -> str:
@@ -159,8 +162,9 @@ class AgentCall(Leaf):
             return self.limit is not None and self._usage(reader).usd >= self.limit
 
         version = asyncio.create_task(_version(manifest, ctx))
-        with contextlib.closing(raw), self._arguments() as (words, stdin):
+        with contextlib.closing(raw), _scratch() as scratch:
             try:
+                words, stdin = await self._words(scratch, ctx)
                 ended = await self._run(words, stdin, ctx, on_line=on_line, raw=raw)
                 reader.finish()
                 shown = await version
@@ -187,7 +191,7 @@ class AgentCall(Leaf):
         settings, manifest = self.settings, self.settings.manifest
         try:
             process = AgentProcess(
-                [*manifest.program, *words], env=environment(settings, self.env, ctx), cwd=self.folder,
+                words, env=environment(settings, self.env, ctx), cwd=self.folder,
                 interrupt=manifest.interrupt, token=ctx.run.token, has_input=stdin is not None,
                 **options,  # type: ignore[arg-type]
             )  # fmt: skip
@@ -206,41 +210,62 @@ class AgentCall(Leaf):
                 retryable=False,
             ) from None
 
-    @contextlib.contextmanager
-    def _arguments(self) -> Iterator[tuple[list[str], bytes | None]]:
-        """Return the words of the call and its standard input; files exist inside the context."""
+    async def _words(self, scratch: Path, ctx: Context) -> tuple[list[str], bytes | None]:
+        """Return the words of the call with those of its sandbox, and its standard input."""
+        manifest = self.settings.manifest
+        prefix = await self._prefix(scratch, ctx)
+        sandboxed = bool(prefix) and not self.settings.sandbox.wrap
+        words, stdin = self._arguments(scratch, sandboxed=sandboxed)
+        return [*prefix, *manifest.program, *words], stdin
+
+    async def _prefix(self, scratch: Path, ctx: Context) -> list[str]:
+        settings, manifest = self.settings, self.settings.manifest
+        env = environment(settings, self.env, ctx)
+        # Without a program the sandbox would start and fail; the error of a start without it is exact.
+        if not settings.sandbox.used or _missing(manifest.program[0], env):
+            return []
+        files = None if ctx.scope is None else ctx.scope.files
+        sandbox = settings.sandbox.within(scratch, *_state(manifest, env))
+        if settings.permissions == "read":
+            sandbox = replace(sandbox, changes_folder=False)
+        elif files is not None:
+            sandbox = sandbox.within(files.root)
+        return await sandbox.prefix(
+            self.folder, ctx, name=manifest.title or manifest.name, has_own=manifest.own_sandbox
+        )
+
+    def _arguments(self, folder: Path, *, sandboxed: bool) -> tuple[list[str], bytes | None]:
+        """Return the words after the program and its standard input; files are written to `folder`."""
         settings, manifest, stdin = self.settings, self.settings.manifest, None
         values = {"session": self.session.id, "model": settings.model}
         values |= {"max_turns": "" if settings.max_turns is None else str(settings.max_turns)}
         values |= {"max_usd": "" if self.limit is None else f"{self.limit:g}"}
         values = {name: value for name, value in values.items() if value}
-        with tempfile.TemporaryDirectory(
-            prefix="loopwright-agent-", ignore_cleanup_errors=True
-        ) as folder:
-            data = self.prompt.encode("utf-8", "replace")
-            # The system refuses longer arguments, and ends an argument at NUL.
-            if len(data) <= ARGUMENT_BYTES and b"\0" not in data:
-                values["prompt"] = data.decode()
-            elif manifest.prompt.stdin is not None:
-                stdin = data
-            elif manifest.prompt.file is not None:
-                values["prompt_file"] = str(Path(folder, "prompt.txt"))
-                Path(values["prompt_file"]).write_bytes(data)
-            else:
-                raise StepError(
-                    f"the prompt has {len(data):,} bytes, and {manifest.name} takes at most {ARGUMENT_BYTES:,}; "
-                    "shorten it, or name prompt.stdin or prompt.file in its manifest",
-                    kind="bad_argument",
-                    retryable=False,
-                )
-            if self.schema is not None and "schema_file" in manifest.optional:
-                values["schema_file"] = str(Path(folder, "schema.json"))
-                Path(values["schema_file"]).write_text(
-                    codec.encode(dict(self.schema)), encoding="utf-8"
-                )
-            # Programs have different options for a new session and an existing one.
-            session = manifest.resume if self.resumed else manifest.session
-            yield manifest.words(values, session, settings.permissions, settings.args), stdin
+        data = self.prompt.encode("utf-8", "replace")
+        # The system refuses longer arguments, and ends an argument at NUL.
+        if len(data) <= ARGUMENT_BYTES and b"\0" not in data:
+            values["prompt"] = data.decode()
+        elif manifest.prompt.stdin is not None:
+            stdin = data
+        elif manifest.prompt.file is not None:
+            values["prompt_file"] = str(folder / "prompt.txt")
+            (folder / "prompt.txt").write_bytes(data)
+        else:
+            raise StepError(
+                f"the prompt has {len(data):,} bytes, and {manifest.name} takes at most {ARGUMENT_BYTES:,}; "
+                "shorten it, or name prompt.stdin or prompt.file in its manifest",
+                kind="bad_argument",
+                retryable=False,
+            )
+        if self.schema is not None and "schema_file" in manifest.optional:
+            values["schema_file"] = str(folder / "schema.json")
+            (folder / "schema.json").write_text(codec.encode(dict(self.schema)), encoding="utf-8")
+        # Programs have different options for a new session and an existing one.
+        session = manifest.resume if self.resumed else manifest.session
+        words = manifest.words(
+            values, session, settings.permissions, settings.args, sandboxed=sandboxed
+        )
+        return words, stdin
 
     def _usage(self, reader: EventReader) -> Usage:
         """Return what this call spent: for a program that counts per session, the difference."""
@@ -288,6 +313,35 @@ class AgentCall(Leaf):
             "failure": None if failure is None else failure.to_json(),
             "missing_session": missing and failure is not None,
         }
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """Make a folder for the files of a call: a prompt that is too long, and a schema."""
+    with tempfile.TemporaryDirectory(
+        prefix="loopwright-agent-", ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
+
+
+def _missing(program: str, env: Mapping[str, str]) -> bool:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.environ.get('PATH', ''))}"
+    return shutil.which(program, path=path) is None
+
+
+def _state(manifest: Manifest, env: Mapping[str, str]) -> Iterator[Path]:
+    """Return the files and folders in which a program keeps its state."""
+    home = Path(env.get("HOME") or os.environ.get("HOME") or Path.home())
+    if env.get("HOME"):  # a home folder of the run
+        yield home
+    for name in manifest.state:
+        place = home / name
+        # A sandbox can show an existing folder only, and a program makes its folder at its first use.
+        if not place.exists() and not place.suffix:
+            with contextlib.suppress(OSError):
+                place.mkdir(mode=0o700, parents=True)
+        yield place
+    yield from (Path(env[variable]) for variable in manifest.home_env if env.get(variable))
 
 
 def _live(text: str, clean: Callable[[str], str]) -> str:

@@ -128,11 +128,14 @@ class Manifest(_Part):
         resume: the words that continue a session.
         optional: the words for `model`, `max_turns`, `max_usd` and `schema_file`, where the program has them.
         permissions: the words for `read`, `edit` and `full`.
+        sandboxed: the words in place of `permissions` inside a sandbox of ours, for a program whose own sandbox
+            does not work inside of another one.
+        own_sandbox: whether the program has a sandbox, which the words of `permissions` begin.
         env: constant environment variables.
         home: files of an empty home folder, by path, for `home: run`.
         home_env: variables that name a folder inside the home folder, for `home: run`.
         keys: the names of variables with its API keys, passed on where they are set.
-        state: folders of the home folder in which it keeps its state.
+        state: files and folders of the home folder in which it keeps its state; a sandbox lets it change them.
         interrupt: the signal that asks it to end.
         events: the format of its output.
         fields: for `events: fields`, a JSON pointer (RFC 6901) for each fact, read from JSON lines.
@@ -161,6 +164,8 @@ class Manifest(_Part):
     resume: Words = []
     optional: dict[str, Words] = {}
     permissions: dict[Literal["read", "edit", "full"], Words] = {}
+    sandboxed: dict[Literal["read", "edit", "full"], Words] = {}
+    own_sandbox: bool = False
     env: dict[str, str] = {}
     home: Annotated[dict[str, str], AfterValidator(_inside_home)] = {}
     home_env: dict[str, str] = {}
@@ -211,7 +216,13 @@ class Manifest(_Part):
         return bool(self.resume)
 
     def words(
-        self, values: Mapping[str, str], session: Words, permissions: str, args: Sequence[str] = ()
+        self,
+        values: Mapping[str, str],
+        session: Words,
+        permissions: str,
+        args: Sequence[str] = (),
+        *,
+        sandboxed: bool = False,
     ) -> list[str]:
         """Return the words of a call after the program.
 
@@ -221,6 +232,7 @@ class Manifest(_Part):
             session: the words for the session: `session`, `resume` or none.
             permissions: `read`, `edit` or `full`.
             args: constant words, which follow the options: some programs read no option after the prompt.
+            sandboxed: whether the program runs in a sandbox of ours.
         """
         prompt: Words | None = self.prompt.argument
         if "prompt" not in values:
@@ -228,7 +240,7 @@ class Manifest(_Part):
         options = [w for name, words in self.optional.items() if name in values for w in words]
         groups = {
             "session": _filled(session, values),
-            "permissions": self.permissions.get(permissions, []),  # type: ignore[call-overload]
+            "permissions": self._permission_words(permissions, sandboxed=sandboxed),
             "options": [*_filled(options, values), *args],
             "prompt": _filled(prompt or [], values),
         }
@@ -240,6 +252,12 @@ class Manifest(_Part):
             match = _WORD.fullmatch(word)
             result += [word] if match is None else groups[match[1]]
         return [*result, *rest]
+
+    def _permission_words(self, permissions: str, *, sandboxed: bool) -> Words:
+        table: Mapping[str, Words] = self.permissions  # type: ignore[assignment]
+        inside: Mapping[str, Words] = self.sandboxed  # type: ignore[assignment]
+        usual = table.get(permissions, [])
+        return inside.get(permissions, usual) if sandboxed else usual
 
 
 def _filled(words: Words, values: Mapping[str, str]) -> Words:

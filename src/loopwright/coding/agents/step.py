@@ -19,6 +19,7 @@ from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
 from ...templates.variables import fill
 from ...tools.process import variable_names
+from ...tools.sandbox import Sandbox, SandboxMode
 from .calls import AgentCall, AgentRecord, CallSettings
 from .manifest import Manifest, load_manifest
 from .program import StreamMode
@@ -64,6 +65,7 @@ class AgentOptions(TypedDict, total=False):
     cwd: str | Path | None
     workspace: Literal["here"] | None
     idempotent: bool
+    sandbox: Sandbox | SandboxMode
 
 
 @dataclass
@@ -369,13 +371,15 @@ def agent(cli: str | Manifest, prompt: Text, **options: Unpack[AgentOptions]) ->
             - `workspace`: `here` lets it work in the folder itself, without a workspace.
             - `idempotent`: whether it may run twice after a crash. Default: False; in a workspace, files are put
               back first, and it runs again.
+            - `sandbox`: `auto` uses bubblewrap where it works, else the program's own sandbox, else none with a
+              warning; `bubblewrap` and `own` require one; `none` is the default. A `Sandbox` has more options.
 
     Returns:
         A step for a loop or a workflow.
 
     Raises:
         ConfigurationError: for an unknown program, an invalid manifest or an invalid option. At run time,
-            StepError: `no_workspace`, `cannot_start`, `unknown_price`, `permanent`, `throttled`, `quota`,
+            StepError: `no_workspace`, `no_sandbox`, `cannot_start`, `unknown_price`, `permanent`, `throttled`, `quota`,
             `transient`, `refused`, `unknown_outcome`, `empty_output`, `malformed`, or StepTimeout.
 
     Example:
@@ -458,6 +462,7 @@ def settings_of(name: str, manifest: Manifest, options: AgentOptions) -> CallSet
         count_notional=options.get("count_notional", False),
         price=None if price is None else read_prices({"agent": dict(price)})["agent"],
         stream=options.get("stream", "tail"),
+        sandbox=_sandbox(name, manifest, options.get("sandbox", "none")),
         **numbers,
     )
     if (
@@ -475,6 +480,15 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "billing": ("metered", "subscription"),
     "stream": ("tail", "full", "off"),
 }
+
+
+def _sandbox(name: str, manifest: Manifest, value: Sandbox | SandboxMode) -> Sandbox:
+    sandbox = Sandbox(value) if isinstance(value, str) else value
+    if sandbox.mode == "own" and not manifest.own_sandbox:
+        raise ConfigurationError(
+            f"{name}: sandbox: {manifest.title or manifest.name} has no sandbox; use auto or bubblewrap"
+        )
+    return sandbox
 
 
 def _constant(name: str, args: Sequence[str]) -> tuple[str, ...]:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...engine.context import Context
-from ...engine.step import FunctionStep, digest_of
-from ...evaluators.check import output_of
+from ...engine.step import FunctionStep, Step, digest_of
+from ...errors import ConfigurationError, nearest
 from ...records import Criterion, Evaluation
 from ...records.codec import Json
+from ...tools.sandbox import Sandbox, SandboxMode
+from .feedback import LISTED, NAMED, evaluation_of_exit
 from .measure import Measured, TestCommand, feedback_of, unusable
+from .sealed_check import ON_TAMPER, Sealed, SealedCheck, SealOptions
 
 __all__ = ["tests"]
 
-LISTED = 50  # failing tests in the improvements
-NAMED = 300  # characters of one name with its message
+
+class TestsStep(FunctionStep[object, Evaluation]):
+    """The step that `tests` makes: in a loop with a workspace, the base is measured before the first iteration."""
+
+    __test__ = False  # pytest would collect a class of this name
+    __slots__ = ("preparation",)
+    preparation: FunctionStep[object, Json] | None
+
+    def preparations(self) -> Iterable[Step]:
+        return () if self.preparation is None else (self.preparation,)
 
 
 def tests(
@@ -27,12 +38,24 @@ def tests(
     env: Mapping[str, str] | None = None,
     pass_env: Sequence[str] = (),
     cwd: str | Path | None = None,
+    sandbox: Sandbox | SandboxMode = "none",
+    sealed: bool = True,
+    protect: Sequence[str] = ("auto",),
+    allow: Sequence[str] = (),
+    allow_new: bool = True,
+    on_tamper: str = "put_back",
+    setup: Sequence[str] | str = "",
+    link: Sequence[str] = (),
 ) -> FunctionStep[object, Evaluation]:
     """Make an evaluator that runs a test command in the folder of the loop.
 
     The score is the share of tests that pass. `passed` means that the command exits with 0 and no test
     fails. `details[name]` has `passing`, `total` and `failing`, the ids of the failing tests. A command
     without a report passes or fails by its exit code.
+
+    In a loop with a workspace the check is sealed: it runs in a clean copy with the protected files as they
+    were before the first iteration, and its result is compared with that of the unchanged files. An iteration
+    that changed protected files, or whose result is not to be believed, has `Evaluation.tampered`.
 
     Args:
         command: A list of words, or the text of a script for `/bin/sh -e`. It is constant.
@@ -44,11 +67,22 @@ def tests(
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
         cwd: The folder. Default: that of the loop's workspace, else that of this process.
+        sandbox: The isolation of the command, as in `shell`; a word means one without a network. Default: `none`.
+        sealed: Whether the check of a loop with a workspace is sealed. Default: true.
+        protect: Patterns of files that an iteration must not change; `auto` stands for the tests, the settings
+            of the test program, lock files and the scripts in the command. Default: `auto`.
+        allow: Patterns of files that may change although `protect` covers them.
+        allow_new: Whether an iteration may add tests. They do not count. Default: true.
+        on_tamper: What follows a change of protected files: `put_back` restores them, `reject` also discards
+            the iteration, `stop` also ends the loop. Default: `put_back`.
+        setup: A command that prepares the clean copy. Default: that of the workspace.
+        link: Folders of yours that the copy contains as links. Default: those of the workspace.
 
     Returns:
         A step from any output to an Evaluation.
 
     Raises:
+        ConfigurationError: For an invalid option.
         EvaluationError: At run time, of kind `evaluator_broken` if the command cannot run or its report is
             missing; of kind `check_error` at its timeout.
 
@@ -57,22 +91,69 @@ def tests(
         >>> run_sync(tests("printf '1..2\\\\nok 1 - adds\\\\nnot ok 2 - divides\\\\n'", report="stdout"), "").output.score
         0.5
     """
-    runs = TestCommand(command, report, timeout, env, pass_env)
+    isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
+    runs = TestCommand(command, report, timeout, env, pass_env, isolation)
+    options = SealOptions(
+        _patterns(f"{name}: protect", protect),
+        _patterns(f"{name}: allow", allow),
+        allow_new,
+        _one_of(name, on_tamper),
+        setup if isinstance(setup, str) else tuple(setup),
+        _patterns(f"{name}: link", link),
+    )
+    # Without the options of a sealed check as long as they are the usual ones: earlier runs can be resumed.
+    meaning = [repr((command, report, sorted(env or {}), tuple(pass_env)))]
+    if not sealed or options != SealOptions():
+        meaning.append(repr((sealed, options)))
+
+    async def prepare(_: Json, ctx: Context) -> Json:
+        return (await SealedCheck(name, runs, options, cwd, ctx).prepare()).to_json()
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
-        measured = await runs.run(Path(cwd or "."), ctx)
-        return evaluation_of(name, runs, measured)
+        files = None if ctx.scope is None else ctx.scope.files
+        if not sealed or files is None or ctx.run.stubs is not None:
+            return evaluation_of(name, runs, await runs.run(Path(cwd or "."), ctx))
+        assert ctx.scope is not None
+        assert step.preparation is not None
+        record: Json = ctx.scope.prepared.get(step.preparation.fingerprint)
+        if record is None and files.current is None:
+            # A step of its own, and not the evaluator of a loop: there is no iteration to compare.
+            return evaluation_of(name, runs, await runs.run(Path(cwd or "."), ctx))
+        if record is None:
+            record = await ctx.call("prepare", step.preparation)
+        check = SealedCheck(name, runs, options, cwd, ctx)
+        return await check.evaluate(Sealed.from_json(record))
 
-    return FunctionStep(
-        evaluate,
-        name=name,
-        fingerprint=digest_of("tests", repr((command, report, sorted(env or {}), tuple(pass_env)))),
-        reports=False,
-    )
+    step = TestsStep(evaluate, name=name, fingerprint=digest_of("tests", *meaning), reports=False)
+    step.preparation = None
+    if sealed:
+        step.preparation = FunctionStep(
+            prepare, name="prepare", fingerprint=digest_of("tests sealed", *meaning), reports=False
+        )
+    return step
 
 
 setattr(tests, "__test__", False)  # noqa: B010  # pytest would collect it as a test
+
+
+def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise ConfigurationError(f"{owner}: use a list, such as [{values!r}]")
+    for value in values:
+        if not isinstance(value, str) or not value or value.startswith(("/", "../")):
+            raise ConfigurationError(
+                f"{owner}: {value!r} is not a path inside the workspace, or a pattern of one"
+            )
+    return tuple(values)
+
+
+def _one_of(name: str, word: str) -> str:
+    if word not in ON_TAMPER:
+        raise ConfigurationError(
+            f"{name}: on_tamper: {word!r} is none of {', '.join(ON_TAMPER)}{nearest(str(word), ON_TAMPER)}"
+        )
+    return word
 
 
 def evaluation_of(name: str, runs: TestCommand, measured: Measured) -> Evaluation:
@@ -86,12 +167,7 @@ def evaluation_of(name: str, runs: TestCommand, measured: Measured) -> Evaluatio
         # Without an expected report, an exit code says nothing about single tests.
         if measured.problem and runs.has_report:
             raise unusable(name, measured)
-        passed = ended.exit_code == 0
-        gap = "" if passed else ended.ending
-        feedback = output_of(ended) if passed else f"{name} {ended.ending}\n{output_of(ended)}"
-        return Evaluation(
-            1.0 if passed else 0.0, passed, feedback, criteria=(Criterion(name, passed, gap),)
-        )
+        return evaluation_of_exit(name, measured)
     failures = measured.report.failures
     passing = measured.report.passing
     total = passing + len(failures)

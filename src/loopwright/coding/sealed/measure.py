@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...engine.context import Context
@@ -21,6 +21,7 @@ from ...evaluators.parsing.reports import (
     read_report_file,
 )
 from ...tools.process import CommandResult
+from ...tools.sandbox import Sandbox
 from ...tools.shell import ShellStep
 from .runners import Runner, runner_of
 
@@ -35,12 +36,14 @@ MAX_FILES = 10_000  # report files that a pattern may match
 class Measured:
     """How a test command ended. `report` is None if only the exit code is known.
 
-    `problem` says why there is no complete report although one was expected.
+    `problem` says why there is no complete report although one was expected, and `missing` whether none was
+    written.
     """
 
     result: CommandResult
     report: TestReport | None = None
     problem: str = ""
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class TestCommand:
         timeout: Seconds until the command is ended.
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
+        sandbox: The isolation of the command.
     """
 
     __test__ = False  # pytest would collect a class of this name
@@ -63,6 +67,7 @@ class TestCommand:
     timeout: float | None = 600
     env: Mapping[str, str] | None = None
     pass_env: Sequence[str] = ()
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
     @property
     def runner(self) -> Runner | None:
@@ -75,9 +80,20 @@ class TestCommand:
         return self.runner is not None or self.report not in ("auto", "none")
 
     async def run(
-        self, folder: Path, ctx: Context, variables: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        ctx: Context,
+        variables: Mapping[str, str] | None = None,
+        *,
+        words: str = "",
     ) -> Measured:
         """Run the command in a folder and read its report.
+
+        Args:
+            folder: the working directory.
+            ctx: the context of the evaluator.
+            variables: more environment variables.
+            words: more options for pytest.
 
         Raises:
             EvaluationError: of kind `evaluator_broken` if the command cannot run, of kind `check_error` at
@@ -92,7 +108,7 @@ class TestCommand:
                 "PYTHONPYCACHEPREFIX": str(place.with_suffix(".pyc")),
             }
             if self.runner is not None:
-                env |= self.runner.environment(place)
+                env |= self.runner.environment(place, words)
             step = ShellStep(
                 self.command,
                 name="tests",
@@ -101,6 +117,7 @@ class TestCommand:
                 pass_env=self.pass_env,
                 cwd=folder,
                 timeout=self.timeout,
+                sandbox=self.sandbox.within(scratch),
             )
             result = await run_check(step, "", ctx)
             if ctx.run.stubs is not None or not self.has_report:
@@ -113,7 +130,7 @@ class TestCommand:
         except UnreadableReport as error:
             return Measured(result, None, f"its report cannot be read: {error}")
         except OSError as error:
-            return Measured(result, None, f"it wrote no report: {error.strerror}")
+            return Measured(result, None, f"it wrote no report: {error.strerror}", missing=True)
         if report.problem:
             return Measured(result, None, f"its report is not complete: {report.problem}")
         return Measured(result, report)

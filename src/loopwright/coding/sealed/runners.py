@@ -18,35 +18,43 @@ class Runner:
     """A test program.
 
     `pattern` finds it in a command. `variables` are set for a report, with `{report}` as its file; without
-    that word the report is standard output. `protected` are the patterns of the files that the program
-    reads beside the tests.
+    that word the report is standard output. `tests` are the patterns of its test files, and `settings` those
+    of the other files that it reads. `normal_exits` are the exit codes after which it has written a report.
     """
 
     name: str
     pattern: re.Pattern[str]
     variables: Mapping[str, str]
-    protected: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    normal_exits: tuple[int, ...] = (0, 1)
 
     @property
     def prints_report(self) -> bool:
         """Whether the report is its standard output."""
         return not any("{report}" in value for value in self.variables.values())
 
-    def environment(self, report: Path) -> dict[str, str]:
-        """Return the variables that make it write a report to a file."""
-        return {
+    def environment(self, report: Path, words: str = "") -> dict[str, str]:
+        """Return the variables that make it write a report to a file; `words` are more options of pytest."""
+        filled = {
             name: text.replace("{report}", str(report)) for name, text in self.variables.items()
         }
+        if words and "PYTEST_ADDOPTS" in filled:
+            filled["PYTEST_ADDOPTS"] += f" {words}"
+        return filled
 
 
 _PYTEST = Runner(
     "pytest",
     re.compile(r"(?:^|[\s/;&|])(?:pytest|py\.test)(?:$|[\s;&|])"),
     {"PYTEST_ADDOPTS": "--junitxml={report} -o junit_family=xunit2 -p no:cacheprovider"},
+    ("tests/", "test/", "test_*.py", "*_test.py"),
     (
-        "tests/", "test/", "test_*.py", "*_test.py", "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini",
-        "setup.cfg", "pytest.py", "_pytest/", "unittest/", "unittest.py",
+        "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pytest.py", "_pytest/",
+        "pluggy/", "unittest/", "unittest.py",
     ),
+    # 5: no test was collected.
+    normal_exits=(0, 1, 5),
 )  # fmt: skip
 _NODE = Runner(
     "node",
@@ -57,20 +65,23 @@ _NODE = Runner(
     },
     (
         "tests/", "test/", "__tests__/", "*.test.js", "*.test.mjs", "*.test.cjs", "*.test.ts", "*-test.js",
-        "*_test.js", "test.js", "test-*.js", "jest.config.*", "vitest.config.*",
+        "*_test.js", "test.js", "test-*.js",
     ),
+    ("jest.config.*", "vitest.config.*", ".mocharc*"),
 )  # fmt: skip
+_GO_TESTS = ("*_test.go", "testdata/")
 _GO = Runner(
-    "go",
-    re.compile(r"(?:^|[\s/;&|])go test\b"),
-    {"GOFLAGS": "-json"},
-    ("*_test.go", "testdata/", "go.sum"),
-)
+    "go", re.compile(r"(?:^|[\s/;&|])go test\b"), {"GOFLAGS": "-json"}, _GO_TESTS, ("go.sum",),
+    # A package that cannot be compiled has no events.
+    normal_exits=(0,),
+)  # fmt: skip
 _GOTESTSUM = Runner(
     "gotestsum",
     re.compile(r"(?:^|[\s/;&|])gotestsum\b"),
     {"GOTESTSUM_JUNITFILE": "{report}"},
-    ("*_test.go", "testdata/", "go.sum"),
+    _GO_TESTS,
+    ("go.sum",),
+    normal_exits=(0,),
 )
 RUNNERS = (_PYTEST, _GOTESTSUM, _GO, _NODE)
 

@@ -179,6 +179,11 @@ class Files:
         return self.tree.folder / self._place.inside
 
     @property
+    def root(self) -> Path:
+        """The folder of all files."""
+        return self.tree.folder
+
+    @property
     def tree(self) -> FileTree:
         """The files, once it is open."""
         assert self._tree is not None
@@ -420,6 +425,12 @@ class Files:
         """Return the commit of the snapshot of that name, or ""."""
         ref = self.tree.refs + self.tree.ref_name(name, self.path)
         return await asyncio.to_thread(self.tree.store.find, ref)
+
+    async def changes(self, commit: str) -> str:
+        """Return the difference of a snapshot from the beginning, as a patch without binary contents."""
+        words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", self.base, commit)
+        data = await asyncio.to_thread(self.tree.store.git, *words)
+        return data.decode("utf-8", "replace")
 
     async def end(self, result: Result, snapshot: Json) -> Json:
         """Hand over the chosen snapshot; return the branch, patch or conflicts."""

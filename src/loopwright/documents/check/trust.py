@@ -28,6 +28,7 @@ from ..compiler import functions
 from ..project import GENERATED, LoadedDocument
 from ..schema.agents import CodingAgentSpec
 from ..schema.document import Document
+from ..schema.evaluators import JudgeSpec
 from ..schema.traverse import commands_in, files_in, functions_in, parts
 
 __all__ = ["LocalActions", "TrustStore", "local_actions"]
@@ -99,6 +100,9 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
             for file in _files_named(program, folder, "."):
                 files.take(file)
         commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
+        for part in parts(document):
+            if isinstance(part, JudgeSpec) and part.measured is not None:
+                files.take(folder / part.measured)
         sent += files_in(document)
         for reference in functions_in(document):
             if reference not in own:

@@ -11,7 +11,7 @@ from ..schema.agents import CodingAgentSpec
 from ..schema.document import Action
 from ..yaml.source import Location
 from .compilation import Compilation
-from .tools import command_value
+from .tools import command_value, compile_sandbox
 
 __all__ = ["compile_agent"]
 
@@ -45,6 +45,7 @@ def compile_agent(
         for key in _PLAIN
         if key in spec.model_fields_set and (value := getattr(spec, key)) is not None
     }
+    options["sandbox"] = compile_sandbox(compilation, spec.sandbox)
     output = spec.output if isinstance(spec.output, str) else spec.output["schema"]
     price = None if spec.price is None else {"input": spec.price.input, "output": spec.price.output}
     if spec.cwd is not None or spec.workspace == "here":

@@ -5,6 +5,7 @@ The kinds of steps come in as a table, `kinds`, so that this module imports none
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from ...engine.context import Context
 from ...engine.outcomes import acceptable
 from ...engine.signatures import ANNOTATION_UNREADABLE
 from ...engine.step import Leaf, Step
-from ...errors import ConfigurationError, Problem, listed, nearest
+from ...errors import ConfigurationError, DocumentError, Problem, listed, nearest
 from ...records.codec import Json
 from ...templates import Expression, TemplateError, compile_expression
 from ...templates.variables import (
@@ -253,6 +254,31 @@ class Compilation:
         if not result.is_relative_to(os.path.realpath(self.project.root_of(folder))):
             self.problem(path, f"{name!r} is outside the project folder")
         return str(result)
+
+    def json_file(self, name: str, path: Location) -> dict[str, Json] | None:
+        """Return the JSON object in a file of the project; None if it has problems.
+
+        Its contents are kept with the documents, so that a run continues when the file is gone.
+        """
+        before = len(self.problems)
+        file = Path(self.inside(name, path))
+        if len(self.problems) > before:
+            return None
+        try:
+            raw = self.project.contents.get(file)
+            raw = self.project.content(file) if raw is None else raw
+            value = json.loads(raw)
+        except DocumentError as error:
+            self.problem(path, f"{name}: {error.problems[0].message}")
+            return None
+        except ValueError as error:
+            self.problem(path, f"{name} is not JSON: {error}")
+            return None
+        if not isinstance(value, dict):
+            self.problem(path, f"{name} is not a JSON object")
+            return None
+        self.project.contents[file] = raw
+        return value
 
     def action(self, spec: Action, name: str, path: Location) -> Step | None:
         """Compile an action with its input, its time limit and its failure handling."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from ...coding.changes import JudgeOfChanges
 from ...coding.sealed.evaluator import tests
 from ...engine.step import Step, as_step
 from ...evaluators.check import check
@@ -21,7 +22,7 @@ from ..yaml.source import Location
 from .compilation import Compilation
 from .metrics import compile_metric
 from .prompts import compile_judge, compile_settings
-from .tools import command_value, is_constant
+from .tools import command_value, compile_sandbox, is_constant
 
 __all__ = ["compile_evaluators"]
 
@@ -43,18 +44,24 @@ def compile_evaluators(
         if spec.metric is not None:
             measured.append(compile_metric(compilation, spec.metric, (*at, "metric")))
         model_based += _model_based(compilation, spec, at)
-    model_based += [compile_judge(compilation, judge, (*path, "until")) for judge in judges]
+    model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
+    graded = any(spec.graded for spec in specs)
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
-    return _combined([*deterministic, *measured, *model_based])
+    return _combined([*deterministic, *measured, *model_based], graded=graded)
 
 
-def _combined(steps: Iterable[Step | None]) -> Step | None:
+def _combined(steps: Iterable[Step | None], *, graded: bool = False) -> Step | None:
     """Return several evaluators as one, without those that have problems."""
     compiled = [step for step in steps if step is not None]
     if len(compiled) < 2:
         return compiled[0] if compiled else None
-    combined: Step = gates(*compiled)
+    combined: Step = gates(*compiled, graded=graded)
     return combined
+
+
+def _judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Step | None:
+    compiled = compile_judge(compilation, spec, at)
+    return JudgeOfChanges(compiled) if compiled is not None and spec.of == "changes" else compiled
 
 
 def _deterministic(
@@ -80,7 +87,7 @@ def _model_based(compilation: Compilation, spec: EvaluateSpec, path: Location) -
     result: list[Step | None] = []
     if spec.judge is not None:
         judge = JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
-        result.append(compile_judge(compilation, judge, (*path, "judge")))
+        result.append(_judge(compilation, judge, (*path, "judge")))
     if spec.confidence is not None:
         result.append(compile_confidence(compilation, spec.confidence, (*path, "confidence")))
     return result
@@ -156,8 +163,12 @@ def _tests(
     at = (*path, "command") if isinstance(value, TestsSpec) else path
     if not is_constant(compilation, spec.command, at):
         return None
+    if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
+        return None
     cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
-    options = spec.model_dump(exclude={"command", "cwd"})
+    options = spec.model_dump(exclude={"command", "cwd", "sandbox"})
+    # A check needs no network, and the tests of an agent must not need one either.
+    options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)
     return compilation.attempt(path, lambda: tests(spec.command, cwd=cwd, **options))
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, Problem, listed, nearest
-from ...evaluators.judge.judge import TOKENS, Judge
+from ...evaluators.judge.judge import TOKENS, Judge, with_votes
 from ...evaluators.judge.judge_tools import JudgeTools
+from ...evaluators.judge.measured import MOST, measured_votes
 from ...evaluators.judge.questions import JudgeQuestion, Sentence, YesNo, preset_question
 from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
@@ -220,7 +221,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
         spec.max_tool_calls_per_reply or MAX_TOOL_CALLS,
     )
     weights = None if spec.preset else spec.weights
-    return compilation.attempt(
+    judge = compilation.attempt(
         (*at, "weights"),
         lambda: Judge(
             criteria,
@@ -233,6 +234,41 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
             tools=judge_tools,
         ),
     )
+    return None if judge is None else _as_measured(compilation, spec, judge, at)
+
+
+def _as_measured(
+    compilation: Compilation, spec: JudgeSpec, judge: Judge, at: Location
+) -> Judge | None:
+    """Return a judge with the voting rule of its measurement; None if it has problems."""
+    name = spec.measured
+    if name is None:
+        if spec.alpha is not None or spec.accept_unattainable:
+            key = "alpha" if spec.alpha is not None else "accept_unattainable"
+            compilation.problem((*at, key), f"{key} needs measured, the report of bench judge")
+        return judge
+    place = (*at, "measured")
+    if spec.accept_lead > 1 or spec.reject_lead > 1 or spec.confirm:
+        compilation.problem(
+            place, "measured decides the leads; remove accept_lead, reject_lead and confirm"
+        )
+        return None
+    report = compilation.json_file(name, place)
+    if report is None:
+        return None
+    alpha, most = spec.alpha or 0.05, spec.max_votes or MOST
+    rule = compilation.attempt(
+        place,
+        lambda: measured_votes(
+            report,
+            judge.identity,
+            alpha=alpha,
+            most=most,
+            accept=spec.accept_unattainable,
+            where=name,
+        ),
+    )
+    return None if rule is None else with_votes(judge, rule.votes, rule.unattainable)
 
 
 def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[str, Text]:

@@ -5,6 +5,7 @@ A command is a list or a constant script: values reach it through the environmen
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from ...engine.context import Context
@@ -18,9 +19,10 @@ from ...tools.base import NAME, Tool
 from ...tools.command import CommandTool, command_tool
 from ...tools.function import tool
 from ...tools.mcp.server import McpServer, mcp_server
+from ...tools.sandbox import Sandbox
 from ...tools.shell import MAX_OUTPUT, shell
 from ..schema.document import Action, Document
-from ..schema.tools import ServerSpec, ToolSpec
+from ..schema.tools import SandboxSpec, SandboxWord, ServerSpec, ToolSpec
 from ..schema.traverse import variables_of
 from ..yaml.source import Location
 from .compilation import Compilation
@@ -28,6 +30,7 @@ from .compilation import Compilation
 __all__ = [
     "command_value",
     "compile_command",
+    "compile_sandbox",
     "compile_tool_step",
     "compile_tools",
     "is_constant",
@@ -65,7 +68,24 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
             allow_exit=tuple(spec.allow_exit),
             max_output=spec.max_output or MAX_OUTPUT,
             usage=spec.usage,
+            sandbox=compile_sandbox(compilation, spec.sandbox),
         ),
+    )
+
+
+def compile_sandbox(
+    compilation: Compilation, spec: SandboxSpec | SandboxWord | None, *, network: bool = True
+) -> Sandbox:
+    """Return the sandbox of a command; `network` is the default."""
+    if spec is None or isinstance(spec, str):
+        return Sandbox(spec or "none", network=network)
+    # Also a path outside of the project: hiding it takes something away.
+    hide = [os.path.realpath(compilation.folder / name) for name in spec.hide]
+    return Sandbox(
+        spec.mode,
+        network=network if spec.network is None else spec.network,
+        wrap=spec.wrap,
+        hide=hide,
     )
 
 

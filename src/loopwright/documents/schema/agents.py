@@ -9,6 +9,7 @@ from pydantic import Field
 from ...records.codec import Json
 from .fields import CWD, Names, Part, Seconds
 from .models import PriceSpec
+from .tools import SANDBOX, SandboxSpec, SandboxWord
 
 __all__ = ["CodingAgentSpec"]
 
@@ -65,6 +66,7 @@ class CodingAgentSpec(Part):
     stream: Literal["full", "tail", "off"] = Field(
         "tail", description="How much of its raw output is stored: `tail` is 1 MiB."
     )
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
     workspace: Literal["here"] | None = Field(
         None, description="`here`: it works in the folder itself, without a workspace."
     )

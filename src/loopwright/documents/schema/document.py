@@ -40,7 +40,7 @@ from .models import (
     PromptFields,
     ReasoningSpec,
 )
-from .tools import CommandFields, ServerSpec, ToolSpec
+from .tools import SANDBOX, CommandFields, SandboxSpec, SandboxWord, ServerSpec, ToolSpec
 from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
@@ -255,6 +255,34 @@ class TestsSpec(Part):
     )
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(600, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
+    sealed: bool = Field(
+        True,
+        description="In a loop with a workspace, run the tests in a clean copy with the protected files of the base.",
+    )
+    protect: list[str] = Field(
+        ["auto"],
+        description="Patterns of files that an iteration must not change. `auto` stands for the tests, the settings of the "
+        "test program, lock files and the scripts in the command.",
+    )
+    allow: list[str] = Field(
+        [], description="Patterns of files that may change although `protect` covers them."
+    )
+    allow_new: bool = Field(
+        True, description="Whether an iteration may add tests. They do not count."
+    )
+    on_tamper: Literal["put_back", "reject", "stop"] = Field(
+        "put_back",
+        description="After a change of protected files: `put_back` restores them, `reject` also discards the iteration, "
+        "`stop` also ends the loop.",
+    )
+    setup: list[str] | str = Field(
+        "", description="A command that prepares the clean copy. Default: that of the workspace."
+    )
+    link: list[str] = Field(
+        [],
+        description="Folders of yours that the clean copy contains as links. Default: those of the workspace.",
+    )
 
 
 class EvaluateSpec(Part):
@@ -283,10 +311,15 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    graded: bool = Field(
+        False,
+        description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
+        "score of the one that failed, as a share of all.",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
-        if not self.model_fields_set:
+        if not self.model_fields_set - {"graded"}:
             kinds = "check, checklist, score, tests, metric, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self

@@ -112,6 +112,21 @@ class JudgeSpec(SettingsFields):
     )
     accept_lead: int = Field(1, ge=1, le=15, description="Lead in votes that accepts.")
     reject_lead: int = Field(1, ge=1, le=15, description="Lead in votes that rejects.")
+    measured: str | None = Field(
+        None,
+        description="The report of `loopwright bench judge` on this judge. It decides the leads.",
+    )
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="With `measured`: the share of bad outputs that may pass. Default: 0.05.",
+    )
+    accept_unattainable: bool = Field(
+        False,
+        description="With `measured`: whether a judge that cannot keep `alpha` is used, with a warning on every result.",
+    )
     confirm: bool = Field(False, description="Whether a second verdict is needed to accept.")
     impossible: bool = Field(
         False, description="Whether the judge may answer that the criterion can never be met."
@@ -122,6 +137,11 @@ class JudgeSpec(SettingsFields):
     self_test: bool = Field(
         False,
         description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
+    )
+    of: Literal["output", "changes"] = Field(
+        "output",
+        description="`changes`: the judge sees the changes of the files of the workspace, the output of earlier checks and the "
+        "last message, in place of the output.",
     )
     style: Literal["structured", "yes_no"] = Field("structured", description="Form of the answer.")
     tools: Names | None = Field(

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import Names, Part, Seconds, Url
 
-__all__ = ["CommandFields", "ServerSpec", "ToolSpec"]
+__all__ = ["CommandFields", "SandboxSpec", "SandboxWord", "ServerSpec", "ToolSpec"]
+
+SandboxWord = Literal["auto", "bubblewrap", "own", "none"]
+SANDBOX = (
+    "The isolation: `auto` uses bubblewrap where it works, else the program's own sandbox, else none with a warning; "
+    "`bubblewrap` and `own` require one; or an object with options. Default: none."
+)
+
+
+class SandboxSpec(Part):
+    """The isolation of a command."""
+
+    mode: SandboxWord = Field("auto", description="`auto`, `bubblewrap`, `own` or `none`.")
+    network: bool | None = Field(
+        None, description="Whether the network can be used. Default: false for tests, else true."
+    )
+    wrap: list[str] = Field(
+        [],
+        description="Words before the command instead, such as those of a container; `{folder}` is the working folder.",
+    )
+    hide: list[str] = Field(
+        [],
+        description="Files and folders that the command cannot read, relative to the document.",
+    )
 
 
 class CommandFields(Part):
@@ -33,6 +58,7 @@ class CommandFields(Part):
         ge=1,
         description="The maximum of bytes of each stream, beginning and end. Default: 8 MiB; JSON is never cut.",
     )
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
 
 
 class ToolSpec(Part):

@@ -13,11 +13,11 @@ from ...records.codec import Json
 from ...tools.mcp.settings import VARIABLE
 from ..yaml.source import Location
 from .agents import CodingAgentSpec
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, TestsSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
 from .metrics import MetricSpec
-from .tools import ServerSpec, ToolSpec
+from .tools import SandboxSpec, ServerSpec, ToolSpec
 
 __all__ = [
     "commands_in",
@@ -82,9 +82,13 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
         if isinstance(part, MetricSpec):
             for gate in part.gates:
                 yield gate, part.cwd or "."
+        if isinstance(part, TestsSpec) and part.setup:
+            yield part.setup, "."
         if isinstance(part, ToolSpec):
             for words in part.commands or ():
                 yield words, part.cwd or "."
+        if isinstance(part, SandboxSpec) and part.wrap:
+            yield [*part.wrap, "…"], "."
         if isinstance(part, CodingAgentSpec):
             permissions = f"--permissions={part.permissions}"
             yield ["agent", part.cli, permissions, *part.args], "."

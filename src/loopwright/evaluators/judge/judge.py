@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
+from pathlib import Path
 from typing import Unpack
 
 from ...engine.context import Context
@@ -29,6 +31,7 @@ from ...tools.base import ToolSet
 from ..criteria import check_sentences, segments, shares
 from ..parsing.verdicts import Verdict
 from .judge_tools import Examination, JudgeTools
+from .measured import MOST, measured_votes
 from .questions import (
     JudgeQuestion,
     Preset,
@@ -41,7 +44,7 @@ from .questions import (
 )
 from .votes import CriterionVotes, Votes, votes_of
 
-__all__ = ["KNOWN_BAD", "Judge", "judge"]
+__all__ = ["KNOWN_BAD", "Judge", "judge", "with_votes"]
 
 # These errors are answers of the model, so the vote is unreadable. All others end the evaluation (rule 4).
 _NO_VERDICT = ("refused", "empty_output", "tool_rounds")
@@ -69,6 +72,8 @@ class Judge(CompositeStep[object, Evaluation]):
     name = "judge"
     asks_model = True
     fingerprint: str
+    identity: str
+    unattainable: str
 
     @accepts_asking
     def __init__(
@@ -94,20 +99,33 @@ class Judge(CompositeStep[object, Evaluation]):
         self.unsupplied = model_settings.unsupplied("judge")
         self.self_test = self_test
         self.tools = tools or JudgeTools()
-        self.fingerprint = digest_of(
-            "judge",
+        asked = (
             codec.canonical({name: source_of(text) for name, text in self.criteria.items()}),
             goal,
             self.question.source,
-            repr(self.votes),
+        )
+        answered = (
             codec.canonical(self.model_settings.to_json()),
             # Only if set: recorded runs have fingerprints without weights.
             *([codec.canonical(self.weights)] if weights else []),
             *self.tools.source,
         )
+        self.fingerprint = digest_of("judge", *asked, repr(self.votes), *answered)
+        # The same judge with another voting rule: a measurement holds for it too.
+        self.identity = digest_of("judge", *asked, *answered)[:16]
+        self.unattainable = ""
+
+    def with_one_vote(self) -> Judge:
+        """Return this judge with a single vote and without the self-test, as a measurement asks it."""
+        single = copy(self)
+        single.votes, single.self_test, single.unattainable = Votes(), False, ""
+        single.fingerprint = digest_of("one vote", self.identity)
+        return single
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Judge an output. The result's output is the evaluation."""
+        if self.unattainable:
+            ctx.warn(f"unattainable: {self.unattainable}", code="unattainable")
         text = codec.text_of(value)
         criteria = {name: filled_in(item, value, ctx) for name, item in self.criteria.items()}
         if self.self_test and _is_first_iteration(ctx):
@@ -201,6 +219,14 @@ class Judge(CompositeStep[object, Evaluation]):
                     )
 
 
+def with_votes(judge: Judge, votes: Votes, unattainable: str = "") -> Judge:
+    """Return a judge with another voting rule; `unattainable` says why it does not keep its error."""
+    changed = copy(judge)
+    changed.votes, changed.unattainable = votes, unattainable
+    changed.fingerprint = digest_of("measured", judge.identity, repr(votes))
+    return changed
+
+
 def _short(name: str) -> str:
     """Return the name of a criterion as a path segment."""
     plain = " ".join(name.split())
@@ -229,6 +255,9 @@ def judge(
     reject_lead: int = 1,
     confirm: bool = False,
     impossible: bool = False,
+    measured: str | Path | Mapping[str, Json] | None = None,
+    alpha: float = 0.05,
+    accept_unattainable: bool = False,
     self_test: bool = False,
     tools: Sequence[StepLike | ToolSet] = (),
     max_tool_rounds: int = MAX_ROUNDS,
@@ -255,6 +284,12 @@ def judge(
         confirm: Whether a second vote must confirm a yes. Default: false.
         impossible: Whether the judge may say that a criterion can never be met; see `Impossible`. Default:
             false.
+        measured: The report of `loopwright bench judge`, as a file or an object. It decides the leads: the
+            rule with the fewest false rejects that keeps `alpha`, by exact calculation. `max_votes` is then
+            the maximum to try. Default: none.
+        alpha: With `measured`, the accepted share of bad outputs that pass. Default: 0.05.
+        accept_unattainable: With `measured`, whether a judge that cannot keep `alpha` is used nevertheless,
+            with a warning on every result. Default: false.
         self_test: Whether to show the judge known-bad outputs, once in the first iteration, and to warn
             if it accepts one. Default: false.
         tools: Functions, tools and MCP servers that the judge may call before it answers. Default: none.
@@ -266,7 +301,8 @@ def judge(
         A step from an output to an Evaluation.
 
     Raises:
-        ConfigurationError: For criteria and a preset together or neither, or votes that cannot decide.
+        ConfigurationError: For criteria and a preset together or neither, votes that cannot decide, or a
+            measurement by which no voting rule keeps `alpha` (`unattainable`).
 
     Example:
         >>> from loopwright import run_sync
@@ -286,7 +322,12 @@ def judge(
     if impossible and preset:
         raise ConfigurationError("judge: impossible: a preset has no such answer. Use criteria.")
     question = Sentence.or_impossible() if impossible else None
-    return Judge(
+    leads = accept_lead > 1 or reject_lead > 1 or confirm
+    if measured is not None and leads:
+        raise ConfigurationError(
+            "judge: measured decides the leads. Remove accept_lead, reject_lead and confirm."
+        )
+    made = Judge(
         {preset: ""} if preset else {text: text for text in criteria},
         # Temperature 0: a verdict should not vary. Votes measure how much it does.
         model_settings=settings_of(model, settings, temperature=0.0, cap=TOKENS),
@@ -297,3 +338,9 @@ def judge(
         weights=None if preset else weights,
         tools=JudgeTools.of(tools, max_tool_rounds, max_tool_calls_per_reply),
     )
+    if measured is None:
+        return made
+    rule = measured_votes(
+        measured, made.identity, alpha=alpha, most=max_votes or MOST, accept=accept_unattainable
+    )
+    return with_votes(made, rule.votes, rule.unattainable)

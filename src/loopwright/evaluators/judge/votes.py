@@ -9,8 +9,8 @@ Votes on one output are then beta-binomial: after y yes and n no the next vote i
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...errors import ConfigurationError
@@ -21,12 +21,16 @@ from .questions import Vote
 __all__ = [
     "CriterionVotes",
     "ErrorRates",
+    "Rule",
     "Votes",
+    "best_rule",
     "error_of_lead",
     "error_rates",
     "unattainable",
     "votes_of",
 ]
+
+MOST_REJECTED = 0.5  # a rule that rejects more good outputs is of no use
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,35 +147,78 @@ def error_of_lead(accuracy: float, lead: int) -> tuple[float, float]:
     return error, lead * (1 - 2 * error) / (2 * accuracy - 1)
 
 
-def unattainable(
-    sensitivity: float,
-    specificity: float,
-    icc: float,
-    *,
-    alpha: float = 0.05,
-    beta: float = 0.05,
-    maximum: int = 7,
-) -> str:
-    """Return why a judge cannot reach an error of `alpha` in `maximum` votes, or "" if it can.
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A voting rule with its exact rates for one judge."""
 
-    It can if `maximum` votes for yes are more probable for a good output than for a bad one by Wald's bound,
-    (1 - beta) / alpha.
+    votes: Votes
+    false_accept: float
+    false_reject: float
+
+
+def best_rule(
+    sensitivity: float, specificity: float, icc: float, *, alpha: float = 0.05, most: int = 7
+) -> Rule | None:
+    """Return the voting rule with the fewest false rejects among those that keep `alpha`.
+
+    It tries every rule of up to `most` votes with the exact programme. None if no rule keeps `alpha` and
+    accepts half of the good outputs: the judge is then `unattainable`. Of rules with equal false rejects,
+    the one with the fewest votes on a good output is returned.
+
+    Args:
+        sensitivity: The probability that one vote accepts a good output.
+        specificity: The probability that one vote rejects a bad output.
+        icc: The persistent share of the error.
+        alpha: The accepted share of bad outputs that pass. Default: 0.05.
+        most: The maximum number of votes. Default: 7.
 
     Raises:
         ConfigurationError: For a probability outside 0 to 1, or fewer votes than 1.
+
+    Example:
+        >>> best_rule(0.85, 0.85, 0.0).votes
+        Votes(accept=2, reject=3, most=6)
+        >>> best_rule(0.85, 0.85, 0.8) is None
+        True
     """
-    names = ("sensitivity", "specificity", "icc", "alpha", "beta")
-    for name, value in zip(names, (sensitivity, specificity, icc, alpha, beta), strict=True):
+    names = ("sensitivity", "specificity", "icc", "alpha")
+    for name, value in zip(names, (sensitivity, specificity, icc, alpha), strict=True):
         _share(name, value)
-    codec.integer("unattainable: maximum", maximum, minimum=1)
-    good = math.prod(_next_yes(sensitivity, icc, y, 0) for y in range(maximum))
-    bad = math.prod(_next_yes(1 - specificity, icc, y, 0) for y in range(maximum))
-    # Unanimous votes are the strongest evidence there is; if they do not suffice, no other result does.
-    if good * alpha >= bad * (1 - beta):
+    codec.integer("votes: most", most, minimum=1)
+    best: tuple[tuple[float, float], Rule] | None = None
+    for votes in _rules(most):
+        accepted = error_rates(1 - specificity, votes, icc).accept
+        if accepted > alpha:
+            continue
+        good = error_rates(sensitivity, votes, icc)
+        # Without this limit a judge that guesses would reach any `alpha`, by rejecting almost everything.
+        if 1 - good.accept > MOST_REJECTED:
+            continue
+        key = 1 - good.accept, good.votes
+        if best is None or key < best[0]:
+            best = key, Rule(votes, accepted, 1 - good.accept)
+    return None if best is None else best[1]
+
+
+def _rules(most: int) -> Iterator[Votes]:
+    for count in range(1, most + 1):
+        for accept in range(1, count + 1):
+            for reject in range(1, count + 1):
+                yield Votes(accept, reject, count)
+
+
+def unattainable(
+    sensitivity: float, specificity: float, icc: float, *, alpha: float = 0.05, most: int = 7
+) -> str:
+    """Return why a judge cannot keep false accepts at `alpha` in `most` votes, or "" if it can.
+
+    The arguments and the bound are those of `best_rule`.
+    """
+    if best_rule(sensitivity, specificity, icc, alpha=alpha, most=most) is not None:
         return ""
     return (
-        f"this judge cannot support an error of {alpha:.0%} however often it is asked, up to {maximum} "
-        "votes: use a second judge, a checklist, or a deterministic check"
+        f"no rule of up to {most} votes keeps false accepts at {alpha:.3g} and accepts half of the good "
+        "outputs, however often this judge is asked: use a second judge, a checklist, or a deterministic check"
     )
 
 

@@ -21,8 +21,9 @@ from .database import PATIENCE, Database, OnPoint
 from .memory import PostgresMemory, append_rows
 from .owners import LEASE
 from .reader import PostgresWatch, Reader
-from .runs import PostgresRunTable, prune
+from .runs import PostgresRunTable, prune, prune_files
 from .schema import VERSION, notes_of
+from .shared_schema import problems_of
 
 T = TypeVar("T")
 
@@ -110,6 +111,14 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
             deleted += count
         return deleted
 
+    async def prune_files(self) -> int:
+        """Delete the files that were stored over a day ago and that no run uses; return their number."""
+        return await self._perform(Transaction(prune_files))
+
+    async def problems(self) -> list[str]:
+        """Return what is wrong in the tables that workers share."""
+        return await self._read(lambda reader: problems_of(reader.db))
+
     def watch(self) -> PostgresWatch:
         """Return a detector of commits by any process; see Journal.watch."""
         return PostgresWatch(self.server)
@@ -152,7 +161,9 @@ class PostgresFiles(FileStore):
         """Store a content and return its digest; see FileStore.put."""
         digest = hashlib.sha256(content)
         self._execute(
-            "INSERT INTO loopwright.files VALUES (%s, %s) ON CONFLICT DO NOTHING",
+            # A content that is stored again is used again: `prune` must not take it for an old one.
+            "INSERT INTO loopwright.files(digest, body) VALUES (%s, %s) "
+            "ON CONFLICT (digest) DO UPDATE SET stored=now()",
             (digest.digest(), content),
         )
         return digest.hexdigest()

@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 
 import psycopg
 
-from ...errors import JournalError, RunLocked
+from ...errors import JournalError
+from ..recorded.rows import OwnerState
 from ..recorded.writer import DurableLog
 from .connection import Connection, Server
 
@@ -49,46 +49,21 @@ _CLOSE = "UPDATE loopwright.owners SET closed=true, beat=clock_timestamp() WHERE
 _STATES = (
     "SELECT id, host, pid, seconds, seen, until, alive FROM loopwright.owners_now WHERE id=ANY(%s)"
 )
-_HELD = "SELECT id, epoch, cancel FROM loopwright.runs WHERE id=ANY(%s)"
+_HELD = (  # with the number of new limits, which stand under the question 0
+    "SELECT id, epoch, cancel, (SELECT count(*) FROM loopwright.inbox i WHERE i.run=r.id AND i.asked=0) "
+    "FROM loopwright.runs r WHERE id=ANY(%s)"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """An owner as it is now: `seconds` is its age, `seen` the time of its latest beat."""
-
-    key: int
-    host: str
-    pid: int
-    seconds: float
-    seen: float
-    until: float
-    alive: bool
-
-    @property
-    def name(self) -> str:
-        """Its host and process."""
-        return f"{self.host}:{self.pid}"
-
-
-def owners_of(db: Connection, keys: Iterable[int | None]) -> dict[int, Owner]:
+def owners_of(db: Connection, keys: Iterable[int | None]) -> dict[int, OwnerState]:
     """Return owners by key."""
     wanted = [key for key in set(keys) if key is not None]
     if not wanted:
         return {}
     owners = {}
     for key, host, *others in db.execute(_STATES, (wanted,)).fetchall():
-        owners[key] = Owner(key, host.decode(), *others)
+        owners[key] = OwnerState(key, host.decode(), *others)
     return owners
-
-
-def locked(run_id: str, owner: Owner) -> RunLocked:
-    """Return the error for a run with a live owner."""
-    return RunLocked(
-        f"{run_id}: process {owner.pid} on {owner.host} is running it; wait for it, "
-        f"or stop it with: loopwright cancel {run_id}",
-        owner=owner.name,
-        until=owner.until,
-    )
 
 
 def channel_of(owner: int) -> str:
@@ -135,7 +110,7 @@ class LeaseRenewal:
     @property
     def seconds(self) -> float:
         """The age of the owner in seconds."""
-        return time.monotonic() - self._since
+        return time.monotonic() - self._since if self.owner else 0.0
 
     def _row(self) -> tuple[str, int, str, float, float]:
         silence = _SILENT_BEATS * self._beat
@@ -186,14 +161,16 @@ class LeaseRenewal:
             self._wait([db])
 
     def _check_runs(self, held: Mapping[int, DurableLog], db: Connection) -> None:
-        """Notify the runs that were taken over, and those that a person cancelled."""
-        for key, epoch, cancel in db.execute(_HELD, (list(held),)).fetchall():
+        """Notify the runs that were taken over, that a person cancelled or that have new limits."""
+        for key, epoch, cancel, posted in db.execute(_HELD, (list(held),)).fetchall():
             log = held[key]
             if epoch != log.info.epoch:
                 if self._logs.get(log.key) is log:
                     log.take_away()
-            elif cancel:
-                log.request_cancel()
+            else:
+                if cancel:
+                    log.request_cancel()
+                log.count_posted(posted)
 
     def _wait(self, sources: list[Connection]) -> None:
         """Wait until the next beat, a notification or the end."""

@@ -23,7 +23,7 @@ from ..recorded.pages import FIRST, WINDOW, PageReader
 from ..views import Wanted
 from .connection import Connection, Server
 from .owners import CommitListener
-from .runs import COLUMNS, answers_of, find_row, presents
+from .runs import COLUMNS, answers_of, find_run, presents
 
 _LIMIT = "LIMIT NULLIF(%s::bigint, -1)"
 STATEMENTS = {
@@ -157,7 +157,7 @@ class Reader(PageReader):
 
     def row(self, run_id: str) -> RunRow:
         """Return the row of a run. Raises RunNotFound."""
-        return find_row(self.db, run_id)
+        return find_run(self.db, run_id)
 
     def shown(self, run_id: str) -> tuple[RunRow, RunInfo]:
         """Return the row of a run, and the run in its present state. Raises RunNotFound."""

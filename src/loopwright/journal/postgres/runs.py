@@ -12,27 +12,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import JournalUnavailable
-from ...records.codec import Json
-from ..entries import Entry
 from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.encoding import (
     Content,
     Contents,
     RunRow,
     answer_values,
-    chain_start,
-    chained,
-    entry_text,
     queue_values,
     read_answer,
     read_row,
     sealed_values,
-    utf8,
 )
-from ..recorded.journal import OpenedRun, RewindPlan, running
+from ..recorded.rows import (
+    OpenedRun,
+    OwnerState,
+    RewindPlan,
+    closed_row,
+    find_row,
+    locked,
+    new_row,
+    present,
+    rewound,
+    taken,
+)
 from ..recorded.writer import DurableLog
 from .connection import Connection
-from .owners import CHANGES, Owner, channel_of, locked, owners_of
+from .owners import CHANGES, channel_of, owners_of
 
 if TYPE_CHECKING:
     from .database import Database
@@ -78,28 +83,14 @@ _ANSWER = (
 NewRow = tuple[RunRow, list[Content]]  # a row, and the contents that it refers to
 
 
-def find_row(db: Connection, run_id: str) -> RunRow:
+def find_run(db: Connection, run_id: str) -> RunRow:
     """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
     # PostgreSQL refuses a text with NUL, and an ID from a user must not raise an error of the database.
-    name = run_id.replace("\0", "")
-    rows = db.execute(_BY_ID, (name,)).fetchall()
-    if not rows and name:
-        rows = db.execute(_BY_BEGINNING, (name, f"{name}\U0010ffff")).fetchall()
-    if len(rows) != 1:
-        raise missing_run(run_id, len(rows))
-    return read_row(rows[0])
-
-
-def present(row: RunRow, owner: Owner | None) -> RunInfo:
-    """Return a run in its present state: a running run without a live owner is interrupted."""
-    info = row.info
-    if info.status != "running":
-        return info
-    if owner is None:
-        return replace(info, status="interrupted")
-    active = info.active + max(0.0, owner.seconds - row.opened)
-    info = replace(info, active=active, updated=max(info.updated, owner.seen))
-    return replace(info, owner=owner.name) if owner.alive else replace(info, status="interrupted")
+    return find_row(
+        run_id.replace("\0", ""),
+        lambda name: db.execute(_BY_ID, (name,)).fetchall(),
+        lambda first, end: db.execute(_BY_BEGINNING, (first, end)).fetchall(),
+    )
 
 
 def presents(db: Connection, rows: Sequence[RunRow]) -> list[tuple[RunRow, RunInfo]]:
@@ -135,17 +126,13 @@ class PostgresRunTable:
         owner = self._owner(db, row)
         if owner is not None and owner.alive and not takeover:
             raise locked(info.run_id, owner)
-        before = present(row, owner)
-        # The new epoch is what stops the writes of the owner before, even if it still lives.
-        opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
-        epoch = row.info.epoch
         database = self._database
-        row = replace(row, info=opened_info, opened=database.seconds, owner=database.owner)
-        _write_row(db, row, epoch)
+        opened = taken(row, owner, opened=database.seconds, owner=database.owner)
+        _write_row(db, opened.row, row.info.epoch)
         database.taken.add(row.key)
-        return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
+        return opened
 
-    def _owner(self, db: Connection, row: RunRow) -> Owner | None:
+    def _owner(self, db: Connection, row: RunRow) -> OwnerState | None:
         """Return the owner of a run; None if it is this store and the run is not open here."""
         if row.owner is None:
             return None
@@ -186,16 +173,7 @@ class PostgresRunTable:
 
     def _new_row(self, info: RunInfo, owner: int | None) -> NewRow:
         contents = Contents(self._database.new_content)
-        row = RunRow(
-            key=0,
-            info=_storable(info),
-            input=_folded(info.input, contents),
-            source=_folded(info.source, contents),
-            opened=self._database.seconds,
-            last=0,
-            head=chain_start(info.run_id),
-            owner=owner,
-        )
+        row = new_row(_storable(info), contents, opened=self._database.seconds, owner=owner)
         new_contents = contents.take()
         self._database.refuse_large(new_contents)
         return row, new_contents
@@ -247,15 +225,10 @@ class PostgresRunTable:
 
     def _closed(self, log: DurableLog, info: RunInfo) -> NewRow:
         """Return the row of a run that its owner releases, and the contents to store with it."""
-        row, source = log.row, log.row.source
-        new_contents: list[Content] = []
-        if info.source != log.info.source:
-            contents = Contents(self._database.new_content)
-            source = _folded(info.source, contents)
-            new_contents = contents.take()
-            self._database.refuse_large(new_contents)
-        last, head = log.position
-        closed = replace(row, info=_storable(info), source=source, last=last, head=head, owner=None)
+        contents = Contents(self._database.new_content)
+        closed = closed_row(log, _storable(info), contents)
+        new_contents = contents.take()
+        self._database.refuse_large(new_contents)
         return closed, new_contents
 
     def leave(self, log: DurableLog, status: str, db: Connection) -> DurableLog:
@@ -267,7 +240,7 @@ class PostgresRunTable:
 
     def request_cancel(self, db: Connection, run_id: str) -> bool:
         """Ask the owner of a run to cancel it; return whether it has a live owner."""
-        row = find_row(db, run_id)
+        row = find_run(db, run_id)
         owner = owners_of(db, [row.owner]).get(row.owner or 0)
         if owner is None or not owner.alive:
             return False
@@ -287,38 +260,34 @@ class PostgresRunTable:
         """
         # The plan was made from an earlier read without a lock.
         row = read_row(db.execute(_BY_KEY_LOCKED, (plan.row.key,)).fetchall()[0])
-        info = present(row, owners_of(db, [row.owner]).get(row.owner or 0))
         latest = db.execute(_LATEST, (row.key,)).fetchone()
-        changed = row.info.epoch != plan.row.info.epoch
-        if info.status == "running" or changed or (latest is not None and latest[0] != plan.head):
-            raise running(info.run_id)
-        last = plan.last + 1
-        entry = Entry("rewound", plan.path, info.active)
-        body = f"[{entry_text(entry, Contents(self._database.new_content))}]"
-        head = chained(plan.head, last, body.encode())
+        rewind = rewound(
+            plan,
+            row,
+            owners_of(db, [row.owner]).get(row.owner or 0),
+            head=None if latest is None else latest[0],
+            contents=Contents(self._database.new_content),
+        )
         db.execute(
             "INSERT INTO loopwright.entries(run,first,body,sum) VALUES(%s,%s,%s,%s)",
-            (row.key, last, body, head),
+            (row.key, rewind.row.last, rewind.body, rewind.row.head),
         )
         db.execute(_ASIDE, (row.key, plan.first))
-        info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
-        _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
+        _write_row(db, rewind.row, row.info.epoch)
 
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; see RunTable."""
-        row = find_row(db, run_id)
+        row = find_run(db, run_id)
         # The first answer counts; a second person receives that one.
         db.execute(_PUT, answer_values(row.key, answer))
         db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
+        if row.owner is not None:  # a new limit is read at the owner's next beat, which is now
+            db.execute("SELECT pg_notify(%s, '')", (channel_of(row.owner),))
         return read_answer(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
 
 
 def _first(info: RunInfo) -> RunInfo:
     return replace(info, epoch=1, status="running")
-
-
-def _folded(value: Json, contents: Contents) -> str:
-    return utf8(contents.fold(value))[0]
 
 
 def _storable(info: RunInfo) -> RunInfo:
@@ -353,5 +322,35 @@ def prune(db: Connection, before: float) -> int:
     if keys:
         for table in ("entries", "contents", "inbox"):
             db.execute(f"DELETE FROM loopwright.{table} WHERE run=ANY(%s)", (keys,))
+        # What the runs have spent stays, because it counts for the budgets of their queues.
+        for table in ("returned", "hosts"):
+            db.execute(
+                f"DELETE FROM loopwright_queue.{table} WHERE run_id IN "
+                "(SELECT run_id FROM loopwright.runs WHERE id=ANY(%s))",
+                (keys,),
+            )
         db.execute("DELETE FROM loopwright.runs WHERE id=ANY(%s)", (keys,))
     return len(keys)
+
+
+# A content is stored before the entry that refers to it, so a new one is not unused yet.
+_OLD_FILES = "stored < now() - interval '1 day'"
+# Every place in which a digest can be, read once: there are many files, and no index of their users.
+_UNUSED = f"""
+WITH used AS MATERIALIZED (
+  SELECT DISTINCT m[1] AS digest FROM (
+    SELECT body FROM loopwright.entries UNION ALL SELECT body FROM loopwright.contents
+    UNION ALL SELECT input FROM loopwright.runs UNION ALL SELECT source FROM loopwright.runs
+    UNION ALL SELECT value FROM loopwright.inbox UNION ALL SELECT value FROM loopwright.memories) t(body),
+    regexp_matches(body, '[0-9a-f]{{64}}', 'g') m)
+DELETE FROM loopwright.files f WHERE {_OLD_FILES}
+  AND NOT EXISTS (SELECT FROM used u WHERE u.digest = encode(f.digest, 'hex'))
+"""
+
+
+def prune_files(db: Connection) -> int:
+    """Delete the old files that no run uses; return their number."""
+    [(some,)] = db.execute(
+        f"SELECT EXISTS(SELECT FROM loopwright.files WHERE {_OLD_FILES})"
+    ).fetchall()
+    return db.execute(_UNUSED).rowcount if some else 0

@@ -12,6 +12,8 @@
     files       the contents of files that runs use, by digest
     memories    a row per entry, never changed and never deleted
 
+The second version adds the tables of `shared_schema`.
+
 Every name is written with its schema, because a session behind a connection pooler has no settings.
 """
 
@@ -21,6 +23,7 @@ from psycopg.abc import Query
 
 from ...errors import JournalUnavailable
 from .connection import Connection, Server
+from .shared_schema import SHARED
 
 MIGRATION_LOCK = 0x4C6F7057  # "LopW"
 _RUNS = """
@@ -93,8 +96,13 @@ _FIRST = (
     "CREATE INDEX memories_by_space ON loopwright.memories(space, id)",
     "CREATE UNIQUE INDEX memories_by_key ON loopwright.memories(space, key) WHERE key<>''",
 )
+_SECOND = (
+    # `prune` deletes files without a run, but not one whose run is about to be committed.
+    "ALTER TABLE loopwright.files ADD COLUMN stored timestamptz NOT NULL DEFAULT now()",
+    *SHARED,
+)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST,)
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND)
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (

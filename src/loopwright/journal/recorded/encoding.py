@@ -44,7 +44,12 @@ KINDS = {
     "suspended": "p", "answered": "a", "accepted": "o", "rewound": "r",
 }  # fmt: skip
 _WORDS = {letter: word for word, letter in KINDS.items()}
-DEPTHS = {"ended": 2, "iteration": 1, "started": 1}  # levels of fields that may be references
+DEPTHS = {
+    "ended": 2,
+    "iteration": 1,
+    "started": 1,
+    "tuned": 1,
+}  # levels of fields that may be references
 _BLANK = ("", "", "", "0", "0", "null", "0", "0", "null")  # the text of an empty field
 _ABSENT: tuple[Json, ...] = (None, None, None, 0, 0, None, 0, 0, None)
 

@@ -8,18 +8,19 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Generic, Protocol, Self, TypeVar
 
-from ...errors import JournalError, RunLocked
+from ...errors import JournalError
 from ...records import Iteration
 from ..entries import Entry, is_at, set_aside, surviving
 from ..inbox import cancel_waiting
 from ..protocol import Posted, Rewind, RunInfo
 from ..views import RunPage, RunView, Wanted, Watch
-from .encoding import Contents, RunRow
+from .encoding import Contents
 from .pages import PageReader
+from .rows import OpenedRun, RewindPlan, running
 from .writer import (
     CommitQueue,
     Connection,
@@ -33,34 +34,6 @@ from .writer import (
 
 T = TypeVar("T")
 Reader = TypeVar("Reader", bound=PageReader)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedRun:
-    """A run whose lease was taken: its row now, and its status before; "" for a new run."""
-
-    row: RunRow
-    before: str
-
-
-@dataclass(frozen=True, slots=True)
-class RewindPlan:
-    """A rewind of a run to a path, from its state when it was read.
-
-    `row` is the run's row, `last` and `head` its last entry and the checksum of that entry's row,
-    `first` the first entry to discard.
-    """
-
-    row: RunRow
-    path: str
-    last: int
-    head: bytes
-    first: int
-
-
-def running(run_id: str) -> RunLocked:
-    """Return the error for a rewind of a run with a live owner."""
-    return RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
 
 
 class OwningStore(Store[Connection_co], Protocol[Connection_co]):
@@ -173,6 +146,7 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
                 work,
                 lambda done: database.hold(done[1]),
                 opening=None if resume else info,
+                owning=True,
             ),
             unwanted=lambda done: writer.put(leave(*done)),
         )
@@ -240,8 +214,15 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
         self._expect(run_id)
-        table = self._runs
-        return await self._perform(Transaction(lambda db: table.post(db, run_id, answer)))
+        table, logs = self._runs, self._database.logs
+
+        def announce(_: Posted) -> None:
+            # The owner may be this store, whose own commits it does not look for.
+            for log in logs.values():
+                if log.info.run_id == run_id:
+                    log.announce_posted()
+
+        return await self._perform(Transaction(lambda db: table.post(db, run_id, answer), announce))
 
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return the answers in the inbox of a run; see Journal.inbox."""

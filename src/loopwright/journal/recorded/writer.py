@@ -132,7 +132,9 @@ class DurableLog:
         "_mark",
         "_on_cancel",
         "_on_lost",
+        "_on_posted",
         "_pending",
+        "_posted",
         "_queue",
         "_seq",
         "_sum",
@@ -140,6 +142,7 @@ class DurableLog:
         "failure",
         "info",
         "key",
+        "posted",
         "recorded",
         "row",
         "verified",
@@ -163,6 +166,9 @@ class DurableLog:
         self._cancelled = False
         self._on_lost: Callable[[], None] | None = None
         self._taken = False
+        self._on_posted: Callable[[], None] | None = None
+        self._posted = False
+        self.posted = 0  # new limits in its inbox when the store looked last
         self._batch: Batch | None = None
         self._pending: list[str] = []
         self._seq, self._first, self._sum = 0, 1, b""
@@ -235,6 +241,33 @@ class DurableLog:
         self._taken = True
         if self._on_lost is not None:
             self._on_lost()
+
+    @property
+    def on_posted(self) -> Callable[[], None] | None:
+        """Called on the event loop after a new limit was put into the inbox."""
+        return self._on_posted
+
+    @on_posted.setter
+    def on_posted(self, action: Callable[[], None] | None) -> None:
+        self._on_posted = action
+        if action is not None and self._posted:
+            action()
+
+    def count_posted(self, count: int) -> None:
+        """Announce new limits if their number in the inbox changed; for a thread of the store."""
+        if count != self.posted:
+            self.posted = count
+            self.announce_posted()
+
+    def announce_posted(self) -> None:
+        """Announce a new limit in the inbox; for another thread."""
+        with suppress(RuntimeError):  # the event loop is closed: the run is not active any more
+            self._queue.loop.call_soon_threadsafe(self._has_posted)
+
+    def _has_posted(self) -> None:
+        self._posted = True
+        if self._on_posted is not None:
+            self._on_posted()
 
     def append(self, entry: Entry, /) -> None:
         """Append an entry; entries of a run that lost its lease are dropped."""
@@ -318,6 +351,8 @@ class CommitOperation(Protocol[Connection_contra]):
     """The run that it opens or creates; a store may insert the rows of several at once before `run`."""
     closing: tuple[DurableLog, RunInfo] | None
     """The run that it gives back; a store may write the rows of several at once before `run`."""
+    owning: bool
+    """Whether it makes this store the owner of a run."""
 
     def run(self, db: Connection_contra) -> None:
         """Do the work; an error of the journal itself is kept for the caller."""
@@ -364,7 +399,17 @@ class Transaction(Generic[Connection, Outcome]):
     Both run in the writer's thread.
     """
 
-    __slots__ = ("_result", "after", "closing", "error", "future", "loop", "opening", "work")
+    __slots__ = (
+        "_result",
+        "after",
+        "closing",
+        "error",
+        "future",
+        "loop",
+        "opening",
+        "owning",
+        "work",
+    )
 
     def __init__(
         self,
@@ -373,8 +418,10 @@ class Transaction(Generic[Connection, Outcome]):
         *,
         opening: RunInfo | None = None,
         closing: tuple[DurableLog, RunInfo] | None = None,
+        owning: bool = False,
     ) -> None:
         self.work = work
+        self.owning = owning
         self.after = after
         self.opening = opening
         self.closing = closing

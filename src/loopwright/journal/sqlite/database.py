@@ -40,6 +40,10 @@ _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
 _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
 _EPOCHS = "SELECT id, epoch FROM runs WHERE id IN (SELECT value FROM json_each(?))"
 _CANCELLED = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
+_POSTED = (  # new limits, which stand under the question 0
+    "SELECT run, count(*) FROM inbox WHERE asked=0 AND run IN (SELECT value FROM json_each(?)) "
+    "GROUP BY run"
+)
 
 
 class SideLock:
@@ -264,19 +268,19 @@ class SqliteDatabase:
         insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:
-        """Renew the lease of this store's runs and find requests to cancel them.
+        """Renew the lease of this store's runs, and find requests to cancel them and new limits.
 
         A failure waits for the next beat: a lease decides only how soon another process may take
         a run.
         """
         with suppress(sqlite3.Error, OSError, JournalUnavailable), self._transaction() as db:
             self._fence(db, self.logs.values())
-            self._find_cancelled(db)
+            self._find_requests(db)
             self._owner = renew(db, self.owner, self.clocks.wall() + self.lease, self.seconds)
 
-    def _find_cancelled(self, db: sqlite3.Connection) -> None:
-        # A request to cancel is a commit of another connection, so without one there is nothing to
-        # read.
+    def _find_requests(self, db: sqlite3.Connection) -> None:
+        # A request to cancel and a new limit are commits of other connections, so without one there is
+        # nothing to read.
         if self._cancel_state == self._state:
             return
         self._cancel_state = self._state
@@ -284,6 +288,8 @@ class SqliteDatabase:
             log = self.logs.get(key)
             if log is not None and log.info.epoch == epoch:
                 log.request_cancel()
+        for key, count in db.execute(_POSTED, (json.dumps(list(self.logs)),)).fetchall():
+            self.logs[key].count_posted(count)
 
     def finish(self) -> None:
         """Release the leases, move the WAL into the database and close it."""

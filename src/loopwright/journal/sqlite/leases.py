@@ -20,9 +20,10 @@ from functools import cache
 from pathlib import Path
 
 from ..._platform.processes import exists
-from ...errors import JournalDamaged, RunLocked
+from ...errors import JournalDamaged
 from ...records.codec import Json
 from ..recorded.encoding import Value, as_damage, seal
+from ..recorded.rows import OwnerState
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
 UNSEEN = "alive"  # in place of the start time of a process whose start time is not visible
@@ -49,10 +50,17 @@ class LeaseOwner:
     until: float
     seconds: float
 
-    @property
-    def name(self) -> str:
-        """Its host and process."""
-        return f"{self.host}:{self.pid}"
+    def at(self, now: float) -> OwnerState:
+        """Return its state at a time; the end of its lease shows when its latest beat was."""
+        return OwnerState(
+            self.key,
+            self.host,
+            self.pid,
+            seconds=self.seconds,
+            seen=self.until - LEASE,
+            until=self.until,
+            alive=self.alive(now),
+        )
 
     def alive(self, now: float) -> bool:
         """Whether it still holds its runs: until it is closed, and while its process is alive.
@@ -188,11 +196,13 @@ def read_owners(db: sqlite3.Connection) -> dict[int, LeaseOwner]:
     return owners
 
 
-def locked(run_id: str, owner: LeaseOwner) -> RunLocked:
-    """Return the error for a run with a live owner."""
-    return RunLocked(
-        f"{run_id}: process {owner.pid} on {owner.host} is running it; wait for it, "
-        f"or stop it with: loopwright cancel {run_id}",
-        owner=owner.name,
-        until=owner.until,
-    )
+def owners_at(db: sqlite3.Connection, now: float) -> dict[int, OwnerState]:
+    """Return the state of every owner at a time, by its key."""
+    return {key: owner.at(now) for key, owner in read_owners(db).items()}
+
+
+def owner_at(db: sqlite3.Connection, key: int | None, now: float) -> OwnerState | None:
+    """Return the state of one owner at a time; None if there is none."""
+    # Only this one is asked whether it is alive, which reads the process table.
+    owner = read_owners(db).get(key or 0)
+    return None if owner is None else owner.at(now)

@@ -16,9 +16,10 @@ from ...records.codec import Json
 from ..protocol import Posted, RunInfo
 from ..recorded.encoding import RunRow, Value, read_row
 from ..recorded.reader import RowReader
+from ..recorded.rows import present
 from .files import read_content
-from .leases import read_owners
-from .run_ownership import find_row, posted, present
+from .leases import owner_at, owners_at
+from .run_ownership import find_run, posted
 
 STATEMENTS = {
     "timeline": "SELECT first, body, sum FROM entries WHERE run=? AND first>=? "
@@ -95,17 +96,17 @@ class RunReader(RowReader):
 
     def row(self, run_id: str) -> RunRow:
         """Return the row of a run. Raises RunNotFound."""
-        return find_row(self._db, run_id)
+        return find_run(self._db, run_id)
 
     def shown(self, run_id: str) -> tuple[RunRow, RunInfo]:
         """Return the row of a run, and the run in its present state. Raises RunNotFound."""
         row = self.row(run_id)
-        return row, present(row, read_owners(self._db), self._now())
+        return row, present(row, owner_at(self._db, row.owner, self._now()))
 
     def runs(self, *, limit: int, offset: int, name: str, status: str, text: str) -> list[RunInfo]:
         """Return a page of runs, newest first."""
-        owners, now = read_owners(self._db), self._now()
-        live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
+        owners = owners_at(self._db, self._now())
+        live = json.dumps([key for key, owner in owners.items() if owner.alive])
         # Several ends are merged below, so each needs the rows up to the end of the page.
         page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]
         rows: list[RunRow] = []
@@ -115,7 +116,7 @@ class RunReader(RowReader):
         rows.sort(key=lambda row: -row.key)
         if status and not text:
             rows = rows[offset : offset + limit]
-        infos = (self.complete(row, present(row, owners, now)) for row in rows)
+        infos = (self.complete(row, present(row, owners.get(row.owner or 0))) for row in rows)
         if not text:
             return list(infos)
         # Here and not in SQL: the input may be a content, and the text must match the printed row.

@@ -9,27 +9,29 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...records.codec import Json
-from ..entries import Entry
 from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.encoding import (
-    Content,
     Contents,
     RunRow,
     answer_values,
-    chain_start,
-    chained,
-    entry_text,
     queue_values,
     read_answer,
     read_row,
     sealed_values,
-    utf8,
 )
-from ..recorded.journal import OpenedRun, RewindPlan, running
+from ..recorded.rows import (
+    OpenedRun,
+    RewindPlan,
+    closed_row,
+    find_row,
+    locked,
+    new_row,
+    rewound,
+    taken,
+)
 from ..recorded.writer import DurableLog
 from .database import SqliteDatabase
-from .leases import LEASE, LeaseOwner, locked, read_owners
+from .leases import owner_at
 
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
 _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
@@ -51,31 +53,13 @@ _ANSWERS = "SELECT run,asked,path,value,who,at,seal FROM inbox WHERE run=? ORDER
 _ANSWER = "SELECT run,asked,path,value,who,at,seal FROM inbox WHERE run=? AND asked=? AND path=?"
 
 
-def find_row(db: sqlite3.Connection, run_id: str) -> RunRow:
+def find_run(db: sqlite3.Connection, run_id: str) -> RunRow:
     """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
-    rows = db.execute(_BY_ID, (run_id,)).fetchall()
-    if not rows and run_id:
-        # A range instead of LIKE: it uses the index, and % and _ are ordinary characters.
-        rows = db.execute(_BY_BEGINNING, (run_id, f"{run_id}\U0010ffff")).fetchall()
-    if len(rows) != 1:
-        raise missing_run(run_id, len(rows))
-    return read_row(rows[0])
-
-
-def present(row: RunRow, owners: dict[int, LeaseOwner], now: float) -> RunInfo:
-    """Return a run in its present state: a running run without a live owner is interrupted."""
-    info = row.info
-    if info.status != "running":
-        return info
-    owner = owners.get(row.owner or 0)
-    if owner is not None:
-        active = info.active + max(0.0, owner.seconds - row.opened)
-        # The row is written at the opening and closing only; the owner's beat shows that the run
-        # was alive since.
-        info = replace(info, active=active, updated=max(info.updated, owner.until - LEASE))
-    if owner is None or not owner.alive(now):
-        return replace(info, status="interrupted")
-    return replace(info, owner=owner.name)
+    return find_row(
+        run_id,
+        lambda name: db.execute(_BY_ID, (name,)).fetchall(),
+        lambda first, end: db.execute(_BY_BEGINNING, (first, end)).fetchall(),
+    )
 
 
 class SqliteRuns:
@@ -96,18 +80,13 @@ class SqliteRuns:
         if values is None:
             raise missing_run(info.run_id)
         row = read_row(values)
-        owners, now = read_owners(db), self._database.clocks.wall()
-        owner = owners.get(row.owner or 0)
-        if owner is not None and owner.alive(now) and not takeover:
+        database = self._database
+        owner = owner_at(db, row.owner, database.clocks.wall())
+        if owner is not None and owner.alive and not takeover:
             raise locked(info.run_id, owner)
-        before = present(row, owners, now)
-        opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
-        epoch = row.info.epoch
-        row = replace(
-            row, info=opened_info, opened=self._database.seconds, owner=self._database.owner.key
-        )
-        _write_row(db, row, epoch)
-        return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
+        opened = taken(row, owner, opened=database.seconds, owner=database.owner.key)
+        _write_row(db, opened.row, row.info.epoch)
+        return opened
 
     def create(self, db: sqlite3.Connection, runs: Sequence[RunInfo]) -> list[str]:
         """Create runs without an owner; return the ids of those that are new."""
@@ -117,16 +96,7 @@ class SqliteRuns:
     def _create(self, db: sqlite3.Connection, info: RunInfo, owner: int | None) -> RunRow | None:
         """Create a run and return its row; None if its id is taken."""
         contents = Contents(self._database.new_content)
-        row = RunRow(
-            key=0,
-            info=info,
-            input=_folded(info.input, contents),
-            source=_folded(info.source, contents),
-            opened=self._database.seconds,
-            last=0,
-            head=chain_start(info.run_id),
-            owner=owner,
-        )
+        row = new_row(info, contents, opened=self._database.seconds, owner=owner)
         filed = self._database.filed(contents.take())  # first, as files can be refused
         cursor = db.execute(_INSERT, [*sealed_values(row), *queue_values(info)])
         if not cursor.rowcount:
@@ -138,15 +108,10 @@ class SqliteRuns:
         """Write the row of a run and release it, if the log still owns it; return the log."""
         if log.failure is not None:  # the entries may lack the end that `info` describes
             return self.leave(log, "interrupted", db)
-        row, source = log.row, log.row.source
-        filed: list[Content] = []
-        if info.source != log.info.source:
-            contents = Contents(self._database.new_content)
-            source = _folded(info.source, contents)
-            filed = self._database.filed(contents.take())  # first, as files can be refused
-        last, head = log.position
-        closed = replace(row, info=info, source=source, last=last, head=head, owner=None)
-        if _write_row(db, closed, row.info.epoch):
+        contents = Contents(self._database.new_content)
+        closed = closed_row(log, info, contents)
+        filed = self._database.filed(contents.take())  # first, as files can be refused
+        if _write_row(db, closed, log.row.info.epoch):
             self._database.keep_contents(db, filed)
         return log
 
@@ -160,9 +125,9 @@ class SqliteRuns:
 
     def request_cancel(self, db: sqlite3.Connection, run_id: str) -> bool:
         """Ask the owner of a run to cancel it; return whether it has a live owner."""
-        row = find_row(db, run_id)
-        owner = read_owners(db).get(row.owner or 0)
-        if owner is None or not owner.alive(self._database.clocks.wall()):
+        row = find_run(db, run_id)
+        owner = owner_at(db, row.owner, self._database.clocks.wall())
+        if owner is None or not owner.alive:
             return False
         db.execute("UPDATE runs SET cancel=1 WHERE id=?", (row.key,))
         log = self._database.logs.get(row.key)
@@ -176,30 +141,24 @@ class SqliteRuns:
         Raises:
             RunLocked: if the run has a live owner, or changed since it was read.
         """
-        row = find_row(db, plan.row.info.run_id)
-        info = present(row, read_owners(db), self._database.clocks.wall())
+        row = find_run(db, plan.row.info.run_id)
         latest = db.execute(_LATEST, (row.key,)).fetchone()
-        changed = row.info.epoch != plan.row.info.epoch
-        if info.status == "running" or changed or (latest is not None and latest[0] != plan.head):
-            raise running(info.run_id)
-        last = plan.last + 1
-        entry = Entry("rewound", plan.path, info.active)
-        body = f"[{entry_text(entry, Contents(self._database.new_content))}]"
-        head = chained(plan.head, last, body.encode())
-        values = (row.key, last, body, head)
+        rewind = rewound(
+            plan,
+            row,
+            owner_at(db, row.owner, self._database.clocks.wall()),
+            head=None if latest is None else latest[0],
+            contents=Contents(self._database.new_content),
+        )
+        values = (row.key, rewind.row.last, rewind.body, rewind.row.head)
         db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
         # Only the marks of the index are removed, the entries stay.
         db.execute(_ASIDE, (row.key, plan.first))
-        info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
-        _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
+        _write_row(db, rewind.row, row.info.epoch)
 
     def post(self, db: sqlite3.Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; see RunTable."""
-        return put(db, find_row(db, run_id).key, answer)
-
-
-def _folded(value: Json, contents: Contents) -> str:
-    return utf8(contents.fold(value))[0]
+        return put(db, find_run(db, run_id).key, answer)
 
 
 def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:

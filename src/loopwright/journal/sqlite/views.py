@@ -15,10 +15,10 @@ from ...records.codec import Json
 from ..protocol import RunInfo
 from ..recorded.encoding import RunRow, Value
 from ..recorded.pages import FIRST, WINDOW, PageReader
+from ..recorded.rows import present
 from ..views import Wanted
-from .leases import read_owners
+from .leases import owners_at
 from .reader import STATEMENTS, End, RunReader, run_terms
-from .run_ownership import present
 from .schema import connect_reader, expect_journal, journal_error
 
 LIST_COLUMNS = "id, status, epoch"
@@ -143,11 +143,11 @@ class Pages(RunReader, PageReader):
         return self._db.execute(text, values).fetchall()
 
     def page(self, wanted: Wanted) -> list[tuple[RunRow, RunInfo]]:
-        owners, now = read_owners(self._db), self._now()
-        live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
+        owners = owners_at(self._db, self._now())
+        live = json.dumps([key for key, owner in owners.items() if owner.alive])
         status = wanted.status or (Reason(wanted.reason).status.value if wanted.reason else "")
         rows: list[RunRow] = []
         for end, live_only in self.ends(status, wanted.reason):
             query, values = page_query(wanted, end, live, live_only=live_only)
             rows += map(self.checked, self._db.execute(query, values).fetchall())
-        return [(row, present(row, owners, now)) for row in rows]
+        return [(row, present(row, owners.get(row.owner or 0))) for row in rows]

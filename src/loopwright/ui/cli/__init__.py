@@ -55,6 +55,7 @@ COMMANDS = (
     Command("workers", "workers", "List workers, the runs that they hold, and queues."),
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "cancel_rewind", "Cancel a run."),
+    Command("tune", "tune", "Show the limits of a run, or change them while it runs."),
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
     Command("workspace", "workspace", "List, show or put back the files of loops."),
     Command("bench", "bench", "Measure the judge of a document against labels of people."),

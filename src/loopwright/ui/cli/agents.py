@@ -21,6 +21,7 @@ from ...coding.agents import Manifest, agent, load_manifest, manifest_names
 from ...engine.run import run_sync
 from ...errors import ConfigurationError, nearest
 from ...records import Result
+from ...tools.sandbox import sandbox_problem
 from .. import formatting as texts
 from .options import AsJson
 from .output import Output
@@ -60,7 +61,7 @@ def agents(
     ] = 180.0,
     as_json: AsJson = False,
 ) -> int:
-    """List coding agents, show the manifest of one, or try one on a small task."""
+    """List coding agents and whether a sandbox works, show a manifest, or try an agent on a small task."""
     if action not in _ACTIONS:
         hint = nearest(action, _ACTIONS) or f"; use one of {', '.join(_ACTIONS)}"
         raise ConfigurationError(f"agents: {action!r} is not an action{hint}")
@@ -79,8 +80,10 @@ def agents(
 
 def _list(output: Output, *, as_json: bool) -> int:
     rows = [_installed(load_manifest(name)) for name in manifest_names()]
+    problem = sandbox_problem()
     if as_json:
-        output.write_result(json.dumps({"agents": rows}, ensure_ascii=False) + "\n")
+        data = {"agents": rows, "sandbox": {"works": not problem, "problem": problem}}
+        output.write_result(json.dumps(data, ensure_ascii=False) + "\n")
     for row in rows:
         state = (
             (row["version"] or "installed", "green")
@@ -90,6 +93,8 @@ def _list(output: Output, *, as_json: bool) -> int:
         keys = f"keys: {', '.join(row['keys'])}" if row["keys"] else "no key in the environment"
         detail = keys if row["installed"] else row["install"]
         output.write((f"{row['name']:9}", "bold"), f" {row['title']:12} ", state, f"  {detail}")
+    answer = (problem, "yellow") if problem else ("bubblewrap works", "green")
+    output.write(("sandbox  ", "bold"), " ", answer, wrap=True)
     return 0
 
 

@@ -1,141 +1,210 @@
-"""`bench judge`: the errors of a judge, from its recorded votes on labelled cases."""
+"""`bench judge`: the errors of a judge, from its votes on labelled cases."""
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...engine.loop import Loop
-from ...engine.step import Step
+from ...engine.run import new_run_id
 from ...errors import ConfigurationError, nearest
-from ...evaluators.judge.judge import Judge
-from ...insight import cases_from_jsonl, measure_judge
+from ...insight import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge, measurement_input
+from ...insight.judge_run import judge_json
+from ...records import Result
 from ...records.codec import Json
+from .. import formatting as texts
+from ..measuring import judge_of, measurement_of
 from ..sources import SourceSettings, load_source
-from .options import AsJson
+from ..trust import approved
+from .options import RunCommandOptions, RunId, expanded
 from .output import Output
+from .result import report_result
+from .run import Job, perform
+from .telemetry import TelemetryOptions
 
+VOTES = 3  # for each case
 GATE = 3  # exit code of a gate that is not met
 _SHARES = (
     "sensitivity", "specificity", "precision", "agreement", "kappa", "flip_rate", "icc",
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class BenchOptions(RunCommandOptions):
+    """Options of `bench`."""
+
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Use the votes in the cases and ask no model.")
+    ] = False
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="X", help="Share of bad outputs that may pass.")
+    ] = 0.05
+    max_votes: Annotated[
+        int, typer.Option("--max-votes", metavar="N", min=1, max=15, help="Most votes per output.")
+    ] = 7
+    min_kappa: Annotated[
+        float | None, typer.Option("--min-kappa", metavar="X", help="Lowest accepted kappa.")
+    ] = None
+    min_sensitivity: Annotated[
+        float | None,
+        typer.Option("--min-sensitivity", metavar="X", help="Lowest accepted sensitivity."),
+    ] = None
+    min_specificity: Annotated[
+        float | None,
+        typer.Option("--min-specificity", metavar="X", help="Lowest accepted specificity."),
+    ] = None
+    max_flip: Annotated[
+        float | None, typer.Option("--max-flip", metavar="X", help="Highest accepted flip rate.")
+    ] = None
+    certify: Annotated[
+        float | None,
+        typer.Option("--certify", metavar="X", help="Certify a threshold for this error share."),
+    ] = None
+    votes: Annotated[
+        int | None,
+        typer.Option(
+            "--votes", metavar="N", min=1, max=15, help="Votes for each case.  [default: 3]"
+        ),
+    ] = None
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Also show outputs that no judge may accept.")
+    ] = False
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", min=1, help="Cases at a time.")
+    ] = 4
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the report as JSON.")
+    ] = None
+    run_id: RunId = ""
+
+    def report_options(self) -> dict[str, Json]:
+        """Return the options of the report."""
+        return {"alpha": self.alpha, "max_votes": self.max_votes, "certify": self.certify}
+
+    def gates(self) -> dict[str, tuple[float | None, float | None]]:
+        """Return the lowest and the highest accepted value of each figure with a gate."""
+        return {
+            "kappa": (self.min_kappa, None),
+            "sensitivity": (self.min_sensitivity, None),
+            "specificity": (self.min_specificity, None),
+            "flip_rate": (None, self.max_flip),
+        }
+
+
+@expanded
 def bench(
     kind: Annotated[str, typer.Argument(metavar="judge", help="What to measure: judge.")],
     document: Annotated[
         str, typer.Argument(metavar="DOC[#STEP]", help="Document with the judge, and its step.")
     ],
-    cases: Annotated[
+    file: Annotated[
         Path,
-        typer.Argument(metavar="CASES", help="JSON lines: {id, output, label, votes, score}."),
+        typer.Argument(
+            metavar="CASES", help="JSON lines: {id, output, label, input, votes, score}."
+        ),
     ],
-    recorded: Annotated[
-        bool, typer.Option("--recorded", help="Use the votes in the cases and ask no model.")
-    ] = False,
-    alpha: Annotated[
-        float, typer.Option("--alpha", metavar="X", help="Share of bad outputs that may pass.")
-    ] = 0.05,
-    max_votes: Annotated[
-        int, typer.Option("--max-votes", metavar="N", min=1, max=15, help="Most votes per output.")
-    ] = 7,
-    min_kappa: Annotated[
-        float | None, typer.Option("--min-kappa", metavar="X", help="Lowest accepted kappa.")
-    ] = None,
-    min_sensitivity: Annotated[
-        float | None,
-        typer.Option("--min-sensitivity", metavar="X", help="Lowest accepted sensitivity."),
-    ] = None,
-    min_specificity: Annotated[
-        float | None,
-        typer.Option("--min-specificity", metavar="X", help="Lowest accepted specificity."),
-    ] = None,
-    max_flip: Annotated[
-        float | None, typer.Option("--max-flip", metavar="X", help="Highest accepted flip rate.")
-    ] = None,
-    certify: Annotated[
-        float | None,
-        typer.Option("--certify", metavar="X", help="Certify a threshold for this error share."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the report as JSON.")
-    ] = None,
-    as_json: AsJson = False,
+    options: BenchOptions,
 ) -> int:
-    """Measure a judge against labels of people. Exit code 3: a gate is not met."""
+    """Measure a judge against labels of people.
+
+    The judge is asked for the votes in a recorded run, which --run-id resumes after a crash. With
+    --recorded the votes are read from the cases and no model is asked.
+
+    Exit codes: 0, 3 if a gate is not met or a text of the robustness set is accepted, 1 if the run
+    failed, 2 for wrong input, 130 interrupted.
+    """
     if kind != "judge":
         hint = nearest(kind, ("judge",)) or "; use judge"
         raise ConfigurationError(f"bench: {kind!r} cannot be measured{hint}")
-    judge = _judge_of(document)
-    if not recorded:
-        raise ConfigurationError(
-            "bench judge: pass --recorded. The votes are read from the cases; no model is asked."
-        )
-    try:
-        text = cases.read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"{cases}: it cannot be read ({error})") from error
-    report = measure_judge(
-        cases_from_jsonl(text, str(cases)), alpha=alpha, max_votes=max_votes, certify=certify
-    )
-    failed = report.failed({
-        "kappa": (min_kappa, None), "sensitivity": (min_sensitivity, None),
-        "specificity": (min_specificity, None), "flip_rate": (None, max_flip),
-    })  # fmt: skip
-    values = {**report.to_json(), "gate": {"ok": not failed, "failed": failed}}
-    if out is not None:
-        try:
-            out.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"--out: {out}: {error.strerror}") from error
-    with Output(as_json=as_json) as output:
-        if as_json:
+    cases = _cases(file)
+    with Output(as_json=options.as_json) as output:
+        if options.recorded:
+            values = _of_recorded_votes(document, cases, options)
+        else:
+            result = _measured(document, cases, options, output)
+            if not result.satisfied:
+                report_result(result, output, options.journal)
+                return result.status.exit_code
+            report: dict[str, Json] = result.output or {}
+            values = {"run_id": result.run_id, **report, "usage": result.usage.to_json()}
+        failed = _failed(values, options.gates())
+        values["gate"] = {"ok": not failed, "failed": failed}
+        if options.out is not None:
+            _write_file(options.out, values)
+        if options.as_json:
             output.write_json(values)
         else:
-            _write(judge, values, output)
+            _write(values, output)
     return GATE if failed else 0
 
 
-def _judge_of(document: str) -> Judge:
-    name, _, step = document.partition("#")
-    judges = dict(_judges(load_source(name, SourceSettings(), execute=False).step, ""))
-    if not judges:
-        raise ConfigurationError(f"{name}: this document has no judge")
-    paths = [path for path in judges if not step or step in path.split("/")]
-    if not paths:
-        names = sorted({part for path in judges for part in path.split("/")})
-        raise ConfigurationError(f"{name}: no judge in step {step!r}{nearest(step, names)}")
-    if len(paths) > 1:
+def _of_recorded_votes(
+    document: str, cases: Sequence[JudgeCase], options: BenchOptions
+) -> dict[str, Json]:
+    if options.robust or options.votes is not None or options.run_id:
         raise ConfigurationError(
-            f"{name}: there are {len(paths)} judges. Name a step, such as {name}#{paths[0]}."
+            "bench judge: --robust, --votes and --run-id ask the judge. Remove --recorded."
         )
-    return judges[paths[0]]
+    name, _, step = document.partition("#")
+    source = load_source(name, SourceSettings.of(options), execute=False)
+    judge = judge_of(source.step, name, step)
+    report = measure_judge(cases, **options.report_options()).to_json()
+    return {"run_id": None, "judge": judge_json(judge), **report, "usage": None}
 
 
-def _judges(step: Step, path: str) -> Iterator[tuple[str, Judge]]:
-    here = f"{path}/{step.name}".strip("/")
-    if isinstance(step, Judge):
-        yield here, step
-        return
-    for part in _parts(step):
-        yield from _judges(part, here)
+def _measured(
+    document: str, cases: Sequence[JudgeCase], options: BenchOptions, output: Output
+) -> Result:
+    """Ask the judge in a run, and return the result of the run."""
+    name, _, step = document.partition("#")
+    load = functools.partial(load_source, name, SourceSettings.of(options))
+    source = load(execute=False)
+    # Of the document, only the tools of the judge act on this machine.
+    if judge_of(source.step, name, step).tools.tools:
+        source = approved(load, output, yes=options.yes)
+    bench_of = {"step": step, "votes": options.votes or VOTES, "at_once": options.at_once}
+    value = measurement_input(cases, robust=options.robust, **options.report_options())
+    telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+    run_id = options.run_id or new_run_id()
+    job = Job(measurement_of(source, bench_of), value, run_id, options, telemetry_options)
+    return perform(job, output)[0]
 
 
-def _parts(step: Step) -> list[Step]:
-    parts = getattr(step, "parts", None)
-    inner = list(parts()) if callable(parts) else []
-    # Gates have members and no parts.
-    members = () if isinstance(step, Loop) else getattr(step, "members", ())
-    return inner or [part for _, part in members]
+def _cases(file: Path) -> list[JudgeCase]:
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"{file}: it cannot be read ({error})") from error
+    return cases_from_jsonl(text, str(file))
 
 
-def _write(judge: Judge, values: dict[str, Json], output: Output) -> None:
+def _failed(
+    values: dict[str, Json], gates: dict[str, tuple[float | None, float | None]]
+) -> list[str]:
+    """Return a sentence for each gate that is not met, and for an accepted text of the robustness set."""
+    failed = JudgeReport(values).failed(gates)
+    robustness = values["robustness"]
+    if robustness and robustness["accepted"]:
+        count = texts.plural(len(robustness["accepted"]), "text")
+        failed.append(f"robustness: {count} of {robustness['shown']} accepted")
+    return failed
+
+
+def _write_file(out: Path, values: dict[str, Json]) -> None:
+    try:
+        out.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"--out: {out}: {error.strerror}") from error
+
+
+def _write(values: dict[str, Json], output: Output) -> None:
     counts = values["confusion"]
-    name = "; ".join(judge.criteria)
+    name = "; ".join(values["judge"]["criteria"])
     output.write((f"judge {name!r}", "bold"), f", {values['cases']} cases, {values['votes']} votes")
     output.write(f"{'':12} {'human yes':>9} {'human no':>9}")
     output.write(f"{'judge yes':12} {counts['tp']:9} {counts['fp']:9}")
@@ -150,6 +219,11 @@ def _write(judge: Judge, values: dict[str, Json], output: Output) -> None:
             else f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         )
         output.write(f"{key:12} {shown}")
+    if robustness := values["robustness"]:
+        refused = robustness["shown"] - len(robustness["accepted"])
+        output.write(f"robustness: {refused} of {robustness['shown']} refused")
+        for row in robustness["accepted"]:
+            output.write((f"accepted: {row['name']}: ", "yellow"), texts.one_line(row["output"]))
     error = values["error"]
     many = "" if error["unlimited"] is None else f", unlimited votes {error['unlimited']:.3f}"
     output.write(f"error: one vote {error['one']:.3f}, majority {error['majority']:.3f}{many}")
@@ -163,6 +237,10 @@ def _write(judge: Judge, values: dict[str, Json], output: Output) -> None:
     for row in values["persistent"]:
         label = "yes" if row["label"] else "no"
         output.write((f"always wrong: {row['id']} (human {label}): ", "yellow"), row["output"])
+    if usage := values["usage"]:
+        output.write(
+            (f"{usage['calls']} calls, {usage['usd']:.2f} USD, run {values['run_id']}", "dim")
+        )
     for sentence in values["gate"]["failed"]:
         output.write((f"gate: {sentence}", "red"))
 

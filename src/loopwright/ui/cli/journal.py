@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
+from ...cluster.shared_runs import open_runs
 from ...errors import ConfigurationError, JournalDamaged
 from ...journal import Journal
 from ...journal.copying import Copied, copy_runs, oldest_first
@@ -56,6 +58,17 @@ class _Prunable(Protocol):
 
     async def prune(self, before: float) -> int:
         """Delete the runs that ended before a time; return their number."""
+
+    async def prune_files(self) -> int:
+        """Delete the old files that no run uses; return their number."""
+
+
+@runtime_checkable
+class _Shared(Protocol):
+    """A journal whose workers share tables."""
+
+    async def problems(self) -> list[str]:
+        """Return what is wrong in these tables."""
 
 
 def journal(
@@ -120,6 +133,8 @@ async def _check(url: str, output: Output) -> int:
                 await store.inbox(info.run_id)
             except JournalDamaged as error:
                 problems.append(str(error))
+        if isinstance(store, _Shared):
+            problems += await store.problems()
     if output.as_json:
         data: dict[str, Json] = {"journal": shown_url(url), "runs": runs}
         output.write_json({**data, "problems": problems, "notes": notes})
@@ -146,6 +161,9 @@ async def _move(source_url: str, target_url: str, output: Output) -> int:
         spaces = await _copy_memory(reads.memory, writes.memory)
         for digest in reads.files.digests():
             writes.files.put(reads.files.get(digest))
+        await _copy_shared(
+            source, target, {outcome.run_id for outcome in outcomes if not outcome.problem}
+        )
     copied = sum(not outcome.problem for outcome in outcomes)
     if output.as_json:
         left = {outcome.run_id: outcome.problem for outcome in outcomes if outcome.problem}
@@ -167,6 +185,23 @@ async def _copy_memory(source: Memory, target: Memory) -> int:
     return len(spaces)
 
 
+async def _copy_shared(source: Journal, target: Journal, copied: AbstractSet[str]) -> None:
+    """Copy where the workspaces of runs are, and what the runs have spent of budgets, if both have workers."""
+    try:
+        reads, writes = open_runs(source), open_runs(target)
+    except ConfigurationError:  # a journal of one machine
+        return
+    try:
+        for host, run_ids in (await reads.pinned()).items():
+            for run_id in copied & set(run_ids):
+                await writes.pin(run_id, host)
+        # An amount that the target has already is not added again.
+        await writes.spend([report for report in await reads.spending() if report[1] in copied])
+    finally:
+        await reads.close()
+        await writes.close()
+
+
 async def _prune(url: str, before: float, output: Output) -> int:
     async with opened(url) as store:
         if not isinstance(store, _Prunable):
@@ -175,10 +210,12 @@ async def _prune(url: str, before: float, output: Output) -> int:
                 "a new file."
             )
         count = await store.prune(before)
+        files = await store.prune_files()
     if output.as_json:
-        output.write_json({"journal": shown_url(url), "deleted": count})
+        output.write_json({"journal": shown_url(url), "deleted": count, "files": files})
     else:
-        output.write(f"deleted {texts.plural(count, 'run')} from {shown_url(url)}")
+        unused = f" and {texts.plural(files, 'unused file')}" if files else ""
+        output.write(f"deleted {texts.plural(count, 'run')}{unused} from {shown_url(url)}")
     return 0
 
 

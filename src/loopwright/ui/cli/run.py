@@ -78,6 +78,20 @@ def drive(job: Job, output: Output) -> int:
     Raises:
         LoopwrightError: if the run cannot start or resume.
     """
+    outcome, questions = perform(job, output)
+    if output.as_json:
+        output.write_json(result_json(outcome, questions))
+    else:
+        report_result(outcome, output, job.options.journal, questions)
+    return outcome.status.exit_code
+
+
+def perform(job: Job, output: Output) -> tuple[Result, list[Question]]:
+    """Run a job to its end, and return its result with the open questions; a signal ends the process.
+
+    Raises:
+        LoopwrightError: if the run cannot start or resume.
+    """
     for note in job.source.notes:
         output.note(f"note: {note}")
     questions: list[Question] = []
@@ -99,11 +113,7 @@ def drive(job: Job, output: Output) -> int:
                 stack.close()
                 # Threads of steps may still run and would hold the process; the run is written.
                 exit_at_once(output)
-        if output.as_json:
-            output.write_json(result_json(outcome, questions))
-        else:
-            report_result(outcome, output, job.options.journal, questions)
-    return outcome.status.exit_code
+        return outcome, questions
 
 
 async def _run_job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import subprocess
 import sys
@@ -19,8 +20,10 @@ from ...documents.project import GENERATED
 from ...documents.schema.fields import duration
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError
+from ...tools.sandbox import sandbox_problem
 from ..sources import SourceSettings, load_source
 from ..trust import approved
+from .detached import start_detached
 from .options import RunCommandOptions, RunId, expanded
 from .output import Output
 from .run import Job, drive
@@ -52,6 +55,30 @@ class Keep(StrEnum):
 
     BEST = "best"
     LAST = "last"
+
+
+class SessionWord(StrEnum):
+    """The conversation of a coding agent."""
+
+    FRESH = "fresh"
+    LOOP = "loop"
+
+
+class Permissions(StrEnum):
+    """The actions that a coding agent permits."""
+
+    READ = "read"
+    EDIT = "edit"
+    FULL = "full"
+
+
+class SandboxWord(StrEnum):
+    """The isolation of the agent and the check."""
+
+    AUTO = "auto"
+    BUBBLEWRAP = "bubblewrap"
+    OWN = "own"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -132,6 +159,42 @@ class UntilCommandOptions(RunCommandOptions):
             "--link", metavar="FOLDER", help="Folder of yours in the copy, as a link; repeatable."
         ),
     ] = None
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="TEXT",
+            help="Sentence that a model must confirm too, from the changes and the output of the check; "
+            "repeatable. --model is its model.",
+        ),
+    ] = None
+    session: Annotated[
+        SessionWord,
+        typer.Option("--session", help="New conversation in each iteration, or one for all."),
+    ] = SessionWord.FRESH
+    permissions: Annotated[
+        Permissions, typer.Option("--permissions", help="Actions that a coding agent permits.")
+    ] = Permissions.EDIT
+    price: Annotated[
+        str,
+        typer.Option(
+            "--price",
+            metavar="INPUT,OUTPUT",
+            help="US dollars per million tokens, for an agent that reports none.",
+        ),
+    ] = ""
+    sandbox: Annotated[
+        SandboxWord,
+        typer.Option(
+            "--sandbox",
+            help="Isolation of agent and check: bubblewrap where it works (auto), required, the agent's own, "
+            "or none.",
+        ),
+    ] = SandboxWord.AUTO
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", help="Start in the background and print the ID of the run."),
+    ] = False
     print_yaml: Annotated[
         bool, typer.Option("--print-yaml", help="Print the equivalent document and do nothing.")
     ] = False
@@ -160,6 +223,13 @@ class UntilCommandOptions(RunCommandOptions):
             branch=self.branch,
             setup=self.setup,
             link=self._links(check),
+            judges=tuple(self.judge or ()),
+            model=(self.model or "") if self.judge else "",
+            model_url=(self.model_url or "") if self.judge else "",
+            session=self.session.value,
+            permissions=self.permissions.value,
+            price=_price(self.price),
+            sandbox=self.sandbox.value,
         )
 
     def _merge(self) -> str:
@@ -218,10 +288,26 @@ def until(
         # The document is recorded with the run, as if its file had been deleted.
         settings = replace(settings, documents={"files": {file: text}, "calls": []})
         load = functools.partial(load_source, file, settings)
+        output.note(_summary(options))
         source = approved(load, output, yes=options.yes)
+        run_id = run_id or new_run_id()
+        if options.detach:
+            return start_detached(run_id, options.journal, output)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-        job = Job(source, None, run_id or new_run_id(), options, telemetry_options)
+        job = Job(source, None, run_id, options, telemetry_options)
         return drive(job, output)
+
+
+def _summary(options: UntilCommandOptions) -> str:
+    """Return where the agent works, its sandbox and its limits, which a person approves."""
+    sandbox = options.sandbox.value
+    if options.sandbox is SandboxWord.AUTO:
+        sandbox = "none, see loopwright agents" if sandbox_problem() else "bubblewrap"
+    place = "" if options.workspace is WorkspaceOption.HERE else f"{options.workspace.value} of "
+    limits = [f"at most {options.iterations} iterations", options.time]
+    if options.max_usd is not None:
+        limits.append(f"{options.max_usd:g} USD")
+    return f"{place}{Path.cwd()} · sandbox: {sandbox} · {', '.join(limits)}"
 
 
 def _ignored(folder: str) -> bool:
@@ -252,6 +338,21 @@ def _prompt(text: str) -> str:
         return Path(text[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--prompt: {text[1:]} cannot be read: {error}") from None
+
+
+def _price(text: str) -> tuple[float, float] | None:
+    if not text:
+        return None
+    parts = text.split(",")
+    try:
+        price = float(parts[0]), float(parts[1])
+    except (ValueError, IndexError):
+        price = -1.0, -1.0
+    if len(parts) != 2 or not all(0 <= part < math.inf for part in price):
+        raise ConfigurationError(
+            f"--price: {text!r} is not INPUT,OUTPUT in US dollars per million tokens, such as 3,15"
+        )
+    return price
 
 
 def _seconds(option: str, text: str) -> float:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...cluster import Worker
+from ...conditions import Budget
 from ...errors import ConfigurationError
 from ...journal import open_journal
 from ...journal.urls import shown_url
@@ -21,6 +23,8 @@ from ..trust import trusted_contents
 from .options import InDoubt, JournalUrl
 from .output import Output
 from .submit import DelivererName
+
+_BUDGET = re.compile(r"([^=]+)=([0-9]+(?:\.[0-9]+)?)(usd|tokens|calls)")
 
 
 def worker(
@@ -47,6 +51,15 @@ def worker(
             "--trust",
             metavar="DIGEST",
             help="Run the commands and Python code of documents with this digest; repeatable.",
+        ),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--budget",
+            metavar="NAME=AMOUNT",
+            help="What the runs of a queue or key may spend over all workers, such as "
+            "queue:nightly=20usd; repeatable.",
         ),
     ] = None,
     drain: Annotated[
@@ -82,7 +95,8 @@ def worker(
         )
         return asyncio.run(
             _serve(
-                journal, queues, given, output, root=root or [], drain=drain, in_doubt=in_doubt, deliverer=deliverer
+                journal, queues, given, output, root=root or [], drain=drain, in_doubt=in_doubt, deliverer=deliverer,
+                budgets=_budgets(budget or []),
             )
         )  # fmt: skip
 
@@ -99,6 +113,20 @@ def _queues(options: Sequence[str]) -> dict[str, int] | None:
     return queues or None
 
 
+def _budgets(options: Sequence[str]) -> dict[str, Budget]:
+    budgets: dict[str, dict[str, float]] = {}
+    for option in options:
+        matched = _BUDGET.fullmatch(option)
+        if matched is None:
+            raise ConfigurationError(
+                f"--budget: {option!r} is not NAME=AMOUNT; use one such as queue:nightly=20usd, "
+                "key:batch=1000000tokens or queue:default=500calls"
+            )
+        name, figure, unit = matched.groups()
+        budgets.setdefault(name, {})[unit] = float(figure) if unit == "usd" else int(float(figure))
+    return {name: Budget(**caps) for name, caps in budgets.items()}  # type: ignore[arg-type]
+
+
 def _trusts(digest: str, trusted: Sequence[str]) -> bool:
     return "all" in trusted or any(len(one) >= 12 and digest.startswith(one) for one in trusted)
 
@@ -113,6 +141,7 @@ async def _serve(
     drain: float,
     in_doubt: InDoubt,
     deliverer: str,
+    budgets: Mapping[str, Budget],
 ) -> int:
     store = open_journal(journal)
     try:
@@ -123,6 +152,7 @@ async def _serve(
             deliverer=deliverer,
             # Read each time, because a person can approve a document while the worker serves.
             trust=lambda digest: _trusts(digest, [*trusted, *trusted_contents()]),
+            budgets=budgets,
             drain=drain,
             in_doubt=in_doubt.value,
         )

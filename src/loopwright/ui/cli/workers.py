@@ -9,7 +9,9 @@ from ...cluster import QueueInfo, WorkerInfo
 from ...cluster.shared_runs import open_runs
 from ...journal import Journal
 from ...journal.urls import shown_url
+from ...records import Usage
 from ...records.figures import duration
+from ...records.figures import spent as spent_text
 from .. import formatting as texts
 from ..journals import DEFAULT, reading
 from .options import AsJson, JournalUrl
@@ -21,30 +23,42 @@ _MOST_HELD = 5  # runs that a line names
 def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
     """List the workers of a journal with the runs that they hold, and the queues."""
     with Output(as_json=as_json) as output:
-        active, queues, pinned = reading(journal, read_cluster)
+        active, queues, pinned, spent = reading(journal, read_cluster)
         if as_json:
             output.write_json(
                 {
                     "workers": [worker.to_json() for worker in active],
                     "queues": [queue.to_json() for queue in queues],
                     **({"pinned": pinned} if pinned else {}),
+                    **(
+                        {"spent": {name: usage.to_json() for name, usage in spent.items()}}
+                        if spent
+                        else {}
+                    ),
                 }
             )
             return 0
         _write(active, queues, output, shown_url(journal))
         _write_pinned(pinned, active, output)
+        for name, usage in spent.items():
+            output.write((name, "bold"), f"  {spent_text(usage)}")
     return 0
 
 
 async def read_cluster(
     store: Journal,
-) -> tuple[list[WorkerInfo], list[QueueInfo], dict[str, list[str]]]:
-    """Return the workers and the queues of a journal, and the runs that are pinned to a host."""
+) -> tuple[list[WorkerInfo], list[QueueInfo], dict[str, list[str]], dict[str, Usage]]:
+    """Return the workers and queues of a journal, the runs that are pinned to a host, and what accounts spent."""
     runs = open_runs(store)
     try:
         await store.runs(limit=1)  # the first use creates the tables of a journal
         await runs.prepare()
-        return await runs.workers(), await runs.queues(), await runs.pinned()
+        return (
+            await runs.workers(),
+            await runs.queues(),
+            await runs.pinned(),
+            await runs.spent(),
+        )
     finally:
         await runs.close()
 

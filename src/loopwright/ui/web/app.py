@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from ...errors import ConfigurationError, LoopwrightError, RunNotFound
 from ...journal import Journal
 from . import routes_events as live
+from . import routes_insight as insight
 from . import routes_read as reading
 from . import routes_workers as cluster
 from . import routes_write as actions
@@ -67,6 +68,7 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/iteration": reading.iteration,
         "/runs/{run_id}/compare": reading.compare,
         "/runs/{run_id}/timeline": reading.timeline,
+        "/runs/{run_id}/limits": insight.limits,
         "/runs/{run_id}/export/{form}": reading.export,
     }
     changed: dict[str, actions.Change] = {
@@ -76,6 +78,7 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/rewind": actions.rewind,
         "/runs/{run_id}/answer": actions.answered,
         "/runs/{run_id}/raise": actions.raised,
+        "/runs/{run_id}/tune": insight.tuned,
     }
     return [
         *(Route(path, _showing(page, show), methods=["GET"]) for path, show in shown.items()),

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
+from ...journal.tunes import TunedLimits
 from ...journal.views import RunView, Wanted, Watch
 from ...records.codec import Json
 from ..progress import Progress
@@ -227,6 +228,7 @@ class RunProgress:
         self.progress = Progress()
         self.models: dict[str, None] = {}
         self.raised: dict[str, dict[str, Json]] = {}
+        self.tuned = TunedLimits()
         self.last = 0
         self.rewinds = 0
         self._latest: list[Entry] = []  # the entries of the last update
@@ -254,6 +256,10 @@ class RunProgress:
         else:
             self.apply(entries)
 
+    def changed(self, loop: str) -> dict[str, Json]:
+        """Return the limits of the loop at a path that people raised or tuned; "" is the run."""
+        return {**self.raised.get(loop, {}), **self.tuned.of(loop)}
+
     def apply(self, entries: Iterable[Entry]) -> None:
         """Apply entries that no rewind discarded."""
         for entry in entries:
@@ -267,6 +273,8 @@ class RunProgress:
                     self.models[model] = None
             elif entry.kind == "accepted" and isinstance(entry.value, dict):
                 self.raised[entry.path] = {**self.raised.get(entry.path, {}), **entry.value}
+            elif entry.kind == "tuned":
+                self.tuned.add(entry)
 
 
 _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")

@@ -101,19 +101,26 @@ def _recorded_limits(loop: str, info: RunInfo) -> Mapping[str, Any] | None:
     return inside[0] if len(inside) == 1 else None
 
 
-def bounds_of_loop(loop: str, info: RunInfo, raised: Mapping[str, Mapping[str, Json]]) -> Bounds:
+def bounds_of_loop(loop: str, info: RunInfo, changed: Mapping[str, Json]) -> Bounds:
     """Return the strictest limits of a loop: `threshold`, `limit`, `seconds`, `usd`, `calls`, `tokens`.
 
-    `raised` are the limits that were raised later, by path.
+    `changed` are its limits that people changed later; None is a removed one.
     """
     bounds: Bounds = {}
     recorded = _recorded_limits(loop, info)
     _tighten(bounds, recorded["until"] if recorded else ())
-    raised_here = raised.get(loop, {})
-    for key, name in (("max_iterations", "limit"), *UNITS.items()):
-        if key in raised_here:
-            bounds[name] = raised_here[key]
+    _change(bounds, changed)
     return bounds
+
+
+def _change(bounds: Bounds, changed: Mapping[str, Json]) -> None:
+    """Apply limits that people raised, lowered or removed."""
+    names = {"max_iterations": "limit", "timeout": "seconds", **UNITS}
+    for key, name in names.items():
+        if key in changed:
+            bounds.pop(name, None)
+            if changed[key] is not None:
+                bounds[name] = changed[key]
 
 
 def _tighten(bounds: Bounds, conditions: Iterable[Mapping[str, Any]]) -> None:
@@ -140,8 +147,7 @@ def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     bounds = _bounds_of_run(loop, view, run_progress)
     budget = (info.source.get("bounds") or {}).get("budget") or {}
     bounds |= {key: value for key, value in budget.items() if value is not None}
-    raised = run_progress.raised.get("", {})
-    bounds |= {unit: raised[name] for name, unit in UNITS.items() if name in raised}
+    _change(bounds, run_progress.changed(""))
     marks = [item for _, item in view.outline(loop)] if loop else []
     # A large `parallel` has hundreds of effects in flight, which would move the page at each update.
     in_flight = list(progress.in_flight.items())[-4:] if info.status == "running" else []
@@ -166,7 +172,7 @@ def _bounds_of_run(loop: str, view: RunView, run_progress: RunProgress) -> Bound
     """
     if not loop:
         return {}
-    bounds = bounds_of_loop(loop, view.info, run_progress.raised)
+    bounds = bounds_of_loop(loop, view.info, run_progress.changed(loop))
     # A path of one part: the loop is the root step, and its limits are those of the run.
     if "/" not in loop:
         return bounds if view.total() == view.count(loop) else _without(bounds, "limit")
@@ -393,7 +399,7 @@ def section_of(
     """Return a loop with all its points, and with all rows (`whole`) or those of a new page."""
     marks = view.outline(loop)
     best = best_of(marks)
-    bounds = bounds_of_loop(loop, view.info, run_progress.raised)
+    bounds = bounds_of_loop(loop, view.info, run_progress.changed(loop))
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)

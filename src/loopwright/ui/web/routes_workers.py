@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -11,7 +11,8 @@ from starlette.responses import HTMLResponse, Response
 
 from ...cluster.shared_runs import QueueInfo, WorkerInfo, open_runs
 from ...errors import ConfigurationError
-from ...records.figures import duration
+from ...records import Usage
+from ...records.figures import duration, spent
 from .page import Page
 from .render import render
 
@@ -36,7 +37,19 @@ class ClusterView:
     workers: Sequence[WorkerInfo]
     queues: Sequence[QueueInfo]
     returned: Sequence[Returned]
+    pinned: Mapping[str, Sequence[str]]
+    spent: Mapping[str, Usage]
     now: float
+
+    def has_worker(self, host: str) -> bool:
+        """Return whether a host has an active worker."""
+        return any(
+            worker.alive and worker.owner.rpartition(":")[0] == host for worker in self.workers
+        )
+
+    def cost(self, usage: Usage) -> str:
+        """Return what the runs of an account spent."""
+        return spent(usage)
 
     def age(self, moment: float) -> str:
         """Return the time since a moment."""
@@ -72,7 +85,12 @@ async def _view(page: Page) -> ClusterView:
             if row.run_id in reasons
         ]
         return ClusterView(
-            await runs.workers(), await runs.queues(), returned[:MOST_RETURNED], time.time()
+            await runs.workers(),
+            await runs.queues(),
+            returned[:MOST_RETURNED],
+            pinned=await runs.pinned(),
+            spent=await runs.spent(),
+            now=time.time(),
         )
     finally:
         await runs.close()

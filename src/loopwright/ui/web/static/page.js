@@ -85,7 +85,7 @@ const visibility = new IntersectionObserver((entries) => {
 
 function ready(within) {
   for (const chunk of $$("tbody.chunk", within)) visibility.observe(chunk);
-  for (const folded of $$("details.inner, details.timeline, details.numbers", within)) {
+  for (const folded of $$("details.inner, details.timeline, details.limits, details.numbers", within)) {
     folded.addEventListener("toggle", () => loadContent(folded));
     if (folded.open && folded.matches(".inner") && !$(".into", folded).childElementCount) loadContent(folded);
   }
@@ -96,7 +96,7 @@ function loadContent(folded) {
   if (!folded.open) return;
   if (folded.matches(".numbers")) numbers(folded.closest(".loop"), folded.closest(".chart"), into);
   else if (into.childElementCount) return;
-  else if (folded.matches(".timeline")) load(folded.dataset.url, into);
+  else if (folded.matches("[data-url]")) load(folded.dataset.url, into);
   else load(query(`${runUrl}/rows`, { loop: folded.dataset.loop, table: "yes" }), into);
 }
 

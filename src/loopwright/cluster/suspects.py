@@ -1,0 +1,85 @@
+"""Suspects: runs that were delivered again and again without a result, because their workers may have died of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from dataclasses import replace
+
+from ..engine.run_record import ended_entry, row_of
+from ..journal import Entry, Journal, RunInfo
+from ..records import Reason, Result, Status
+from .shared_runs import SharedRuns
+
+__all__ = ["Progress", "is_poison", "suspend"]
+
+MAX_DELIVERIES = 5  # without a new result
+_LOG = logging.getLogger("loopwright.cluster")
+_LONGEST_PAUSE = 16.0  # seconds before a suspect starts
+_RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
+"""The kinds of entries that prove that a delivery made progress; the start of an effect is not one."""
+
+
+async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
+    """Count a repeated delivery; suspend a run that was delivered too often without a result.
+
+    A suspect starts after a random pause, so that a run that kills its workers does not share each of its
+    deliveries with the same others, which would be suspects as well.
+    """
+    if row.deliveries > 1:
+        await asyncio.sleep(random.random() * min(_LONGEST_PAUSE, 2.0**row.deliveries))
+    count = await runs.counted(row.run_id)
+    if count <= MAX_DELIVERIES:
+        return False
+    detail = (
+        f"it was delivered {MAX_DELIVERIES} times without a new result; its workers may have died of it"
+        f"{f' (last: {row.owner})' if row.owner else ''}. Run it here with resume, or submit it again."
+    )
+    await suspend(journal, row, detail)
+    _LOG.error("%s: %s", row.run_id, detail)
+    return True
+
+
+class Progress:
+    """Clears the count of deliveries at the first result of a run."""
+
+    def __init__(self, runs: SharedRuns, run_id: str) -> None:
+        self.runs = runs
+        self._run_id = run_id
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, entry: Entry) -> None:
+        """Receive an entry of the run."""
+        if self._task is None and entry.kind in _RESULTS:
+            self._task = asyncio.ensure_future(self._clear())
+
+    async def _clear(self) -> None:
+        try:
+            await self.runs.progressed(self._run_id)
+        except Exception as error:  # the count is only a guard
+            _LOG.info("%s: its deliveries could not be cleared: %s", self._run_id, error)
+
+    async def close(self) -> None:
+        """Wait for the statement in progress."""
+        if self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(self._task)
+
+
+async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
+    """Suspend a run without an owner, so that a person decides."""
+    # As its owner, so that a worker that still runs it stops this by RunLocked.
+    log = await journal.open(row, resume=True)
+    result: Result = Result(
+        Status.SUSPENDED, Reason.NEEDS_ATTENTION, detail, None, run_id=row.run_id, name=row.name
+    )
+    closing = replace(log.info, status=row.status)
+    try:
+        log.append(Entry("suspended", "", log.info.active, ended_entry(result)))
+        if (written := log.sync()) is not None:
+            await written
+        closing = replace(row_of(log.info, result, log.info.active), usage=log.info.usage)
+    finally:
+        await log.close(closing)

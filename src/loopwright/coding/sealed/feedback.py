@@ -1,0 +1,105 @@
+"""The evaluations of a check: score, verdict, and what the next iteration is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...evaluators.check import output_of
+from ...evaluators.parsing.reports import TestCase
+from ...records import Criterion, Evaluation, Tampering
+from ...records.codec import Json
+from .baseline import Baseline, Tally
+from .measure import Measured, feedback_of
+from .verdict import Judged
+
+__all__ = ["evaluation_of_base", "evaluation_of_exit", "evaluation_of_tests", "rejected", "touched"]
+
+LISTED = 50  # failing tests in the improvements
+NAMED = 300  # characters of one name with its message
+
+
+def evaluation_of_exit(name: str, measured: Measured) -> Evaluation:
+    """Return the evaluation of a command of which only the exit code is known."""
+    ended = measured.result
+    passed = ended.exit_code == 0
+    gap = "" if passed else ended.ending
+    feedback = output_of(ended) if passed else f"{name} {ended.ending}\n{output_of(ended)}"
+    return Evaluation(
+        1.0 if passed else 0.0, passed, feedback, criteria=(Criterion(name, passed, gap),)
+    )
+
+
+def evaluation_of_base(name: str, measured: Measured, baseline: Baseline) -> Evaluation:
+    """Return the evaluation of the base."""
+    assert measured.report is not None
+    judged = Judged("", baseline.tally(measured.report), "", measured.result.exit_code)
+    return evaluation_of_tests(name, measured, judged, baseline)
+
+
+def evaluation_of_tests(
+    name: str, measured: Measured, judged: Judged, baseline: Baseline
+) -> Evaluation:
+    """Return the evaluation of a report that is to be believed, or of a program that wrote none."""
+    tally = judged.tally
+    if tally is None:
+        return Evaluation(
+            0.0,
+            False,
+            f"{name}: {judged.problem}",
+            criteria=(Criterion(name, False, judged.problem.partition("\n")[0]),),
+            details={name: _details(Tally(len(baseline.counting)), baseline)},
+        )
+    failures = tuple(tally.failing.values())
+    # A flaky test may fail without a reason in the code.
+    only_flaky = any(case.id in baseline.flaky for case in _failing(measured))
+    failed = judged.exit_code != 0 and not failures and not only_flaky
+    gap = f"{tally.passing} of {tally.total} tests pass"
+    if failed:
+        # For example a coverage limit: the tests pass, the command does not.
+        gap += f", but the command {measured.result.ending}"
+    passed = not failures and not failed and not tally.gone
+    feedback = gap if passed else f"{gap}\n{feedback_of(measured, failures)}"
+    return Evaluation(
+        # One more failing test, so that the score stays below 1.
+        tally.passing / max(1, tally.total + failed),
+        passed,
+        feedback,
+        tuple(f"{case.id}: {case.message}"[:NAMED] for case in failures[:LISTED]),
+        (Criterion(name, passed, "" if passed else gap),),
+        details={name: _details(tally, baseline)},
+    )
+
+
+def _details(tally: Tally, baseline: Baseline) -> dict[str, Json]:
+    details: dict[str, Json] = {
+        "passing": tally.passing,
+        "total": tally.total,
+        "failing": sorted(tally.failing),
+        "sealed": True,
+    }
+    return {**details, "flaky": list(baseline.flaky)} if baseline.flaky else details
+
+
+def _failing(measured: Measured) -> tuple[TestCase, ...]:
+    return () if measured.report is None else measured.report.failures
+
+
+def touched(evaluation: Evaluation, tampered: Tampering) -> Evaluation:
+    """Return the evaluation of the clean copy, with a sentence on the files that were put back."""
+    sentence = f"{tampered.why}: the check does not use your version of protected files. Change the code instead."
+    return replace(evaluation, feedback=f"{sentence}\n{evaluation.feedback}", tampered=tampered)
+
+
+def rejected(name: str, tampered: Tampering) -> Evaluation:
+    """Return the evaluation of an iteration that does not count."""
+    what = (
+        "its result is not to be believed"
+        if tampered.kind == "forged"
+        else "protected files changed"
+    )
+    sentence = (
+        f"{name}: {what}: {tampered.why}. The iteration does not count, and its files are put back."
+    )
+    return Evaluation(
+        None, False, sentence, criteria=(Criterion(name, False, tampered.why),), tampered=tampered
+    )

@@ -1,0 +1,401 @@
+"""A check on the files of an iteration, in a clean copy with the protected files of the base.
+
+1. The base is measured twice before the first iteration; the record of it is what later runs are compared with.
+2. A check that would pass runs once more without canaries: the one that must fail hides the exit code.
+3. Nothing of a check is decided in the workspace, and nothing that it writes reaches the next check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ...engine.context import Context
+from ...engine.threads import in_thread
+from ...errors import EvaluationError, StepError
+from ...evaluators.check import broken
+from ...evaluators.parsing.reports import TestReport
+from ...records import Evaluation, Tampering, as_evaluation
+from ...records.codec import Json
+from .baseline import Baseline, baseline_of
+from .canaries import Canary, imports_outside, plant
+from .copy import CleanCopy, environment
+from .feedback import evaluation_of_base, evaluation_of_exit, evaluation_of_tests, rejected, touched
+from .imports import modules_of, outside, paths_for
+from .measure import Measured, TestCommand, unusable
+from .protect import Protection, TreeChange
+from .trees import blob, entries_of, tree_with
+from .verdict import Judged, judge
+
+if TYPE_CHECKING:
+    from ...engine.snapshots import Snapshots
+    from ..workspace.workspace import Files
+
+__all__ = ["ON_TAMPER", "SealOptions", "Sealed", "SealedCheck"]
+
+ON_TAMPER = ("put_back", "reject", "stop")
+WITHOUT_CANARIES = "check_without_canaries"  # codes of warnings
+FLAKY = "flaky_tests"
+
+
+@dataclass(frozen=True)
+class SealOptions:
+    """The options of a sealed check, as `tests` explains them."""
+
+    protect: tuple[str, ...] = ("auto",)
+    allow: tuple[str, ...] = ()
+    allow_new: bool = True
+    on_tamper: str = "put_back"
+    setup: Sequence[str] | str = ""
+    link: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What is recorded of the base before the first iteration.
+
+    Args:
+        protected: the digests of the protected files by path.
+        baseline: the tests and their states; None for a command without a report.
+        canaries: whether the test program runs tests that are added beside the others (`beside`), only if
+            they are named (`named`), or not at all (`none`).
+        paths: the folders of the copy that come first on the import path.
+        evaluation: the evaluation of the base.
+    """
+
+    protected: Mapping[str, str]
+    baseline: Baseline | None
+    canaries: str
+    paths: tuple[str, ...]
+    evaluation: Evaluation
+
+    def to_json(self) -> Json:
+        """Return it as the journal has it."""
+        baseline = self.baseline
+        return {
+            "protected": dict(self.protected),
+            "states": None if baseline is None else dict(baseline.states),
+            "flaky": [] if baseline is None else list(baseline.flaky),
+            "canaries": self.canaries,
+            "paths": list(self.paths),
+            "evaluation": self.evaluation.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Sealed:
+        """Return what `to_json` wrote."""
+        states = data["states"]
+        return cls(
+            data["protected"],
+            None if states is None else Baseline(states, tuple(data["flaky"])),
+            data["canaries"],
+            tuple(data["paths"]),
+            as_evaluation(data["evaluation"]),
+        )
+
+
+@dataclass
+class SealedCheck:
+    """The check of one loop, in one process.
+
+    Args:
+        name: the name of the criterion.
+        command: the test command.
+        options: what is protected, and what follows.
+        cwd: the working directory that the document names, or None.
+        ctx: the context of the evaluator.
+    """
+
+    name: str
+    command: TestCommand
+    options: SealOptions
+    cwd: str | Path | None
+    ctx: Context
+    files: Snapshots = field(init=False)
+
+    def __post_init__(self) -> None:
+        scope = self.ctx.scope
+        assert scope is not None
+        assert scope.files is not None
+        self.files = scope.files
+
+    async def prepare(self) -> Sealed:
+        """Measure the base and return its record.
+
+        Raises:
+            EvaluationError: of kind `evaluator_broken`, if the check cannot run on the base.
+        """
+        base = self.files.base["commit"]
+        entries = await in_thread(entries_of, self._state.tree.store, base)
+        rules = self._rules
+        protected = rules.listed(entries)
+        tests = sorted(path for path in entries if rules.is_test(path))
+        modules = modules_of(entries)
+        try:
+            copy = await self._copy.put(base, base)
+        except StepError as error:
+            raise broken(f"{self.name}: {error}") from error
+        paths: tuple[str, ...] = ()
+        if modules and await outside(copy, modules, self._variables(())):
+            # An editable install of the user's folder: the copy comes first.
+            paths = paths_for(modules)
+            if places := await outside(copy, modules, self._variables(paths)):
+                raise broken(f"{self.name}: {imports_outside(places)}")
+        if not self.command.has_report:
+            sealed = await self._exit_codes(protected, paths)
+        else:
+            sealed = await self._reports(protected, tests, modules, paths)
+        return replace(sealed, evaluation=self._shown(sealed.evaluation))
+
+    async def _exit_codes(self, protected: dict[str, str], paths: tuple[str, ...]) -> Sealed:
+        """Measure the base of a command of which only the exit code is known."""
+        base = self.files.base["commit"]
+        codes = []
+        for _ in range(2):
+            measured = await self._measured(base, paths)
+            codes.append(measured.result.exit_code)
+        if (codes[0] == 0) != (codes[1] == 0):
+            self.ctx.warn(
+                f"the check is flaky: on the same files it exited with {codes[0]} and with {codes[1]}",
+                code=FLAKY,
+            )
+        evaluation = evaluation_of_exit(self.name, measured)
+        return Sealed(protected, None, "none", paths, evaluation)
+
+    async def _reports(
+        self,
+        protected: dict[str, str],
+        tests: Sequence[str],
+        modules: Mapping[str, str],
+        paths: tuple[str, ...],
+    ) -> Sealed:
+        """Measure the base of a command with a report."""
+        base = self.files.base["commit"]
+        first, mode, canary = await self._first(tests, modules, paths)
+        if canary is not None and (places := canary.imported(_report(first))):
+            # The process of the tests has an import path of its own.
+            paths = paths_for(modules)
+            first, mode, canary = await self._first(tests, modules, paths)
+            if canary is not None and (places := canary.imported(_report(first))):
+                raise broken(f"{self.name}: {imports_outside(places)}")
+        if canary is None and self.command.runner is not None:
+            self.ctx.warn(
+                f"{self.name} does not run tests that are added beside the others, so a forged report may not "
+                "be noticed; name a folder in its command, and leave out options such as -k and -x",
+                code=WITHOUT_CANARIES,
+            )
+        if canary is not None and (wrong := canary.holds(_report(first))):
+            raise broken(f"{self.name}: on the unchanged files, {wrong}")
+        # Without canaries, so that the exit code is that of the tests.
+        second = await self._measured(base, paths)
+        if second.report is None:
+            raise unusable(self.name, second)
+        report = _report(first) if canary is None else canary.without(_report(first))
+        baseline = baseline_of(report, second.report)
+        if not baseline.states:
+            raise unusable(self.name, second)
+        if baseline.flaky:
+            self.ctx.warn(
+                f"{len(baseline.flaky)} tests are flaky and do not count, such as {baseline.flaky[0]}",
+                code=FLAKY,
+            )
+        evaluation = evaluation_of_base(self.name, second, baseline)
+        return Sealed(protected, baseline, mode, paths, evaluation)
+
+    async def _first(
+        self, tests: Sequence[str], modules: Mapping[str, str], paths: tuple[str, ...]
+    ) -> tuple[Measured, str, Canary | None]:
+        """Run the check on the base, and find out how it runs canaries."""
+        base, runner = self.files.base["commit"], self.command.runner
+        for mode in ("beside", "named"):
+            if runner is None:
+                break
+            canary = await self._canary(base, tests, modules)
+            named = mode == "named"
+            if canary is None or (named and runner.name != "pytest"):
+                break
+            measured = await self._measured(base, paths, canary, named=named)
+            if measured.report is None:
+                raise unusable(self.name, measured)
+            if canary.is_reported(measured.report):
+                # An added name must not replace the tests that the command finds without one.
+                others = canary.without(measured.report).cases
+                if others or not named:
+                    return measured, mode, canary
+        measured = await self._measured(base, paths)
+        if measured.report is None:
+            raise unusable(self.name, measured)
+        return measured, "none", None
+
+    async def evaluate(self, sealed: Sealed) -> Evaluation:
+        """Return the evaluation of the files of the present iteration."""
+        if self.files.current is None:
+            return sealed.evaluation  # before the first iteration, of the base
+        store = self._state.tree.store
+        base, present = self.files.base["commit"], self.files.current["commit"]
+        before = await in_thread(entries_of, store, base)
+        after = await in_thread(entries_of, store, present)
+        change = self._rules.changes(before, after, lambda digest: blob(store, digest))
+        tree = await in_thread(tree_with, store, present, change.clean)
+        tampered = await in_thread(self._tampering, change, present)
+        if tampered is not None and tampered.rejected:
+            return rejected(self.name, tampered)
+        try:
+            evaluation = await self._judged(sealed, tree)
+        except EvaluationError as error:
+            if error.kind != "check_error":
+                raise
+            # On the base it ended in time, so the iteration is the cause.
+            return Evaluation(0.0, False, str(error), tampered=tampered)
+        evaluation = self._shown(evaluation)
+        return evaluation if tampered is None else touched(evaluation, tampered)
+
+    def _shown(self, evaluation: Evaluation) -> Evaluation:
+        """Return an evaluation that names the workspace in place of the copy, which no agent may know."""
+        copy, folder = str(self._copy.folder), str(self._state.tree.folder)
+        if copy not in evaluation.feedback and not any(copy in t for t in evaluation.improvements):
+            return evaluation
+        return replace(
+            evaluation,
+            feedback=evaluation.feedback.replace(copy, folder),
+            improvements=tuple(text.replace(copy, folder) for text in evaluation.improvements),
+        )
+
+    async def _judged(self, sealed: Sealed, tree: str) -> Evaluation:
+        if sealed.baseline is None:
+            measured = await self._measured(tree, sealed.paths)
+            return evaluation_of_exit(self.name, measured)
+        canary = None
+        if sealed.canaries != "none":
+            base = await in_thread(entries_of, self._state.tree.store, self.files.base["commit"])
+            tests = sorted(path for path in base if self._rules.is_test(path))
+            canary = await self._canary(tree, tests, {})
+        named = sealed.canaries == "named"
+        measured = await self._measured(tree, sealed.paths, canary, named=named)
+        judged = judge(measured, self.command.runner, sealed.baseline, canary)
+        if judged.passed and canary is not None:
+            measured = await self._measured(tree, sealed.paths)
+            judged = judge(measured, self.command.runner, sealed.baseline, None)
+        if judged.forged:
+            return rejected(self.name, self._forged(judged))
+        return evaluation_of_tests(self.name, measured, judged, sealed.baseline)
+
+    def _forged(self, judged: Judged) -> Tampering:
+        action = "stop" if self.options.on_tamper == "stop" else "reject"
+        return Tampering("forged", (), judged.forged, action)
+
+    def _tampering(self, change: TreeChange, present: str) -> Tampering | None:
+        """Return what the iteration did to its check, with the snapshot in which that is undone."""
+        if not change.touched:
+            return None
+        paths, action = change.touched, self.options.on_tamper
+        names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        were = "was" if len(paths) == 1 else "were"
+        if action != "put_back":
+            return Tampering("touched", paths, f"{names} {were} changed", action)
+        store = self._state.tree.store
+        tree = tree_with(store, present, change.put_back)
+        # On top of the captured commit, which stays as evidence of what the iteration did.
+        commit = store.commit(tree, present, "Protected files put back")
+        store.point(f"{self._state.tree.refs}put_back/{commit[:12]}", commit)
+        base = self.files.base["commit"] if self.files.parent is None else _commit(self.files)
+        changed = store.changes(base, tree)
+        files: dict[str, Json] = {
+            **{k: v for k, v in (self.files.current or {}).items() if k == "left_out"},
+            "commit": commit,
+            "tree": tree,
+            "files": len(changed),
+            "added": sum(added for added, _ in changed.values()),
+            "removed": sum(removed for _, removed in changed.values()),
+        }
+        return Tampering("touched", paths, f"{names} {were} changed and put back", action, files)
+
+    async def _canary(
+        self, tree: str, tests: Sequence[str], modules: Mapping[str, str]
+    ) -> Canary | None:
+        store = self._state.tree.store
+        folder = await self._copy.put(tree, self.files.base["commit"])
+        read = {path: entry.digest for path, entry in entries_of(store, tree).items()}
+        return plant(
+            self.command.runner,
+            [path for path in tests if path in read],
+            lambda path: blob(store, read[path]),
+            folder=folder,
+            modules=tuple(modules),
+        )
+
+    async def _measured(
+        self,
+        tree: str,
+        paths: tuple[str, ...],
+        canary: Canary | None = None,
+        *,
+        named: bool = False,
+    ) -> Measured:
+        """Run the command on a tree, with canaries if there are any."""
+        copy = self._copy
+        folder = await copy.put(tree, self.files.base["commit"])
+        # One file that cannot be imported must not hide the results of the others.
+        words = "--continue-on-collection-errors"
+        if canary is not None:
+            canary.write(folder)
+            words += f" {folder / canary.path}" if named else ""
+        try:
+            return await self.command.run(
+                self._inside(folder), self.ctx, self._variables(paths), words=words
+            )
+        finally:
+            if canary is not None:
+                canary.remove(folder)
+
+    def _inside(self, folder: Path) -> Path:
+        """Return the working directory in the copy."""
+        files = self.files
+        try:
+            return folder / files.inside(self.cwd).relative_to(self._state.tree.folder)
+        except ValueError:
+            raise broken(
+                f"{self.name}: {self.cwd} is outside of the workspace; use a folder inside it, or sealed: false"
+            ) from None
+
+    def _variables(self, paths: tuple[str, ...]) -> dict[str, str]:
+        runner, text = self.command.runner, str(self.command.command)
+        # A script, and `python -m`, import from their folder on purpose.
+        isolated = runner is not None and runner.name == "pytest" and "-m" not in text.split()
+        return environment(self._copy, isolated=isolated, paths=paths)
+
+    @property
+    def _rules(self) -> Protection:
+        options = self.options
+        return Protection(self.command.command, options.protect, options.allow, options.allow_new)
+
+    @property
+    def _state(self) -> Files:
+        return cast("Files", self.files.state)
+
+    @property
+    def _copy(self) -> CleanCopy:
+        """The clean copy of this run: it is made once and closed with the run."""
+        owned, key = self.ctx.run.owned, f"{self.files.path}/check {self.name}"
+        if key not in owned:
+            settings = self._state.settings
+            owned[key] = CleanCopy(
+                self._state.tree.store,
+                self.options.setup or settings.setup,
+                self.options.link or settings.link,
+                self._state.source,
+            )
+        copy: CleanCopy = owned[key]
+        return copy
+
+
+def _report(measured: Measured) -> TestReport:
+    assert measured.report is not None
+    return measured.report
+
+
+def _commit(files: Snapshots) -> str:
+    parent = files.parent.files if files.parent is not None else None
+    return str((parent or files.base)["commit"])

@@ -1,0 +1,137 @@
+"""`tune`: the limits of a run that are in force, and changes of them while it runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from ...engine.tune import LimitInForce, Tuned
+from ...engine.tune import tune as tuned
+from ...journal import Journal
+from ...records.codec import Json
+from ...records.redaction import of_environment
+from ..formatting import plural
+from ..journals import DEFAULT, find_run, reading
+from ..limit_values import limit_value
+from .options import AsJson, JournalUrl, RunName
+from .output import Output
+
+_LOOP_WIDTH, _KEY_WIDTH = 18, 18  # columns of a name and of a limit
+_RUNNING = ("running",)
+
+
+def tune(
+    name: RunName,
+    loop: Annotated[
+        str,
+        typer.Option(
+            "--loop",
+            metavar="PATH",
+            help="Path or name of the loop.  [default: the owner of the limit in force, outermost first]",
+        ),
+    ] = "",
+    max_iterations: Annotated[
+        str | None,
+        typer.Option("--max-iterations", metavar="N|clear", help="Iterations of the loop."),
+    ] = None,
+    max_usd: Annotated[
+        str | None, typer.Option("--max-usd", metavar="X|clear", help="Cost in USD.")
+    ] = None,
+    max_calls: Annotated[
+        str | None, typer.Option("--max-calls", metavar="N|clear", help="Model calls.")
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout", metavar="D|clear", help="Active time of the loop, such as 90, 5m or 1h30m."
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            "--deadline",
+            metavar="T|clear",
+            help="Date and time, such as 2030-01-31T18:00:00+00:00.",
+        ),
+    ] = None,
+    at_once: Annotated[
+        str | None,
+        typer.Option("--at-once", metavar="N", help="Items of a list that run at a time."),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason, for the record.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the changes without requesting them.")
+    ] = False,
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show the limits of a run, or change them while it runs.
+
+    A live run takes new limits within a second and uses them in its next decision. Other runs take them
+    when they are resumed. Below the used amount, the next decision ends the loop. Only a limit of time
+    cuts a call in flight.
+    """
+    texts: dict[str, str | None] = {
+        "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
+        "timeout": timeout, "deadline": deadline, "at_once": at_once,
+    }  # fmt: skip
+    limits: dict[str, Any] = {
+        key: limit_value(key, text) for key, text in texts.items() if text is not None
+    }
+    of_environment(os.environ).refuse("reason", reason)
+
+    async def work(store: Journal) -> Tuned:
+        info = await find_run(store, name)
+        return await tuned(
+            info.run_id, journal=store, loop=loop, reason=reason, dry_run=dry_run, **limits
+        )
+
+    with Output(as_json=as_json) as output:
+        result = reading(journal, work)
+        if as_json:
+            output.write_json(result.to_json())
+        else:
+            _write(result, output)
+    return 0
+
+
+def _write(result: Tuned, output: Output) -> None:
+    output.write(
+        (f"{'loop':{_LOOP_WIDTH}} {'limit':{_KEY_WIDTH}} {'in force':>12}", "dim"),
+        (f" {'used':>10} {'left':>10}", "dim"),
+    )
+    for limit in result.limits:
+        output.write(_row(limit))
+    if not result.limits:
+        output.write("this run has no limits")
+    for change in result.changes:
+        old = "none" if change.old is None else f"{change.old}"
+        new = "none" if change.new is None else f"{change.new}"
+        output.write((f"{change.loop or 'run'}: {change.key} {old} to {new}", "bold"))
+        if _is_used_up(change.key, change.loop, change.new, result):
+            output.write(("  below what is used: the next decision ends it", "yellow"))
+    if result.changes:
+        count = plural(len(result.changes), "change")
+        when = "within a second" if result.status in _RUNNING else "when it is resumed"
+        done = f"{result.run_id} takes {count} {when}" if result.requested else f"dry run: {count}"
+        output.write(done)
+
+
+def _row(limit: LimitInForce) -> str:
+    used = "" if limit.used is None else f"{limit.used:g}"
+    left = "" if limit.left is None else f"{limit.left:g}"
+    shown = limit.limit if isinstance(limit.limit, str) else f"{limit.limit:g}"
+    who = f"  set by {limit.tuned}" if limit.tuned else ""
+    row = f"{limit.loop or 'run':{_LOOP_WIDTH}} {limit.key:{_KEY_WIDTH}} {shown:>12} {used:>10} {left:>10}"
+    return f"{row}{who}".rstrip()
+
+
+def _is_used_up(key: str, loop: str, new: Json, result: Tuned) -> bool:
+    """Return whether a new limit is not above what is used."""
+    name = loop.rsplit("/", 1)[-1]
+    used = [one.used for one in result.limits if (one.loop, one.key) == (name, key)]
+    return isinstance(new, int | float) and bool(used) and used[0] is not None and new <= used[0]

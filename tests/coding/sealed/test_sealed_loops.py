@@ -1,0 +1,257 @@
+"""Loops whose check is sealed: what follows tampering, what is recorded, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopwright import Loop, MaxIterations, Passed, Result, Workspace, run_sync, tests
+from loopwright.errors import ConfigurationError
+from loopwright.evaluators import check, gates
+
+# A test program in sh: it reads what it tests, as pytest imports it.
+CHECK = """\
+echo run >> "$RUNS"
+. ./lib.sh
+echo 1..2
+[ "$ONE" = 1 ] && echo "ok 1 - one" || { echo "not ok 1 - one"; bad=1; }
+[ "$TWO" = 2 ] && echo "ok 2 - two" || { echo "not ok 2 - two"; bad=1; }
+exit "${bad:-0}"
+"""
+LIB = "ONE=0\nTWO=2\n"
+
+
+class Bench:
+    """A project with a check, and loops on it whose iterations are functions of the folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.project = root, root / "project"
+        self.runs = root / "runs"
+        self.project.mkdir()
+        (self.project / "check.sh").write_text(CHECK)
+        (self.project / "lib.sh").write_text(LIB)
+
+    def evaluator(self, **options: Any) -> Any:
+        return tests("sh check.sh", report="stdout", env={"RUNS": str(self.runs)}, **options)
+
+    def loop(self, *work: Callable[[Path], object], **options: Any) -> Loop[Any, Any]:
+        def execute(_: object, ctx: Any) -> str:
+            act = work[min(ctx.iteration, len(work)) - 1]
+            act(ctx.folder)
+            return (ctx.folder / "check.sh").read_text() + (ctx.folder / "lib.sh").read_text()
+
+        evaluate = options.pop("evaluate", None)
+        settings = {"refine_from": options.pop("refine_from", "last")}
+        until = options.pop("until", Passed() | MaxIterations(len(work)))
+        workspace = Workspace(
+            self.project, kind="snapshot", home=self.root / "home", merge="none", **settings
+        )
+        return Loop(
+            execute,
+            evaluate or self.evaluator(**options),
+            until=until,
+            name="fix",
+            workspace=workspace,
+        )
+
+    def run(self, *work: Callable[[Path], object], **options: Any) -> Result[Any]:
+        return run_sync(self.loop(*work, **options), "")
+
+    def count(self) -> int:
+        return len(self.runs.read_text().splitlines())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def fix(folder: Path) -> None:
+    (folder / "lib.sh").write_text("ONE=1\nTWO=2\n")
+
+
+def cheat(folder: Path) -> None:
+    (folder / "check.sh").write_text("echo 1..1\necho ok 1 - one\n")
+
+
+def forge(folder: Path) -> None:
+    (folder / "lib.sh").write_text("exit 0\n")
+
+
+def test_protected_files_are_put_back(bench: Bench) -> None:
+    """The clean copy decides, and the next iteration and the result have the file of the base."""
+    result = bench.run(cheat, fix)
+    first, second = result.history
+    assert first.evaluation is not None
+    assert first.evaluation.tampered is not None
+    assert (first.evaluation.tampered.kind, first.evaluation.tampered.paths) == (
+        "touched", ("check.sh",),
+    )  # fmt: skip
+    assert (first.score, first.passed) == (0.5, False)
+    assert first.feedback.startswith("check.sh was changed and put back")
+    assert (result.satisfied, second.output) == (True, CHECK + "ONE=1\nTWO=2\n")
+    assert result.workspace is not None
+    assert (Path(result.workspace["folder"]) / "check.sh").read_text() == CHECK
+
+
+def test_tampering_with_a_fix_satisfies_without_the_tampering(bench: Bench) -> None:
+    """A real fix counts although a protected file was changed, and that change is not in the result."""
+
+    def both(folder: Path) -> None:
+        cheat(folder)
+        fix(folder)
+
+    result = bench.run(both)
+    assert result.satisfied
+    assert result.workspace is not None
+    assert (Path(result.workspace["folder"]) / "check.sh").read_text() == CHECK
+
+
+def test_a_rejected_iteration_is_discarded(bench: Bench) -> None:
+    """With `reject` the next iteration continues from the parent, and the iteration is never the best."""
+
+    def both(folder: Path) -> None:
+        cheat(folder)
+        fix(folder)
+
+    seen = []
+    result = bench.run(
+        both, lambda folder: seen.append((folder / "lib.sh").read_text()), on_tamper="reject"
+    )
+    assert [item.eligible for item in result.history] == [False, True]
+    assert (seen, result.history[0].score) == ([LIB], None)
+    assert result.best is not None
+    assert result.best.number == 2
+
+
+def test_a_forged_result_never_counts(bench: Bench) -> None:
+    """A check that ends without its report did not pass, and the files are put back."""
+    seen = []
+    result = bench.run(forge, lambda folder: seen.append((folder / "lib.sh").read_text()), fix)
+    first = result.history[0].evaluation
+    assert first is not None
+    assert first.tampered is not None
+    assert (first.tampered.kind, first.score, first.passed) == ("forged", None, False)
+    assert (seen, result.satisfied) == ([LIB], True)
+
+
+@pytest.mark.parametrize(("work", "options", "iterations"), [
+    ((forge,), {"until": Passed() | MaxIterations(9)}, 3),
+    ((cheat,), {"on_tamper": "stop", "until": Passed() | MaxIterations(9)}, 1),
+    ((forge,), {"on_tamper": "stop", "until": Passed() | MaxIterations(9)}, 1),
+])  # fmt: skip
+def test_the_loop_ends(
+    work: tuple[Callable[[Path], None]], options: dict[str, Any], iterations: int, bench: Bench
+) -> None:
+    """Three forged results in a row, or one change with `stop`, end the loop as tampered."""
+    result = bench.run(*work, **options)
+    assert (result.status.value, result.reason.value) == ("failed", "tampered")
+    assert (result.iterations, result.status.exit_code) == (iterations, 1)
+    assert result.output is None
+
+
+def test_the_base_is_measured_twice_and_recorded(bench: Bench, tmp_path: Path) -> None:
+    """The digests and the tests of the base are on record, and a resumed run does not measure again."""
+    journal = f"sqlite:{tmp_path / 'runs.db'}"
+    options: dict[str, Any] = {"journal": journal, "run_id": "one"}
+    run_sync(bench.loop(lambda folder: None, fix, until=Passed() | MaxIterations(1)), "", **options)
+    assert bench.count() == 3
+    again = run_sync(
+        bench.loop(lambda folder: None, fix, until=Passed() | MaxIterations(1)), "", **options
+    )
+    assert (bench.count(), again.iterations) == (3, 1)
+
+
+def test_an_interrupted_run_does_not_measure_the_base_again(bench: Bench, tmp_path: Path) -> None:
+    """What the first process recorded of the base is what the second one compares with."""
+
+    def dies(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"journal": f"sqlite:{tmp_path / 'runs.db'}", "run_id": "one"}
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(bench.loop(dies), "", **options)
+    assert bench.count() == 2
+    result = run_sync(bench.loop(fix), "", **options)
+    assert (result.satisfied, bench.count()) == (True, 3)
+
+
+@pytest.mark.parametrize("text", ["exit 0\n", "echo broken; exit 3\n", "no-such-program\n"])
+def test_a_check_that_cannot_run_on_the_base(text: str, bench: Bench) -> None:
+    """The loop ends before its first iteration, which may cost money."""
+    (bench.project / "check.sh").write_text(text)
+    called = []
+    result = bench.run(called.append)
+    assert (result.status.value, result.reason.value) == ("failed", "evaluator_unusable")
+    assert (called, result.iterations) == ([], 0)
+
+
+def test_flaky_tests_have_no_weight(bench: Bench) -> None:
+    """A test whose state differs between the two runs of the base is reported and does not count."""
+    flaky = CHECK.replace(". ./lib.sh", '. ./lib.sh\n[ $(wc -l < "$RUNS") -eq 1 ] && TWO=0')
+    (bench.project / "check.sh").write_text(flaky)
+    result = bench.run(fix)
+    evaluation = result.history[0].evaluation
+    assert evaluation is not None
+    assert (result.satisfied, evaluation.details["tests"]["flaky"]) == (True, ["two"])
+    assert any("flaky_tests" in warning for warning in result.warnings)
+
+
+def test_in_gates(bench: Bench) -> None:
+    """A sealed check behind another evaluator is prepared once, and its tampering is that of the whole."""
+    evaluate = gates(check(lambda _: True, name="first"), bench.evaluator())
+    result = bench.run(cheat, fix, evaluate=evaluate)
+    first = result.history[0].evaluation
+    assert first is not None
+    assert first.tampered is not None
+    assert (result.satisfied, bench.count()) == (True, 4)
+
+
+def test_not_sealed(bench: Bench) -> None:
+    """`sealed=False` runs the files as they are."""
+    result = bench.run(cheat, sealed=False)
+    assert (result.satisfied, result.iterations) == (True, 1)
+
+
+def test_allowed_and_protected_patterns(bench: Bench) -> None:
+    """`allow` lifts a protection, `protect` adds one."""
+    assert bench.run(cheat, allow=["check.sh"]).satisfied is False  # a test of the base is missing
+    touched = bench.run(fix, protect=["auto", "lib.*"]).history[0].evaluation
+    assert touched is not None
+    assert touched.tampered is not None
+    assert touched.tampered.paths == ("lib.sh",)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"on_tamper": "ignore"}, "put_back, reject, stop"),
+    ({"protect": "tests/**"}, "use a list"),
+    ({"allow": ["../x"]}, "is not a path inside the workspace"),
+])  # fmt: skip
+def test_invalid_options(options: dict[str, Any], words: str) -> None:
+    """Options are checked when the evaluator is made."""
+    with pytest.raises(ConfigurationError, match=words):
+        tests("true", **options)
+
+
+def test_the_copy_is_removed(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a check remains after the run."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    assert bench.run(fix).satisfied
+    assert list(scratch.iterdir()) == []
+
+
+def test_what_a_check_writes_does_not_reach_the_next_one(bench: Bench) -> None:
+    """A file that the tested code leaves in the copy is gone, and one that it changes is made again."""
+    text = "[ -e left ] && exit 9\ntouch left\n[ -e data ] && echo changed >> data\nONE=0\nTWO=2\n"
+
+    def leaves(folder: Path) -> None:
+        (folder / "lib.sh").write_text(text)
+        (folder / "data").write_text("as it was\n")
+
+    result = bench.run(leaves, leaves, leaves, until=Passed() | MaxIterations(3))
+    assert [item.score for item in result.history] == [0.5, 0.5, 0.5]

@@ -1,0 +1,231 @@
+"""The options of `loopwright until`, each as a key of the document that it prints and runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loopwright import Workspace, run_sync, until
+from loopwright.models import Models, ScriptedModel
+from loopwright.tools.sandbox import sandbox_problem
+
+from .conftest import Project
+
+CHECK = "grep -q 42 answer.txt"
+CALLS = [
+    [{"write": {"answer.txt": "41"}}, {"spend": {"input_tokens": 10**6, "output_tokens": 10**5}}, {"say": "Done."}],
+    [{"write": {"answer.txt": "42"}}, {"spend": {"input_tokens": 10**6, "output_tokens": 10**5}}, {"say": "Fixed."}],
+]  # fmt: skip
+VERDICTS = """\
+- step: "*"
+  replies:
+    - {json: {verdict: "no", score: 20, reason: "the answer has no reason"}}
+    - {json: {verdict: "yes", score: 90, reason: "it is stated"}}
+"""
+
+
+@pytest.fixture
+def folder(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A folder with the manifest of a fake agent that needs two iterations."""
+    monkeypatch.setenv("LOOPWRIGHT_TRUST", "all")
+    fake_agent(project.folder, "claude", CALLS)
+    fake_agent(project.folder, "codex", CALLS)
+    (project.folder / "replies.yaml").write_text(VERDICTS)
+    return project
+
+
+def fake_agent(folder: Path, name: str, calls: Sequence[Any]) -> None:
+    """Write the manifest `NAME.yaml` of a fake agent beside its script."""
+    words = [
+        sys.executable,
+        "-m",
+        "loopwright.testing.fake_agent",
+        "--as",
+        name,
+        "--script",
+        f"{name}.json",
+    ]
+    (folder / f"{name}.yaml").write_text(
+        yaml.safe_dump({"extends": name, "program": words, "tested": []})
+    )
+    (folder / f"{name}.json").write_text(json.dumps(calls))
+
+
+def printed(folder: Project, *options: str, agent: Sequence[str] = ("./claude.yaml",)) -> Any:
+    """Return the loop of the printed document."""
+    answer = folder.call("until", CHECK, "--print-yaml", *options, "--", *agent)
+    assert answer.code == 0, answer.err
+    return yaml.safe_load(answer.out)["steps"][0]["loop"]
+
+
+def test_each_option_is_a_key(folder: Project) -> None:
+    """The document has the options of the command line, and only those."""
+    words = [
+        "--session",
+        "loop",
+        "--permissions",
+        "full",
+        "--price",
+        "3,15",
+        "--sandbox",
+        "bubblewrap",
+    ]
+    loop = printed(folder, *words)
+    agent = loop["execute"]["agent"]
+    assert {key: agent[key] for key in ("session", "permissions", "price", "sandbox")} == {
+        "session": "loop", "permissions": "full", "price": {"input": 3.0, "output": 15.0}, "sandbox": "bubblewrap",
+    }  # fmt: skip
+    assert loop["evaluate"] == {"tests": {"command": CHECK, "sandbox": "bubblewrap"}}
+    loop = printed(folder, "--sandbox", "none")
+    assert loop["evaluate"] == {"tests": CHECK}
+    assert set(loop["execute"]["agent"]) == {"cli", "prompt", "permissions"}
+    loop = printed(folder, "--judge", "It is short.", "--judge", "{{ x }}", "--model", "openai:any")
+    judge = loop["evaluate"]["judge"]
+    assert judge["criteria"] == ["It is short.", "{{ '{' }}{ x }}"]
+    assert (judge["of"], judge["model"], loop["evaluate"]["graded"]) == (
+        "changes",
+        "openai:any",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--session", "loop", "--permissions", "read", "--price", "3,15"),
+        ("--sandbox", "none", "--on-stall", "stop", "--patience", "1", "--keep", "last"),
+        ("--judge", "The answer is stated.", "--model", "openai:any", "--replies", "replies.yaml"),
+        ("--max-usd", "9", "--max", "3", "--max-time", "5m", "--check-timeout", "1m", "--no-merge"),
+    ],
+)
+def test_a_printed_document_runs_identically(folder: Project, options: tuple[str, ...]) -> None:
+    """For any options, the printed document makes the same entries as the command."""
+    words = ["until", CHECK, *options]
+    answer = folder.call(*words, "--print-yaml", "--", "./claude.yaml")
+    (folder.folder / "fix.yaml").write_text(answer.out)
+    replies = ["--replies", "replies.yaml"] if "--judge" in options else []
+    usd = ["--max-usd", "9"] if "--max-usd" in options else []
+    entries = []
+    for number, command in enumerate(
+        ([*words, "--", "./claude.yaml"], ["run", "fix.yaml", *replies, *usd])
+    ):
+        command = [command[0], f"--run-id=run{number}", *command[1:]]
+        folder.call(*command)
+        exported = folder.call("export", f"run{number}", "--format", "json").json
+        entries.append([(entry["kind"], entry["path"]) for entry in exported["entries"]])
+    assert entries[0] == entries[1] and len(entries[0]) > 5
+
+
+def test_a_judge_sees_the_changes_and_must_be_convinced(folder: Project) -> None:
+    """The check alone does not satisfy; the judge is asked only after it passes, about the files."""
+    words = [
+        "--judge",
+        "The answer is stated.",
+        "--model",
+        "openai:any",
+        "--replies",
+        "replies.yaml",
+    ]
+    log = folder.folder / "calls.jsonl"
+    answer = folder.call(
+        "until",
+        CHECK,
+        *words,
+        "--max",
+        "4",
+        "--json",
+        "--transcript",
+        str(log),
+        "--",
+        "./claude.yaml",
+    )
+    result = answer.json
+    assert (answer.code, result["status"], result["iterations"]) == (0, "satisfied", 3)
+    scores = [item["score"] for item in result["loops"]["until"]["history"]]
+    # Nothing passes; the check passes and the judge gives 20 of 100; both pass.
+    assert scores == [0.0, 0.6, 0.95]
+    question = log.read_text()
+    assert question.count("The output of tests") == question.count("The changes of the files") == 2
+    assert "+42" in question and "Fixed." in question
+
+
+def test_dollars_of_a_program_that_reports_none(folder: Project) -> None:
+    """A limit in US dollars needs a price in one sentence, and holds with one."""
+    words = ["until", CHECK, "--max-usd", "5", "--json"]
+    answer = folder.call(*words, "--", "./codex.yaml")
+    assert answer.code == 2 and "--price INPUT,OUTPUT" in answer.err and answer.err.count("\n") == 1
+    result = folder.call(*words, "--price", "2,10", "--", "./codex.yaml").json
+    assert (result["status"], result["usage"]["usd"]) == ("satisfied", 6.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--price", "3", "--", "claude"], "'3' is not INPUT,OUTPUT"),
+        (["--price", "3,-1", "--", "claude"], "is not INPUT,OUTPUT"),
+        (["--price", "3,15", "--", "sh"], "price is for coding agents"),
+        (["--session", "loop", "--", "sh"], "session is for coding agents"),
+        (["--permissions", "full", "--", "sh"], "permissions is for coding agents"),
+        (["--sandbox", "own", "--", "claude", "-p", "x"], "has no sandbox"),
+        (["--", "./missing.yaml"], "missing.yaml"),
+    ],
+)
+def test_options_that_cannot_be_obeyed(folder: Project, words: list[str], problem: str) -> None:
+    """They are refused before anything runs."""
+    answer = folder.call("until", CHECK, *words)
+    assert (answer.code, problem in answer.err) == (2, True), answer.err
+
+
+@pytest.mark.skipif(bool(sandbox_problem()) and not os.environ.get("CI"), reason=sandbox_problem())
+def test_agent_and_check_are_isolated(folder: Project) -> None:
+    """By default neither can write outside of the workspace, and the check has no network."""
+    outside = folder.folder.parent / "outside.txt"
+    script = f"echo x > {outside}; echo 42 >> answer.txt"
+    # In the sandbox of the check, only its own loopback exists.
+    check = f"{CHECK}; echo x > {outside}; test $(tail -n +3 /proc/net/dev | wc -l) = 1"
+    options = ["--workspace", "snapshot", "--no-merge", "--json"]
+    result = folder.call("until", check, *options, "--", "sh", "-c", script).json
+    assert (result["status"], result["warnings"]) == ("satisfied", [])
+    assert not outside.exists()
+
+
+def test_detached(folder: Project) -> None:
+    """The command returns with the ID, and the run continues without it."""
+    words = ["until", CHECK, "--detach", "--json", "--workspace", "here", "--", "./claude.yaml"]
+    started = folder.run(*words, LOOPWRIGHT_TRUST="all").json
+    assert (folder.folder / started["log"]).exists()
+    folder.run("watch", started["run_id"])
+    assert folder.call("show", started["run_id"], "--json").json["status"] == "satisfied"
+    failed = folder.run(*words[:-1], "./none.yaml", LOOPWRIGHT_TRUST="all")
+    assert failed.code == 2 and "none.yaml" in failed.err
+
+
+def test_the_same_keywords_in_python(folder: Project) -> None:
+    """A coding agent by its words, with a judge, a price and a sandbox."""
+    model = Models(ScriptedModel(VERDICTS), default="openai:any")
+    loop = until(
+        CHECK, ["./codex.yaml", "make it 42"], judge="The answer is stated.", session="loop",
+        permissions="full", price=(2, 10), usd=9, sandbox="auto", max_iterations=4,
+        workspace=Workspace(".", merge="none"),
+    )  # fmt: skip
+    result = run_sync(loop, "", models=model)
+    assert (result.status.value, result.iterations) == ("satisfied", 3), result.detail
+    assert [item.score for item in result.history] == [0.0, 0.6, 0.95]
+
+
+def test_a_workspace_of_git(folder: Project) -> None:
+    """The keys of agent and check work in a copy of a repository too; its files stay as they are."""
+    who = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run(["git", *who, *words], cwd=folder.folder, check=True, timeout=60)
+    result = folder.call("until", CHECK, "--branch", "fix", "--json", "--", "./claude.yaml").json
+    assert (result["status"], result["workspace"]["branch"]) == ("satisfied", "fix")
+    assert not (folder.folder / "answer.txt").exists()

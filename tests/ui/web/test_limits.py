@@ -1,0 +1,45 @@
+"""The limits of a run on its page, in a real browser: they are shown, and changed while it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from .conftest import Server, environ, visiting
+
+
+def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) -> None:
+    """A person sets a limit with a reason; the run records it, and the table names the person."""
+    folder = server.folder
+    with visiting(browser, server, refused=True) as page:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "loopwright", "run", "steps:slowly", "--run-id", "paced"],
+            cwd=folder, env=environ(folder), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        page.wait_for_selector("tr[data-run=paced] .badge.running")
+        page.goto(f"{server.base}/runs/paced")
+        page.wait_for_selector(".in-flight code")
+        page.locator("summary", has_text="Limits").click()
+        form = page.locator("form[data-action$=tune]")
+        form.locator("input[name=max_iterations]").fill("two")
+        form.locator("button").click()
+        page.wait_for_selector("form[data-action$=tune] .outcome.error")
+        assert "max_iterations: 'two' is not an integer" in form.locator(".outcome").text_content()
+        form.locator("input[name=max_iterations]").fill("1")
+        form.locator("input[name=reason]").fill("one is enough")
+        form.locator("button").click()
+        page.get_by_text("takes the new limits within a second").wait_for()
+        while "one is enough" not in server.ask("/runs/paced/export/jsonl")[1]:
+            page.wait_for_timeout(50)
+        (folder / "go-1").touch()
+        page.wait_for_selector("#head[data-status=exhausted]")
+        assert process.wait(30) == 3
+        page.goto(f"{server.base}/runs/paced")
+        page.locator("summary", has_text="Limits").click()
+        page.wait_for_selector("table.limits")
+        cells = page.locator("table.limits tbody tr").first.locator("td").all_text_contents()
+        assert [cell.strip() for cell in cells[:4]] == ["max iterations", "1", "1", "0"]
+        assert cells[4].strip()
+        assert page.locator("form[data-action$=tune]").count() == 0
