@@ -14,6 +14,7 @@ from ..engine.step import EvaluatorLike, StepLike
 from ..errors import ConfigurationError
 from ..records.codec import Json
 from ..records.decisions import table_text
+from ..tools.sandbox import SandboxMode
 from .metric_task import METRIC_GOAL, metric_prompt
 from .until import agent_step_of, feedback_before
 from .workspace import Workspace
@@ -59,6 +60,7 @@ def keep_or_revert_loop(
     usd: float | None = None,
     timeout: float | None = None,
     until: Condition | None = None,
+    sandbox: SandboxMode = "none",
     workspace: Workspace | None = None,
     name: str = "keep_or_revert",
     **options: Any,
@@ -81,6 +83,7 @@ def keep_or_revert_loop(
         usd: The most US dollars. Default: no limit.
         timeout: The most active seconds. Default: no limit.
         until: More conditions, such as `MetricAtMost("val_loss", 0.9)`, of which any ends the loop.
+        sandbox: The isolation of the agent: `auto`, `bubblewrap`, `own` or `none`, as in `agent`. Default: `none`.
         workspace: The folder in which the agent works. Default: a copy of the current one. Its `refine_from`
             and `commits` are set.
         name: The name of the loop. Default: "keep_or_revert".
@@ -116,7 +119,7 @@ def keep_or_revert_loop(
         None if timeout is None else Timeout(timeout),
     ]
     return Loop(
-        agent_step_of(task, agent, {}),
+        agent_step_of(task, agent, {"sandbox": sandbox}),
         evaluate,
         until=any_of(until, MaxIterations(max_iterations)),
         guards=any_of(*guards),
