@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("keep_program.py")
-COMMITS = 36  # of the journal in a run of four iterations
+COMMITS = 28  # of the journal in a run of four iterations
 EACH = 4  # points of each position; `make torture` tries all, and a long run with six kills
 
 

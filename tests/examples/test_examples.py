@@ -203,6 +203,15 @@ def test_the_diff_of_make_tests_pass_can_be_applied(repair: dict[str, Any], tmp_
     assert (tmp_path / last["module"]).read_text() == last["text"]
 
 
+def test_keep_or_revert_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    """The same changes stay in every run, and the project is unchanged."""
+    project = EXAMPLES / "keep_or_revert" / "project"
+    before = {file.name: file.read_bytes() for file in project.iterdir() if file.is_file()}
+    told = _python(EXAMPLES / "keep_or_revert" / "keep_or_revert.py", cwd=tmp_path)
+    assert _timeless(told) == _shown("python examples/keep_or_revert/keep_or_revert.py")
+    assert {f.name: f.read_bytes() for f in project.iterdir() if f.is_file()} == before
+
+
 def test_make_tests_pass_never_changes_the_project(repair: dict[str, Any]) -> None:
     """The project with its mistakes is as it was: the diff's old lines are still in it."""
     text = (TESTS / "project" / "opening_hours.py").read_text()
