@@ -88,12 +88,12 @@ EVALUATORS: dict[str, tuple[str, list[Any]]] = {
         [WORK, {"replies": [rated(84), rated(85)]}],
     ),
     "score of a step": ('score: {scale: [0, 10], of: {set: "{{ value }}"}}', [SCORED]),
+    "graded": ("{check: {contains: good}, judge: It is good, graded: true}",
+        [WORK, {"replies": [verdict(True)]}],),
     "metric": (
         "metric: {name: words, command: [wc, -w]}",
         [{"step": "*execute", "replies": ["one", "one two three"]}],
     ),
-    "graded": ("{check: {contains: good}, judge: It is good, graded: true}",
-        [WORK, {"replies": [verdict(True)]}],),
     "judge sentence": ("judge: It is good", JUDGED),
     "judge criterion": ("judge: {criterion: It is good, goal: kindness}", JUDGED),
     "judge yes or no": (

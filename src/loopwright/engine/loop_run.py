@@ -277,7 +277,8 @@ class LoopRun:
             spent, reported = replay.spent(self.path), ended.get("reported_score")
             output = self._typed_output(ended["output"])
             result = self._result(stop, output, spent, reported)
-            self.ended = replace(result, workspace=ended.get("workspace"))
+            more = {name: ended.get(name) for name in ("workspace", "held_out")}
+            self.ended = replace(result, **more)
             self.terminated = True
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
@@ -376,6 +377,12 @@ class LoopRun:
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
 
+    def unusable(self, error: StepError) -> Stop:
+        """Return the stop of a loop whose evaluator cannot judge."""
+        self.cause = error.__cause__
+        detail = f"before the first iteration: {error}"
+        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+
     def _lack(self, evaluation: Evaluation) -> Stop | None:
         """Return the stop of a loop whose objective cannot be measured before the first iteration."""
         metrics = self.loop.measured
@@ -385,12 +392,6 @@ class LoopRun:
         detail = f"before the first iteration, {metrics.objective} has no value"
         why = shortened(" ".join(evaluation.feedback.split()), SHOWN)
         return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
-
-    def unusable(self, error: StepError) -> Stop:
-        """Return the stop of a loop whose evaluator cannot judge."""
-        self.cause = error.__cause__
-        detail = f"before the first iteration: {error}"
-        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -518,14 +519,16 @@ class LoopRun:
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
         if self.snapshots is not None:
+            result = replace(result, held_out=await self.concluded(result))
             where = await self.snapshots.end(self.history, result, loop.keep)
             result = replace(result, workspace=where)
         if not run.silent:
             ended = {"name": loop.name, "stop": stop.to_json(), "output": result.output}
             if reported is not None:
                 ended["reported_score"] = reported
-            if result.workspace is not None:
-                ended["workspace"] = result.workspace
+            for name in ("workspace", "held_out"):
+                if (value := getattr(result, name)) is not None:
+                    ended[name] = value
             if cut is not None and cut.owner != self.path:
                 ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
             run.append(Entry("ended", self.path, run.now(), value=ended))
@@ -533,6 +536,10 @@ class LoopRun:
         # Set before the hook is called, so that a cancellation during the hook keeps this end.
         self.ended = result
         await self._terminated()
+
+    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
+        """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
+        return None
 
     async def _rejudged(self, stop: Stop) -> float | None:
         """Return the mean score of new votes on the output, which did not take part in its choice.

@@ -59,9 +59,9 @@ class Scope:
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         self.restarts = 0  # of a loop that stalled
-        self.chain = 0  # how often its files were put back to those of an earlier iteration
         # What the preparations of the evaluator returned, by their fingerprints.
         self.prepared: Mapping[str, Json] = _NOTHING_YET
+        self.chain = 0  # how often its files were put back to those of an earlier iteration
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None

@@ -159,7 +159,7 @@ class Snapshots:
 
     async def end(self, history: History, result: Result, keep: str) -> Json:
         """Put the files of the loop's output in place and hand them over; return where they are."""
-        chosen = self._chosen(history, result, keep)
+        chosen = self.chosen(history, result, keep)
         snapshot = dict((None if chosen is None else chosen.files) or self.base)
         number = 0 if chosen is None else chosen.number
         await self._complete(self.state.restore(snapshot["commit"], busy=not self.owns))
@@ -180,19 +180,23 @@ class Snapshots:
         merged = await self._effect(
             f"{self.path}/merged", lambda: self.state.end(result, {**snapshot, "iteration": number})
         )
+        if names := merged.get("secrets"):
+            text = f"files of the result have a key that they did not have at the start: {', '.join(names[:5])}"
+            self.run.warn(text, code="secrets_in_files")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 
     def _parent(self, history: History, *, best: bool) -> Iteration | None:
         """Return the record from which the next iteration continues; None is the beginning."""
-        if best or self.source.refine_from != "last":
-            # In the order of an objective, the beginning is better than iterations that were not accepted.
-            by_objective = history.last is not None and history.last.accepted is not None
-            if by_objective or history.best is not None:
-                return history.best
-        return without_rejected(history).last
+        kept = without_rejected(history)
+        if not best and self.source.refine_from == "last":
+            return kept.last
+        # In the order of an objective, the beginning is better than each iteration that was not accepted.
+        by_objective = history.last is not None and history.last.accepted is not None
+        return history.best if by_objective else history.best or kept.last
 
-    def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+    def chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+        """Return the iteration whose state remains after the loop, or None for the beginning."""
         if result.satisfied and result.reason is not Reason.IMPROVED:
             return history.last
         if result.reason is Reason.CANCELLED and self.source.on_cancel == "leave":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import StepError, Stopped, Suspended
@@ -84,13 +85,31 @@ class WorkspaceLoopRun(LoopRun):
             scope.prepared = {**scope.prepared, fingerprint: value}
         return None
 
+    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
+        """Run the conclusions of the evaluator on the files that remain; their failure is a warning."""
+        loop, run = self.loop, self.run_state
+        chosen = self._files.chosen(self.history, result, loop.keep)
+        steps = () if loop.evaluate is None else tuple(loop.evaluate.conclusions())
+        if not steps or chosen is None or self.cut is not None or run.stubs is not None:
+            return None
+        outputs: dict[str, Json] = {}
+        self.ctx.path = f"{self.path}/end"
+        for step in steps:
+            try:
+                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
+            except (StepError, Stopped) as error:
+                run.warn(
+                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
+                )
+        return outputs or None
+
     async def iterate(self) -> Iteration:
         """Run one iteration on the files of its parent, and keep those that it made."""
         number = self.scope.number
         stall = self.loop.on_stall
-        self.scope.chain = self.history.put_backs if self._files.source.refine_from != "last" else 0
         settled = without_rejected(self.history)
         best = stall is not None and stall.then == "best" and stall.restarts_now(settled)
+        self.scope.chain = self.history.put_backs if self._files.source.refine_from != "last" else 0
         await self._files.place(self.history, number, best=best)
         iteration = await super().iterate()
         return replace(iteration, files=await self._files.close(number))

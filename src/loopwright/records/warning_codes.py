@@ -57,6 +57,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A check had different results in two runs on the unchanged files.",
         "Repair the tests that the warning names. They do not count until then.",
     ),
+    "not_held_out": (
+        "The held-out tests could not run at the end of the loop.",
+        "Run them yourself on the files of the result. The warning has the cause.",
+    ),
     "check_without_canaries": (
         "The test program does not run tests that are added beside the others, so a forged report may not be noticed.",
         "Let the command run a folder, and leave out options that select tests or stop at the first failure.",
@@ -64,6 +68,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
     "outside_edit": (
         "The files of a workspace were changed outside the run.",
         "Nothing, if the changes are yours: the next iteration continues from them.",
+    ),
+    "secrets_in_files": (
+        "A file that a loop changed has a key. With `secrets: drop` the file was left out of the branch or patch.",
+        "Remove the key from the file, and replace the key if the branch was shared.",
     ),
     "agent_limit": (
         "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ...tools.process import run_command
 from ..workspace.git import Git, GitError
+from ..workspace.sources import fill
 from ..workspace.store import GitStore
 
 __all__ = ["CleanCopy", "environment"]
@@ -53,6 +54,7 @@ class CleanCopy:
     ) -> None:
         self.store, self.setup, self.links, self.source = store, setup, tuple(links), source
         self._place: Path | None = None
+        self._home = source
         self._state: _State = {}
 
     @property
@@ -101,6 +103,13 @@ class CleanCopy:
         return Git(self.store.folder, work_tree=self.folder, index=self.index, cwd=self.store.home)
 
     @property
+    def writable(self) -> tuple[Path, ...]:
+        """What a check may change: the copy, its HOME and its cache, and not the index."""
+        assert self._place is not None
+        self.cache.mkdir(exist_ok=True)
+        return (self.folder, self.cache, self._home)
+
+    @property
     def cache(self) -> Path:
         """A folder for what a compiler keeps between two checks."""
         return self.index.with_name("cache")
@@ -108,16 +117,16 @@ class CleanCopy:
     def home(self) -> Path:
         """Return a new empty folder for HOME."""
         assert self._place is not None
-        place = self._place / secrets.token_hex(8)
-        place.mkdir()
-        return place
+        self._home = self._place / secrets.token_hex(8)
+        self._home.mkdir()
+        return self._home
 
     def _make(self, base: str) -> None:
         self.close()
         # A random name that only this user can list: nothing is waiting there.
         self._place = Path(tempfile.mkdtemp(prefix="loopwright-check-"))
         self.folder.mkdir()
-        self.git("read-tree", "--reset", "-u", base)
+        fill(self.store, self.folder, self._place, base, self.source)
         for link in self.links:
             target, place = self.source / link, self.folder / link
             if target.is_dir() and not os.path.lexists(place):
