@@ -148,20 +148,12 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         raise ConfigurationError(
             "until: there is no agent; name its command after --, such as: -- ./agent.sh"
         )
-    check: dict[str, Json] = {"command": options.check}
-    if options.report != "auto":
-        check["report"] = options.report
-    if options.check_timeout != 600:
-        check["timeout"] = options.check_timeout
-    if options.sandbox != "none":
-        # A test command has no sandbox of its own.
-        check["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
     guards: list[Json] = [{"timeout": options.seconds}]
     if options.usd is not None:
         guards.insert(0, {"budget": {"usd": options.usd}})
     loop: dict[str, Json] = {
         "execute": _execute(options),
-        "evaluate": _evaluate(options, check if len(check) > 1 else options.check),
+        "evaluate": _evaluate(options),
         "baseline": True,
         "until": ["passed", "no_change", {"max_iterations": options.iterations}],
         "guards": guards,
@@ -175,12 +167,7 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         _keep_or_revert(options, options.metric, loop)
     if options.keep != "best":
         loop["keep"] = options.keep
-    workspace: dict[str, Json] = {"kind": options.workspace}
-    for key in ("merge", "branch", "setup"):
-        if value := getattr(options, key):
-            workspace[key] = value
-    if options.link:
-        workspace["link"] = list(options.link)
+    workspace = _workspace(options)
     document: dict[str, Json] = {"schema": "loopwright/1", "name": "until"}
     if options.metric is None:
         document["workspace"] = workspace
@@ -188,6 +175,29 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         # Of the loop, because the workspace of a document has one commit for all of its steps.
         loop["workspace"] = {**workspace, "refine_from": "accepted", "commits": "iterations"}
     return {**document, "steps": [{"name": "until", "loop": loop}]}
+
+
+def _workspace(options: UntilOptions) -> dict[str, Json]:
+    workspace: dict[str, Json] = {"kind": options.workspace}
+    for key in ("merge", "branch", "setup"):
+        if value := getattr(options, key):
+            workspace[key] = value
+    if options.link:
+        workspace["link"] = list(options.link)
+    return workspace
+
+
+def _tests(options: UntilOptions) -> Json:
+    """Return the check as the value of `tests`."""
+    check: dict[str, Json] = {"command": options.check}
+    if options.report != "auto":
+        check["report"] = options.report
+    if options.check_timeout != 600:
+        check["timeout"] = options.check_timeout
+    if options.sandbox != "none":
+        # A test command has no sandbox of its own.
+        check["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
+    return check if len(check) > 1 else options.check
 
 
 def _keep_or_revert(options: UntilOptions, metric: MetricOption, loop: dict[str, Json]) -> None:
@@ -217,10 +227,10 @@ def _command_of(options: UntilOptions) -> dict[str, Json]:
     return {"metric": {"name": options.metric.name, **command}}
 
 
-def _evaluate(options: UntilOptions, check: Json) -> dict[str, Json]:
+def _evaluate(options: UntilOptions) -> dict[str, Json]:
     """Return the evaluator: the check, then the judges of the changes."""
     numbered = options.metric is not None or options.score
-    first: dict[str, Json] = _command_of(options) if numbered else {"tests": check}
+    first: dict[str, Json] = _command_of(options) if numbered else {"tests": _tests(options)}
     if not options.judges:
         return first
     judge: dict[str, Json] = {
