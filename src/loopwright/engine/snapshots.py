@@ -83,7 +83,8 @@ class Snapshots:
         if cwd is None:
             return self.folder
         try:
-            return self.folder / Path(cwd).resolve().relative_to(self.state.source)
+            # Of a subfolder of a repository, the state has the files of the repository.
+            return self.root / Path(cwd).resolve().relative_to(self.state.source)
         except ValueError:
             return self.folder / cwd  # an absolute one elsewhere stays
 
@@ -156,6 +157,13 @@ class Snapshots:
         if self._opened and self.owns:
             kept = await self._complete(self.state.capture(f"{self.path}/suspended", self._commit))
             await self._complete(self.state.restore(kept["commit"], busy=False))
+
+    async def interrupt(self, history: History) -> None:
+        """Put the best files in place for a process that ends; the present ones are kept under a name."""
+        if self._opened and self.source.on_cancel == "best":
+            files = None if history.best is None else history.best.files
+            commit = (files or self.base)["commit"]
+            await self._complete(self.state.restore(commit, busy=not self.owns, edits="discard"))
 
     async def end(self, history: History, result: Result, keep: str) -> Json:
         """Put the files of the loop's output in place and hand them over; return where they are."""

@@ -53,6 +53,10 @@ class WorkspaceLoopRun(LoopRun):
         except Suspended:
             await self._files.suspend()
             raise
+        except asyncio.CancelledError:
+            # Ctrl-C: the person finds the best files, and a resumed run continues from its last step.
+            await self._files.interrupt(self.history)
+            raise
 
     async def baseline(self) -> Stop | None:
         """Evaluate the files of the beginning, and put back what the evaluator changed in them."""
