@@ -52,6 +52,7 @@ from .records import (
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
     from .coding.agents import agent
+    from .coding.keep_or_revert import keep_or_revert_loop
     from .coding.sealed.evaluator import tests
     from .coding.until import until
     from .coding.workspace import Workspace
@@ -127,6 +128,7 @@ __all__ = [
     "for_each",
     "fork",
     "judge",
+    "keep_or_revert_loop",
     "metric",
     "parallel",
     "prompt",
@@ -160,6 +162,7 @@ _LAZY = {
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",
+    "keep_or_revert_loop": "coding.keep_or_revert",
     "metric": "evaluators",
     "prompt": "prompts",
     "rubric": "evaluators",

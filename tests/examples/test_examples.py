@@ -164,6 +164,15 @@ def test_make_tests_pass_makes_a_branch_that_passes(tmp_path: Path) -> None:
     assert " passed" in _python("-m", "pytest", "-q", cwd=repository)
 
 
+def test_keep_or_revert_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    """The same changes stay in every run, and the project is unchanged."""
+    project = EXAMPLES / "keep_or_revert" / "project"
+    before = {file.name: file.read_bytes() for file in project.iterdir() if file.is_file()}
+    told = _python(EXAMPLES / "keep_or_revert" / "keep_or_revert.py", cwd=tmp_path)
+    assert _timeless(told) == _shown("python examples/keep_or_revert/keep_or_revert.py")
+    assert {f.name: f.read_bytes() for f in project.iterdir() if f.is_file()} == before
+
+
 def test_make_tests_pass_in_yaml_leaves_a_patch(tmp_path: Path) -> None:
     """The document works on a copy of the folder, and its patch makes the tests pass."""
     shutil.copytree(TESTS, tmp_path / "example", ignore=shutil.ignore_patterns("__pycache__"))

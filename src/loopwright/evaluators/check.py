@@ -36,6 +36,8 @@ from ..tools.process import CommandResult, tail
 from ..tools.shell import CommandOptions, ShellStep
 from .criteria import verdict
 from .json_schema import json_schema
+from .parsing.scores import read_score_by_pattern
+from .score import finder
 
 __all__ = ["broken", "check", "command_check", "function_check", "run_check", "text_check"]
 
@@ -175,13 +177,19 @@ def _undecided(message: str) -> EvaluationError:
 
 
 def command_check(
-    command: Sequence[str] | str, *, name: str = "", **options: Unpack[CommandOptions]
+    command: Sequence[str] | str,
+    *,
+    name: str = "",
+    score: str = "",
+    **options: Unpack[CommandOptions],
 ) -> FunctionStep:
     """Make an evaluator of a command: exit code 0 passes, the tail of its output is the feedback.
 
     Args:
         command: A list of words, or the text of a script for `/bin/sh -e`. It is constant.
         name: The name in the feedback. Default: that of the program.
+        score: A regular expression for a score in the output, such as `coverage: ([0-9]+)%`, also of a command
+            that fails. The last match counts. Default: 1.0 if it passes, else 0.0.
         **options: `args`, `env`, `stdin` (default: the output to check), `cwd` and `timeout` (seconds),
             as in `shell`.
 
@@ -190,9 +198,22 @@ def command_check(
             126 and 127 included), of kind `check_error` at its timeout or for endless output.
     """
     shell = ShellStep(command, name=name, **options)
+    find = finder(score) if score else None
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         result = await run_check(shell, value, ctx)
+        evaluation = judged(result)
+        if find is None:
+            return evaluation
+        text = f"{result.stderr}\n{result.stdout}"
+        reading = await in_thread(lambda: read_score_by_pattern(text, find(text), (0.0, 1.0)))
+        if reading.score is None:
+            # Without a number the order is unknown, and the verdict alone counts.
+            feedback = f"{shell.name}: no score: {reading.detail}\n{evaluation.feedback}"
+            return replace(evaluation, feedback=feedback)
+        return replace(evaluation, score=reading.score)
+
+    def judged(result: CommandResult) -> Evaluation:
         printed = output_of(result)
         if result.exit_code == 0:
             return verdict([Criterion(shell.name, True)], feedback=printed)
@@ -203,7 +224,10 @@ def command_check(
         return verdict([Criterion(shell.name, False, gap)], feedback=feedback)
 
     return FunctionStep(
-        evaluate, name=shell.name, fingerprint=digest_of("check", shell.fingerprint), reports=False
+        evaluate,
+        name=shell.name,
+        fingerprint=digest_of("check", shell.fingerprint, *([score] if score else [])),
+        reports=False,
     )
 
 

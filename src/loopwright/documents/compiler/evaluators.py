@@ -112,6 +112,8 @@ def _check(compilation: Compilation, spec: CheckSpec, path: Location) -> Step | 
                     k: command_value(compilation, (*path, "env", k), v) for k, v in spec.env.items()
                 }
                 options = {"cwd": cwd, "env": env, "timeout": spec.timeout}
+                if spec.score is not None:
+                    options["score"] = spec.score
             keyword = {kind.rstrip("_"): value}
             compiled = compilation.attempt(
                 at, partial(check, name=spec.name or "", **keyword, **options)

@@ -40,6 +40,11 @@ class CheckSpec(Part):
     command: list[str] | str | None = Field(
         None, description="Passes if it exits with 0. It receives the output on standard input."
     )
+    score: str | None = Field(
+        None,
+        description="A regular expression for a score in the output of the command, also of one that fails. Default: 1 if it "
+        "passes, else 0.",
+    )
     env: dict[str, str] = Field({}, description="Environment variables of the command.")
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(None, description=TIMEOUT)

@@ -230,15 +230,19 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
         parts.append(f'"steps":{contents.fold(dict(steps))}')
     if item.files is not None:
         parts.append(f'"files":{encode(dict(item.files))}')
-    if item.measures:
-        measures = {measure.name: measure.to_json() for measure in item.measures}
-        parts.append(f'"measures":{encode(measures)}')
-    if item.accepted is not None:
-        parts.append(f'"accepted":{"true" if item.accepted else "false"}')
+    parts += _measures_text(item)
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')
     return ",".join(parts) + "}"
+
+
+def _measures_text(item: Iteration) -> Iterator[str]:
+    if item.measures:
+        measures = {measure.name: measure.to_json() for measure in item.measures}
+        yield f'"measures":{encode(measures)}'
+    if item.accepted is not None:
+        yield f'"accepted":{"true" if item.accepted else "false"}'
 
 
 def references(value: Json, kind: str = "") -> Iterator[int]:

@@ -49,7 +49,10 @@ def report_result(
         output.write(f"waiting at {result.request.get('path', '')}: {detail}")
     # As JSON: the declared type of a Python function has no text form.
     report_output(result.view(typed=False).output, output, questions)
-    _report_files(result.workspace or {}, output)
+    # A loop may have the workspace in place of its document.
+    own = [loop.workspace for loop in result.loops.values() if loop.workspace]
+    for workspace in [result.workspace] if result.workspace else own:
+        _report_files(workspace, output)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from ...coding.metric_task import MetricOption
 from ...coding.until import GOAL, UntilOptions, until_document
 from ...documents.project import GENERATED
 from ...documents.schema.fields import duration
@@ -96,15 +97,32 @@ class UntilCommandOptions(RunCommandOptions):
         str,
         typer.Option("--max-time", "--timeout", metavar="DURATION", help="Most time, such as 30m."),
     ] = "2h"
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            metavar="NAME:min|max=PATTERN",
+            help="Keep only changes that improve a number in the output of the check.",
+        ),
+    ] = ""
+    score: Annotated[
+        str,
+        typer.Option(
+            "--score",
+            metavar="PATTERN",
+            help="Regular expression for a score in the check's output.",
+        ),
+    ] = ""
     patience: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--patience",
             metavar="N",
             min=1,
-            help="Iterations that neither raise the score nor change what fails, until a stall.",
+            help="Iterations that neither raise the score nor change what fails, until a stall; by default 3. "
+            "With --metric: iterations without an accepted one, until the end; by default no limit.",
         ),
-    ] = 3
+    ] = None
     on_stall: Annotated[
         OnStallWord,
         typer.Option(
@@ -230,6 +248,8 @@ class UntilCommandOptions(RunCommandOptions):
             permissions=self.permissions.value,
             price=_price(self.price),
             sandbox=self.sandbox.value,
+            metric=MetricOption.parse(self.metric) if self.metric else None,
+            score=self.score,
         )
 
     def _merge(self) -> str:

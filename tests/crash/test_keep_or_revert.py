@@ -1,0 +1,24 @@
+"""A loop that keeps or reverts, killed anywhere, has the accepted chain of the undisturbed run."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("keep_program.py")
+COMMITS = 28  # of the journal in a run of four iterations
+EACH = 4  # points of each position; `make torture` tries all, and a long run with six kills
+
+
+@pytest.mark.parametrize("position", ["before", "in_txn", "after"])
+def test_a_killed_loop_accepts_the_same_changes(position: str, tmp_path: Path) -> None:
+    """The same decisions, values, commits and files, and at most the change in flight again."""
+    chosen = random.Random(position)  # the same points in every run of the suite
+    points = [f"{position}:{chosen.randint(1, COMMITS)}" for _ in range(EACH)]
+    command = [sys.executable, str(PROGRAM), str(tmp_path), "4", *dict.fromkeys(points)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
