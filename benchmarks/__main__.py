@@ -16,6 +16,7 @@ from . import (
     tools,
     typed,
     workers,
+    workspace,
 )
 
 
@@ -34,6 +35,7 @@ def main() -> int:
         tools,
         cluster,
         workers,
+        workspace,
     ):
         print(f"# {(module.__doc__ or '').splitlines()[0]}")
         for row in module.rows():

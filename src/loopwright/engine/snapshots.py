@@ -188,6 +188,9 @@ class Snapshots:
         merged = await self._effect(
             f"{self.path}/merged", lambda: self.state.end(result, {**snapshot, "iteration": number})
         )
+        if names := merged.get("secrets"):
+            text = f"files of the result have a key that they did not have at the start: {', '.join(names[:5])}"
+            self.run.warn(text, code="secrets_in_files")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from ..records import Result
 from ..records.codec import Json
+from ..records.redaction import Redactor
 
 __all__ = ["Edits", "LoopState", "StateRun", "StateSource"]
 
@@ -26,6 +27,9 @@ class StateRun(Protocol):
 
     @property
     def token(self) -> str: ...
+
+    @property
+    def redactor(self) -> Redactor | None: ...
 
 
 class LoopState(Protocol):
@@ -53,6 +57,9 @@ class LoopState(Protocol):
 
     async def open(self, begun: Json = None) -> str:
         """Open it for this process; `begun` is the value of `begin` in a resumed run.
+
+        A forked run has the entries of another one, and so its `begun`. The state is then a new one, made
+        from the snapshots of that run: a fork copies entries unchanged, and does nothing else for files.
 
         Returns:
             A question to answer before anything changes, or "".

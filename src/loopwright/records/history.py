@@ -219,7 +219,8 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
-            raise IndexError(f"iteration {index + 1} of {self._length}")
+            count = "1 iteration" if self._length == 1 else f"{self._length} iterations"
+            raise IndexError(f"there is no iteration {index + 1}; the history has {count}")
         return self._items[index]
 
     def __iter__(self) -> Iterator[Iteration[In, Out]]:

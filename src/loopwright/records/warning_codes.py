@@ -65,6 +65,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "The files of a workspace were changed outside the run.",
         "Nothing, if the changes are yours: the next iteration continues from them.",
     ),
+    "secrets_in_files": (
+        "A file that a loop changed has a key. With `secrets: drop` the file was left out of the branch or patch.",
+        "Remove the key from the file, and replace the key if the branch was shared.",
+    ),
     "agent_limit": (
         "A coding agent reached `max_turns` or `max_usd`. Its work so far was kept.",
         "Raise the limit, or split the task.",

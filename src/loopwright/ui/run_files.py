@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..coding.workspace.saved import saved_workspaces
 from ..coding.workspace.store import GitStore
 from ..errors import ConfigurationError
-from ..journal import Entry, surviving
+from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
 
-__all__ = ["RunFiles", "files_text", "run_files"]
+__all__ = ["UNRECORDED", "RunFiles", "files_text", "run_files", "unrecorded_folders"]
+
+UNRECORDED = "workspace not in a recorded state"
 
 
 def files_text(item: Iteration) -> str:
@@ -51,6 +54,20 @@ class RunFiles:
                 "does not have them, or they were deleted"
             )
         return commit
+
+
+def unrecorded_folders(info: RunInfo, entries: Sequence[Entry]) -> list[Path]:
+    """Return the folders on this machine that a dead process left in the middle of a step."""
+    if info.status in ("running", "queued"):
+        return []  # its steps are changing the files
+    homes = {
+        entry.value["home"]
+        for entry in surviving(entries)
+        if entry.kind == "finished" and entry.path.endswith("/workspace")
+        if isinstance(entry.value, dict) and "home" in entry.value
+    }
+    saved = (one for home in sorted(homes) for one in saved_workspaces(Path(home), info.run_id))
+    return [one.folder for one in saved if one.busy and not one.ended]
 
 
 def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:

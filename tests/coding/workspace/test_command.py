@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from loopwright import Workspace, run_sync
+from loopwright import Context, Loop, Workspace, run_sync
 from loopwright.ui.cli import main
 
 from .conftest import Repo
-from .test_loops import counting
+from .test_loops import by_count, counting
 
 
 @pytest.fixture
@@ -84,3 +86,38 @@ def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]
 def test_export_writes_the_result_as_a_patch(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The patch has the changes of the files in place since the start."""
     assert "-0\n+2" in shown(capsys, "export", "r1", "--format", "patch")
+
+
+def killed_in_the_second_iteration(repo: Repo) -> Path:
+    """Run a loop in a child that dies in the middle of a step; return the folder of its files."""
+
+    def edit(_: object, ctx: Context) -> str:
+        (ctx.folder / "n.txt").write_text(f"{ctx.iteration}\n")
+        if ctx.iteration == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return str(ctx.iteration)
+
+    loop = Loop(edit, evaluate=by_count, max_iterations=3, min_score=0.9, name="fix",
+                workspace=Workspace(repo.folder, merge="none"))  # fmt: skip
+    pid = os.fork()
+    if pid == 0:
+        run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="r1")
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    return Path(".loopwright/trees/r1/fix").resolve()
+
+
+def test_a_killed_run_shows_that_its_files_are_in_no_recorded_state(
+    repo: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`runs`, `show` and `workspace list` say so until a restore puts the last capture in place."""
+    folder = killed_in_the_second_iteration(repo)
+    assert (folder / "n.txt").read_text() == "2\n"
+    text = "not in a recorded state"
+    assert text in shown(capsys, "runs")
+    assert json.loads(shown(capsys, "runs", "--json"))["runs"][0]["detail"].endswith(text)
+    assert "loopwright workspace restore r1" in shown(capsys, "show", "r1")
+    assert text in shown(capsys, "workspace", "list")
+    shown(capsys, "workspace", "restore", "r1")
+    assert (folder / "n.txt").read_text() == "1\n"
+    assert text not in shown(capsys, "runs") + shown(capsys, "show", "r1")

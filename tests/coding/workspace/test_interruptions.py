@@ -69,6 +69,7 @@ def test_ten_runs_at_once_have_ten_folders(repo: Repo) -> None:
         return await asyncio.gather(*runs)
 
     results = asyncio.run(ten())
+    assert [result.error for result in results] == [None] * 10
     assert len({result.workspace["folder"] for result in results}) == 10
     assert {result.workspace["iteration"] for result in results} == {2}
     assert len(repo.git("branch", "--list", "loopwright/*").splitlines()) == 10

@@ -27,10 +27,11 @@ from loopwright import Workspace
 from loopwright.coding.workspace.workspace import Files
 
 NAMES = ("a", "b.py", "sub/c", "sub/deep/d.txt", "with space", "ümlaut", "-dash", "new\nline", "q'\"uote",
-         "*star[1]", "sub", "b\\s", ":(top)x", "git~1", "LICENSE.GIT")  # fmt: skip
+         "*star[1]", "sub", "a/inside", "b\\s", ":(top)x", "git~1", "LICENSE.GIT")  # fmt: skip
 CONTENTS = st.sampled_from(
     [b"", b"x\n", b"x\r\n", b"$Id$\n", b"\x00\xff\n", b"a" * 5000]
 ) | st.binary(max_size=20)
+MAX_FILE = 100_000_000  # the default of a workspace
 IGNORED = ("kept.log", "sub.ignored/kept.log", "build/out.bin")
 
 
@@ -49,7 +50,7 @@ def files_of(folder: Path) -> dict[str, tuple[str, object]]:
                 continue
             if place.is_symlink():
                 found[path] = ("link", str(place.readlink()))
-            else:
+            elif place.is_file() and place.stat().st_size <= MAX_FILE:
                 executable = (
                     "exec" if os.access(place, os.X_OK) and place.stat().st_mode & 0o100 else "file"
                 )
@@ -182,13 +183,27 @@ class Folder(RuleBasedStateMachine):
     def delete_git(self) -> None:
         shutil.rmtree(self.folder / ".git", ignore_errors=True)
 
-    @rule(kind=st.sampled_from(["fifo", "empty"]))
-    def special(self, kind: str) -> None:
-        place = self.folder / "special"
+    @rule(name=st.sampled_from(NAMES), executable=st.booleans())
+    def change_mode(self, name: str, executable: bool) -> None:
+        place = self.folder / name
+        if place.is_file() and not place.is_symlink():
+            place.chmod(0o755 if executable else 0o644)
+
+    @rule(name=st.sampled_from(["a", "sub/c", "big"]))
+    def write_200_megabytes(self, name: str) -> None:
+        """A file above the size limit is in no snapshot, and is removed before another one is put in place."""
+        place = self.folder / name
+        self._clear(place)
+        place.touch()
+        os.truncate(place, 200_000_000)
+
+    @rule(kind=st.sampled_from(["fifo", "empty"]), name=st.sampled_from(["special", "a", "sub/c"]))
+    def special(self, kind: str, name: str) -> None:
+        """A folder without files and a pipe are in no snapshot."""
+        place = self.folder / name
         self._clear(place)
         if kind == "fifo":
             os.mkfifo(place)
-            place.unlink()
         else:
             place.mkdir()
 
@@ -207,6 +222,7 @@ class Folder(RuleBasedStateMachine):
         present = files_of(self.folder)
         tree.restore(commit)
         assert files_of(self.folder) == self.saved[commit]
+        assert not (self.folder / "big").exists()
         # What was there is not lost: a snapshot or a ref under `lost` has it.
         expected, kept = (
             present,

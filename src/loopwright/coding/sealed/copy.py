@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ...tools.process import run_command
 from ..workspace.git import Git, GitError
+from ..workspace.sources import fill
 from ..workspace.store import GitStore
 
 __all__ = ["CleanCopy", "environment"]
@@ -117,7 +118,7 @@ class CleanCopy:
         # A random name that only this user can list: nothing is waiting there.
         self._place = Path(tempfile.mkdtemp(prefix="loopwright-check-"))
         self.folder.mkdir()
-        self.git("read-tree", "--reset", "-u", base)
+        fill(self.store, self.folder, self._place, base, self.source)
         for link in self.links:
             target, place = self.source / link, self.folder / link
             if target.is_dir() and not os.path.lexists(place):

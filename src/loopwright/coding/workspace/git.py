@@ -110,28 +110,50 @@ class Git:
         self, *words: str, stdin: bytes | None = None, ok: Sequence[int] = (0,)
     ) -> subprocess.CompletedProcess[bytes]:
         """Run git and return the completed process."""
+        return self._ended(self.start(*words), words, stdin, ok)
+
+    def together(self, *calls: Sequence[str]) -> list[bytes]:
+        """Run several calls at once and return their outputs, in the order of the calls.
+
+        Two walks through a large folder take half the time. The calls must not depend on each other.
+        """
+        started = [(self.start(*words), words) for words in calls]
+        return [self._ended(process, words, None, (0,)).stdout for process, words in started]
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a call of git."""
         command = ["git"]
         for name, value in {**_SETTINGS, **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         try:
-            done = subprocess.run(
+            return subprocess.Popen(
                 [*command, *words],
                 env=self._environment(),
                 cwd=self._working_directory,
                 # Never our own standard input, for which a call could wait.
-                input=stdin or b"",
-                capture_output=True,
-                check=False,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 # A call that outlives our process keeps the lock of its tree.
                 pass_fds=self.keep_open,
             )
         except FileNotFoundError as error:
             raise GitError(problem_with_git() or f"git cannot be started: {error}") from None
-        if done.returncode not in ok:
+
+    @staticmethod
+    def _ended(
+        process: subprocess.Popen[bytes],
+        words: Sequence[str],
+        stdin: bytes | None,
+        ok: Sequence[int],
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Wait for a call, and return it completed."""
+        out, err = process.communicate(stdin or b"")
+        if process.returncode not in ok:
             # The end has the cause; git prints hints and progress before it.
-            text = done.stderr.decode(errors="replace").strip()[-500:]
-            raise GitError(f"git {words[0]} failed with {done.returncode}: {text}")
-        return done
+            text = err.decode(errors="replace").strip()[-500:]
+            raise GitError(f"git {words[0]} failed with {process.returncode}: {text}")
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     @property
     def _working_directory(self) -> Path | None:

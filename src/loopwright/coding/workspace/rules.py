@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from .git import Git
-
-__all__ = ["ALWAYS", "exclude_file", "tracked_although_ignored"]
+__all__ = ["ALWAYS", "exclude_file"]
 
 # Folders of tools: most of them are ignored by a file that the tool puts into them.
 ALWAYS = (
@@ -24,26 +23,29 @@ _SPECIAL = re.compile(r"([\\*?\[\]!#])")
 
 
 def exclude_file(
-    git: Git, tree: str, exclude: Sequence[str], links: Sequence[str], local: str = ""
+    root: Path,
+    files: Iterable[bytes],
+    exclude: Sequence[str],
+    links: Sequence[str],
+    local: str = "",
 ) -> str:
-    """Return the rules of a tree as one file: the last rule that matches a path decides.
+    """Return the rules of a folder as one file: the last rule that matches a path decides.
 
     Args:
-        git: calls in the store.
-        tree: the tree whose `.gitignore` files count.
+        root: the folder.
+        files: the paths of its `.gitignore` files.
         exclude: further rules.
         links: paths that are links to folders of the user.
         local: the rules of the user's `.git/info/exclude`.
     """
     lines = [*ALWAYS, *local.splitlines()]
-    rows = git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")
-    paths = [row.partition(b"\t")[2] for row in rows if row.startswith(b"100")]
-    ours = [path for path in paths if path.rpartition(b"/")[2] == b".gitignore"]
     # The rules of a deeper folder come later, because they have precedence.
-    for path in sorted(ours, key=lambda path: path.count(b"/")):
-        text = git("cat-file", "blob", f"{tree}:{os.fsdecode(path)}").decode("utf-8", "replace")
-        folder = os.fsdecode(path).rpartition("/")[0]
-        lines += _moved(text.splitlines(), folder)
+    for path in sorted(files, key=lambda path: (path.count(b"/"), path)):
+        file = root / os.fsdecode(path)
+        # Git ignores a link in this place.
+        if file.is_file() and not file.is_symlink():
+            text = file.read_text("utf-8", "replace")
+            lines += _moved(text.splitlines(), os.fsdecode(path).rpartition("/")[0])
     lines += [*exclude, *(f"/{_escaped(link.strip('/'))}" for link in links)]
     return "\n".join(lines) + "\n"
 
@@ -67,10 +69,3 @@ def _moved(lines: Iterable[str], folder: str) -> Iterable[str]:
         anchored = "/" in rule.rstrip().rstrip("/")
         middle = "/" if anchored else "/**/"
         yield f"{negated}/{_escaped(folder)}{middle}{rule.lstrip('/')}"
-
-
-def tracked_although_ignored(git: Git, rules: str) -> list[bytes]:
-    """Return the tracked paths that the rules ignore: they stay part of every snapshot."""
-    words = ("ls-files", "-z", "-c", "-i", "-X", rules)
-    listed = git(*words)
-    return [path for path in listed.split(b"\0") if path]

@@ -14,7 +14,7 @@ from ...records.codec import Json
 from .git import Git
 from .merge import HandOver, make_branch
 from .sources import WorkspaceSource
-from .store import GitStore
+from .store import GitStore, slug_of
 from .tree import FileTree
 
 __all__ = ["SavedWorkspace", "saved_workspace", "saved_workspaces"]
@@ -152,11 +152,12 @@ class SavedWorkspace:
         }
 
 
-def saved_workspaces(home: Path) -> Iterator[SavedWorkspace]:
-    """Iterate over the workspaces below a folder `.loopwright`, by run."""
+def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
+    """Iterate over the workspaces below a folder `.loopwright`, by run; or over those of one run."""
     home = home.expanduser().resolve()
     store = GitStore(home)
-    for file in sorted(home.glob("trees/*/.state/*/state.json")):
+    name = slug_of(run) if run else "*"
+    for file in sorted(home.glob(f"trees/{name}/.state/*/state.json")):
         known = json.loads(file.read_text())
         if "run" not in known:
             continue  # it was not made completely

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .git import Git, GitError
-from .rules import exclude_file, tracked_although_ignored
-from .store import GitStore
+from .rules import exclude_file
+from .store import GitStore, slug_of
 from .tree import FileTree
 
-__all__ = ["WorkspaceSource", "make_copy", "make_worktree", "prepare"]
+__all__ = ["WorkspaceSource", "fill", "keep_index", "make_copy", "make_worktree", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -76,44 +76,71 @@ def prepare(
     tree: FileTree, source: WorkspaceSource, exclude: tuple[str, ...], links: tuple[str, ...]
 ) -> dict[str, str]:
     """Set the index and the rules of a tree to the checked-out commit; return its submodules."""
-    rules_tree, submodules = "", {}
-    if source.head:
-        tree.git("read-tree", "--reset", source.head)
-        rows = tree.git("ls-files", "-s", "-z").split(b"\0")
-        entries = [row.split(b"\t", 1) for row in rows if row.startswith(b"160000 ")]
-        submodules = {os.fsdecode(path): meta.split()[1].decode() for meta, path in entries}
-        if submodules:
-            # Their files are captured instead of their commits; a merge puts the commits back.
-            names = b"\0".join(map(os.fsencode, submodules)) + b"\0"
-            tree.git("update-index", "--force-remove", "-z", "--stdin", stdin=names)
-        rules_tree = tree.git.text("write-tree")
+    kept = _kept_index(tree, source)
+    if kept.exists():
+        # Its times, or git would read each file again in each run. The time of the file itself tells
+        # git which of them are too new to be sure.
+        shutil.copy2(kept, tree.index)
     else:
         tree.index.unlink(missing_ok=True)
-        rules_tree = tree.git.text("write-tree")
-    rules_tree = _with_present_rules(tree, source, rules_tree)
-    text = exclude_file(tree.store.git, rules_tree, exclude, links, source.local_rules())
+    tree.index_from(source.head)
+    submodules = _without_submodules(tree) if source.head else {}
+    if source.head and not kept.exists():
+        # A scan compares files without times, and does not save what it learns.
+        tree.git("update-index", "-q", "--refresh", ok=(0, 1))
+    words = ("ls-files", "-z", "-c", "-o", "--", ":(glob)**/.gitignore")
+    files = {path for path in tree.git(*words).split(b"\0") if not path.endswith(b"/")}
+    text = exclude_file(source.root, files - {b""}, exclude, links, source.local_rules())
     tree.rules.write_text(text)
-    always = tracked_although_ignored(tree.git, str(tree.rules))
-    (tree.private / "always").write_bytes(b"".join(path + b"\0" for path in always))
+    # Tracked paths that the rules ignore stay part of every snapshot.
+    always = tree.git("ls-files", "-z", "-c", "-i", "-X", str(tree.rules))
+    (tree.private / "always").write_bytes(always)
     return submodules
 
 
-def _with_present_rules(tree: FileTree, source: WorkspaceSource, commit: str) -> str:
-    """Return a tree with the `.gitignore` files as they are in the folder, committed or not."""
-    listing = ("ls-files", "-z", "-c", "-o", "--", ":(glob)**/.gitignore")
-    listed = tree.git(*listing).split(b"\0")
-    paths = [path for path in set(listed) if path and not path.endswith(b"/")]
-    if not paths:
-        return commit
-    index = tree.private / "rules.index"
-    git = Git(tree.store.folder, work_tree=source.root, index=index, cwd=tree.store.home)
-    try:
-        present = [p for p in paths if (source.root / os.fsdecode(p)).is_file()]
-        words = ("update-index", "--add", "--remove", "-z", "--stdin")
-        git(*words, stdin=b"".join(path + b"\0" for path in present))
-        return git.text("write-tree")
-    finally:
-        index.unlink(missing_ok=True)
+def _without_submodules(tree: FileTree) -> dict[str, str]:
+    """Remove the submodules from the index; return their commits by path."""
+    rows = tree.git("ls-files", "-s", "-z").split(b"\0")
+    entries = [row.split(b"\t", 1) for row in rows if row.startswith(b"160000 ")]
+    submodules = {os.fsdecode(path): meta.split()[1].decode() for meta, path in entries}
+    if submodules:
+        # Their files are captured instead of their commits; a merge puts the commits back.
+        tree.drop(map(os.fsencode, submodules))
+    return submodules
+
+
+def keep_index(tree: FileTree, source: WorkspaceSource) -> None:
+    """Keep the index of a source that was just scanned, for the next run of the same folder."""
+    kept = _kept_index(tree, source)
+    kept.parent.mkdir(exist_ok=True)
+    # In the folder of this run: several may keep the same index at once.
+    temporary = tree.private / "kept"
+    shutil.copy2(tree.index, temporary)
+    temporary.replace(kept)
+
+
+def _kept_index(tree: FileTree, source: WorkspaceSource) -> Path:
+    return tree.store.home / "sources" / slug_of(str(source.root))
+
+
+def fill(store: GitStore, folder: Path, private: Path, commit: str, source: Path) -> None:
+    """Put the files of a commit into an empty folder, as copies of the user's files where these are the same.
+
+    Args:
+        store: the store of the commit.
+        folder: the empty folder.
+        private: the folder of its index.
+        commit: the commit.
+        source: the user's folder.
+    """
+    kept, seed = store.home / "sources" / slug_of(str(source)), private / "source"
+    like = None
+    if kept.exists():
+        seed.mkdir()
+        # A copy: another run may replace the kept index meanwhile.
+        shutil.copy2(kept, seed / "index")
+        like = FileTree(store, source, seed, "", max_file=0)
+    FileTree(store, folder, private, "", max_file=0).fill(commit, like)
 
 
 def make_copy(
@@ -141,10 +168,7 @@ def make_copy(
         git(*words)
         inner = Git(temporary / ".git", cwd=temporary)
         # No remote: nothing that runs in the copy reaches the user's repository by a push.
-        inner("config", "--remove-section", "remote.origin", ok=(0, 128))
-        # Branches of the removed remote would be stale at once.
-        for ref in inner.text("for-each-ref", "--format=%(refname)", "refs/remotes").split():
-            inner("update-ref", "-d", "--no-deref", ref)
+        inner("remote", "remove", "origin")
     else:
         git("init", "--quiet", "--", str(temporary))
         inner = Git(temporary / ".git", cwd=temporary)

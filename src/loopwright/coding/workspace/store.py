@@ -6,14 +6,14 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from ..._platform import locks
 from .git import Git
 
-__all__ = ["HOME", "POLL_SECONDS", "GitStore", "slug_of"]
+__all__ = ["HOME", "POLL_SECONDS", "GitStore", "changes_in", "slug_of"]
 
 POLL_SECONDS = 0.02  # between two attempts to take a lock
 HOME = ".loopwright"  # the folder of journals, stores and trees
@@ -39,6 +39,7 @@ class GitStore:
         self.home = home
         self.folder = home / "store.git"
         self.git = Git(self.folder, cwd=home)
+        self._trees: dict[str, str] = {}  # by commit
 
     def make(self, source: Path | None) -> None:
         """Make the store if it does not exist, with hard links to the objects of a repository."""
@@ -98,11 +99,16 @@ class GitStore:
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Return the commit of a tree; equal arguments make the same commit."""
         parents = ["-p", parent] if parent else []
-        return self.git.text("commit-tree", tree, *parents, "-m", message)
+        commit = self.git.text("commit-tree", tree, *parents, "-m", message)
+        self._trees[commit] = tree
+        return commit
 
     def tree_of(self, commit: str) -> str:
         """Return the tree of a commit."""
-        return self.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+        # A commit never changes, and a restore would start git once more for each.
+        if commit not in self._trees:
+            self._trees[commit] = self.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+        return self._trees[commit]
 
     def find(self, ref: str) -> str:
         """Return the commit of a ref, or ""."""
@@ -119,18 +125,41 @@ class GitStore:
         pairs = (line.split() for line in lines.splitlines())
         return {name.removeprefix(prefix): commit for name, commit in pairs}
 
+    def pack(self, prefix: str, without: str, old: Sequence[str] = ()) -> str:
+        """Put the snapshots of refs under a prefix into one pack; return its name, or "".
+
+        A loose object takes a block of the disk even if it is a small change of another one.
+
+        Args:
+            prefix: the beginning of the refs.
+            without: a commit whose objects are left where they are, or "".
+            old: the packs of the same refs, which the new one replaces.
+        """
+        commits = list(self.refs(prefix).values())
+        wanted = "\n".join([*commits, *([f"^{without}"] if without else [])]) + "\n"
+        words = ["pack-objects", "--revs", "--quiet", "--non-empty", "--delta-base-offset"]
+        place = str(self.folder / "objects" / "pack" / "pack")
+        name = self.git(*words, place, stdin=wanted.encode()).decode().strip()
+        for other in old:
+            # The index first: git does not use a pack without it.
+            for suffix in ("idx", "rev", "pack") if other != name else ():
+                Path(f"{place}-{other}.{suffix}").unlink(missing_ok=True)
+        if name:
+            # Not `prune-packed`: it removes empty folders, in which another run may create an object.
+            rows = self.git("show-index", stdin=Path(f"{place}-{name}.idx").read_bytes())
+            for row in rows.decode().splitlines():
+                digest = row.split()[1]
+                (self.folder / "objects" / digest[:2] / digest[2:]).unlink(missing_ok=True)
+        return name
+
     def changes(self, before: str, after: str) -> dict[str, list[int]]:
         """Return the changed paths between two trees or commits, each with lines added and removed."""
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--numstat")
-        rows = self.git(*words, before, after)
-        changed: dict[str, list[int]] = {}
-        for row in rows.split(b"\0"):
-            if row.count(b"\t") >= 2:
-                added, removed, path = row.split(b"\t", 2)
-                # Git prints "-" for a binary file.
-                numbers = [int(n) if n.isdigit() else 0 for n in (added, removed)]
-                changed[path.decode(errors="replace")] = numbers
-        return changed
+        return changes_in(self.git(*self.words_of_changes(before, after)))
+
+    @staticmethod
+    def words_of_changes(before: str, after: str) -> tuple[str, ...]:
+        """Return the call of git whose output `changes_in` reads."""
+        return ("diff-tree", "-r", "-z", "--no-renames", "--numstat", before, after)
 
     def diff(self, before: str, after: str, *options: str) -> str:
         """Return the difference of two trees or commits as a patch that `git apply` takes."""
@@ -147,6 +176,18 @@ class GitStore:
             git("read-tree", "--reset", "-u", commit)
         finally:
             index.unlink(missing_ok=True)
+
+
+def changes_in(rows: bytes) -> dict[str, list[int]]:
+    """Return the paths of a listing by `--numstat -z`, each with lines added and removed."""
+    changed: dict[str, list[int]] = {}
+    for row in rows.split(b"\0"):
+        if row.count(b"\t") >= 2:
+            added, removed, path = row.split(b"\t", 2)
+            # Git prints "-" for a binary file.
+            numbers = [int(n) if n.isdigit() else 0 for n in (added, removed)]
+            changed[path.decode(errors="replace")] = numbers
+    return changed
 
 
 def _remove(folder: Path) -> None:

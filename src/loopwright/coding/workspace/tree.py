@@ -21,11 +21,13 @@ from pathlib import Path
 
 from ..._platform import locks
 from ...records.codec import Json
+from .copying import copied
 from .git import Git, GitError
-from .store import POLL_SECONDS, GitStore
+from .store import POLL_SECONDS, GitStore, changes_in
 
 __all__ = ["FileTree"]
 
+PACK_AFTER = 50  # snapshots
 WAIT = 30.0  # seconds for the git of a killed process to end
 _PROBE = b".loopwright-probe"
 
@@ -75,6 +77,9 @@ class FileTree:
         )
         self._lock: int | None = None
         self._root = os.fsencode(folder) + b"/"
+        # The tree of the index, as long as only this object changed it; "" if it is not known.
+        self._indexed = ""
+        self._unpacked = 0  # snapshots since the last pack
 
     # Its lock, and what it remembers across processes.
 
@@ -130,25 +135,72 @@ class FileTree:
         self.folder.mkdir(parents=True, exist_ok=True)
         listing = self._listing()
         if listing.remove:
+            self._indexed = ""
             gone = b"0 " + b"0" * len(self._empty) + b"\t"
             rows = b"".join(gone + path + b"\0" for path in listing.remove)
             self.git("update-index", "-z", "--index-info", stdin=rows)
         if listing.add:
+            self._indexed = ""
             paths = b"\0".join(listing.add) + b"\0"
             # `--remove`, because a file can disappear between the listing and this call.
             words = ("--add", "--remove", "--replace", "-z", "--stdin")
             self.git("update-index", *words, stdin=paths)
+        if not self._indexed:
+            self._indexed = self.git.text("write-tree")
         left_out = sorted(os.fsdecode(path) for path in listing.left_out)
-        return self.git.text("write-tree"), left_out
+        return self._indexed, left_out
+
+    def index_from(self, commit: str) -> None:
+        """Set the index to a commit, and keep the times of the files that it has unchanged."""
+        self._indexed = ""
+        self.git("read-tree", "--reset" if commit else "--empty", *([commit] if commit else []))
+
+    def drop(self, paths: Iterable[bytes]) -> None:
+        """Remove paths from the index, also those of submodules."""
+        self._indexed = ""
+        names = b"".join(path + b"\0" for path in paths)
+        self.git("update-index", "--force-remove", "-z", "--stdin", stdin=names)
+
+    def fill(self, commit: str, like: FileTree | None = None) -> None:
+        """Put the files of a commit into the folder, which has none of them.
+
+        Args:
+            commit: the commit.
+            like: a folder that was just scanned; if it has the same files, they are copied from it.
+        """
+        tree = self.store.tree_of(commit)
+        missing: int | None = None
+        if like is not None and like.indexed() == tree:
+            missing = copied(
+                like.folder, self.folder, like.index, self.index, hash_bytes=len(tree) // 2
+            )
+        if missing is None:
+            # The folder has no files, whatever the index of an interrupted attempt says.
+            self.git("read-tree", "--empty")
+            self.git("read-tree", "--reset", "-u", commit)
+        elif missing:
+            self.git("checkout-index", "--all", "--force", "--index", "--quiet")
+        self._indexed = tree
+
+    def indexed(self) -> str:
+        """Return the tree of the index."""
+        self._indexed = self._indexed or self.git.text("write-tree")
+        return self._indexed
 
     def capture(self, name: str, parent: str, message: str = "") -> dict[str, Json]:
         """Return a snapshot of the present files, kept under a name."""
         tree, left_out = self.scan()
         commit = self.store.commit(tree, parent, message or name)
+        calls: list[Sequence[str]] = [("update-ref", self.refs + name, commit)]
+        if parent:
+            calls.append(self.store.words_of_changes(parent, tree))
         # The ref before the state: a crash between them leaves a snapshot too many, never one too few.
-        self.store.point(self.refs + name, commit)
+        outputs = self.store.git.together(*calls)
         self.remember(commit=commit, tree=tree)
-        changed = self.store.changes(parent, tree) if parent else {}
+        self._unpacked += 1
+        if self._unpacked >= PACK_AFTER:
+            self.pack()
+        changed = changes_in(outputs[1]) if parent else {}
         snapshot: dict[str, Json] = {
             "commit": commit,
             "tree": tree,
@@ -163,6 +215,7 @@ class FileTree:
         nested: set[bytes] = set()
         # Git names a repository inside the folder, and lists its files only if it has one of them already.
         while found := set(self._folders(listed)) - nested:
+            self._indexed = ""
             rows = (b"100644 " + self._empty + b"\t" + path + _PROBE + b"\0" for path in found)
             self.git("update-index", "--replace", "-z", "--index-info", stdin=b"".join(rows))
             nested |= found
@@ -192,8 +245,12 @@ class FileTree:
 
     def _listed(self) -> list[bytes]:
         """Return the changed, missing and new paths, in no particular order."""
-        words = ("ls-files", "-z", "-m", "-d", "-o", "-X", str(self.rules))
-        out = self.git(*words)
+        out = b"".join(
+            self.git.together(
+                ("ls-files", "-z", "-m", "-d"),
+                ("ls-files", "-z", "-o", "-X", str(self.rules)),
+            )
+        )
         always = self.private / "always"
         if always.exists():
             # Tracked files stay in the snapshot although a rule ignores them, as in git itself.
@@ -256,9 +313,19 @@ class FileTree:
         for path in left_out:
             (self.folder / path).unlink(missing_ok=True)
         if tree != present:
-            self.git("read-tree", "--reset", "-u", commit)
+            self._check_out(commit)
             self._remove_nested(commit)
         self.remember(commit=commit, tree=tree)
+
+    def _check_out(self, commit: str) -> None:
+        """Change the folder, which was just scanned, to a commit."""
+        self._indexed = ""
+        # With `-m`, git trusts the scan, and compares only the files that it writes.
+        done = self.git.run("read-tree", "-m", "-u", commit, ok=(0, 128))
+        if done.returncode:
+            # An ignored file is in the way, or a file is as new as the index. This checks every file.
+            self.git("read-tree", "--reset", "-u", commit)
+        self._indexed = self.store.tree_of(commit)
 
     def _remove_nested(self, commit: str) -> None:
         """Remove the `.git` of repositories that the commit does not have: git leaves them."""
@@ -278,6 +345,14 @@ class FileTree:
                 with contextlib.suppress(OSError):
                     place.rmdir()
                 place = place.parent
+
+    def pack(self) -> None:
+        """Pack the snapshots since the last time."""
+        memory = self.memory
+        old = memory.get("packs", [])
+        name = self.store.pack(self.refs, memory.get("head", ""), old)
+        self.remember(packs=[name] if name else [])
+        self._unpacked = 0
 
     def ref_name(self, name: str, path: str) -> str:
         """Return the name of a ref for a snapshot: a number, or a digest of the path of a step."""

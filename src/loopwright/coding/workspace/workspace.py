@@ -15,13 +15,14 @@ from ...engine.fingerprints import digest_of
 from ...engine.loop import one_of
 from ...engine.state import Edits, LoopState, StateRun
 from ...errors import ConfigurationError
-from ...records import Iteration, Result, Status
+from ...records import Result
 from ...records.codec import Json
-from ...records.decisions import idea_of
+from ...records.redaction import Redactor
 from ...tools.process import run_command
+from .ending import handed_over
+from .forking import take_over
 from .git import Git, GitError, problem_with_git
-from .merge import HandOver, applied, make_branch, write_patch
-from .sources import WorkspaceSource, make_copy, make_worktree, prepare
+from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 from .store import HOME, GitStore, slug_of
 from .tree import FileTree
 
@@ -63,6 +64,8 @@ class Workspace:
         exclude: patterns, as in `.gitignore`, of files that are never captured.
         max_file: the size of the largest file that is captured, in bytes or as text.
         setup: a command, as words or a script, that prepares each new copy. Default: none.
+        reset: a command, as words or a script, that puts a database or a service into the state of the files.
+            It runs in the folder whenever files were put in place for an iteration. Default: none.
         link: folders of yours that the copy contains as links, such as `node_modules`.
         refine_from: the iteration from which the next one continues, with its files and its record: the
             `last`, the `best`, or the last `accepted` one.
@@ -72,6 +75,8 @@ class Workspace:
             Default: `branch`, without git `patch`, and `none` for `here`.
         branch: the name of the branch; `{run}` is the ID of the run. Default: `loopwright/{run}`.
         commits: `squash` makes one commit, `iterations` one for each iteration that led to the result.
+        secrets: a file that the loop changed and that has a key is handed over with a warning (`warn`), or
+            left out (`drop`).
         retain: how long the folder stays after the end, such as `7d`, for `loopwright workspace prune`.
         home: the folder of stores and copies. Default: `.loopwright` in the current folder.
 
@@ -98,12 +103,14 @@ class Workspace:
     exclude: Sequence[str] = field(default=(), kw_only=True)
     max_file: int | str = field(default="100 MB", kw_only=True)
     setup: Sequence[str] | str = field(default=(), kw_only=True)
+    reset: Sequence[str] | str = field(default=(), kw_only=True)
     link: Sequence[str] = field(default=(), kw_only=True)
     refine_from: Literal["last", "best", "accepted"] = field(default="last", kw_only=True)
     on_cancel: Literal["best", "leave"] = field(default="best", kw_only=True)
     merge: Literal["", "branch", "patch", "apply", "none"] = field(default="", kw_only=True)
     branch: str = field(default="loopwright/{run}", kw_only=True)
     commits: Literal["squash", "iterations"] = field(default="squash", kw_only=True)
+    secrets: Literal["warn", "drop"] = field(default="warn", kw_only=True)
     retain: str = field(default="7d", kw_only=True)
     home: str | Path = field(default=HOME, kw_only=True)
 
@@ -115,6 +122,7 @@ class Workspace:
         one_of("workspace: on_cancel", self.on_cancel, ("best", "leave"))
         one_of("workspace: merge", self.merge, ("", *MERGES))
         one_of("workspace: commits", self.commits, ("squash", "iterations"))
+        one_of("workspace: secrets", self.secrets, ("warn", "drop"))
         bytes_of(self.max_file)
         if not _AGE.fullmatch(self.retain):
             raise ConfigurationError(
@@ -125,8 +133,9 @@ class Workspace:
             if isinstance(value, str):
                 raise ConfigurationError(f"workspace: {name}: use a list, such as [{value!r}]")
             object.__setattr__(self, name, tuple(value))
-        if not isinstance(self.setup, str):
-            object.__setattr__(self, "setup", tuple(self.setup))
+        for name in ("setup", "reset"):
+            if not isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         for link in self.link:
             if Path(link).is_absolute() or ".." in Path(link).parts:
                 raise ConfigurationError(
@@ -141,11 +150,12 @@ class Workspace:
             self.kind, self.dirty, self.history, self.include, self.exclude, self.max_file, self.setup,
             self.link, self.refine_from,
         )  # fmt: skip
-        return digest_of("workspace", repr(options))
+        # Only if it is used: runs on record keep their fingerprint.
+        return digest_of("workspace", repr((*options, self.reset) if self.reset else options))
 
     def state(self, run: StateRun, path: str) -> LoopState:
         """Return the workspace of the loop or workflow at a path of a run."""
-        return Files(self, run.run_id, path)
+        return Files(self, run.run_id, path, redactor=run.redactor)
 
 
 class Files:
@@ -156,13 +166,24 @@ class Files:
         run_id: the run.
         path: the path of the loop or workflow.
         number: the number of the tree, if the loop has several.
+        redactor: the filter with the values of keys.
     """
 
-    def __init__(self, settings: Workspace, run_id: str, path: str, number: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Workspace,
+        run_id: str,
+        path: str,
+        number: int = 0,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.redactor = redactor
         self.settings, self.run_id, self.path = settings, run_id, path
         self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
         self._source: WorkspaceSource | None = None
         self._tree: FileTree | None = None
+        self._user: FileTree | None = None
+        self._taken_over = False
         self._kind = settings.kind
         self.submodules: dict[str, str] = {}
         self.base = ""
@@ -170,12 +191,12 @@ class Files:
     @property
     def source(self) -> Path:
         """The user's folder; a working directory inside it is one inside `folder`."""
-        return self._place.root
+        return self.place.root
 
     @property
     def folder(self) -> Path:
         """The folder in which commands run."""
-        return self.tree.folder / self._place.inside
+        return self.tree.folder / self.place.inside
 
     @property
     def root(self) -> Path:
@@ -189,7 +210,8 @@ class Files:
         return self._tree
 
     @property
-    def _place(self) -> WorkspaceSource:
+    def place(self) -> WorkspaceSource:
+        """The user's folder, once it is open."""
         assert self._source is not None
         return self._source
 
@@ -209,7 +231,10 @@ class Files:
 
     async def open(self, begun: Json = None) -> str:
         """Open it, and return a question to answer before anything changes, or ""."""
-        return await asyncio.to_thread(self._open, begun)
+        question = await asyncio.to_thread(self._open, begun)
+        if self._taken_over and self.settings.setup:
+            await self._run_command("setup", self.settings.setup)
+        return question
 
     def _open(self, begun: Json) -> str:
         if problem := problem_with_git():
@@ -246,6 +271,8 @@ class Files:
         if begun is not None:
             # The recorded base, because the user's folder may have changed since the run began.
             self.base, self.submodules = begun["commit"], begun.get("submodules", {})
+            if self._kind != "here" and "run" not in self._tree.memory:
+                self._take_over(begun)
             return ""
         if self._kind == "here" and (changed := self._uncommitted()):
             return (
@@ -255,8 +282,8 @@ class Files:
         return ""
 
     def _uncommitted(self) -> list[str]:
-        git = Git(cwd=self._place.root)
-        if not self._place.git:
+        git = Git(cwd=self.place.root)
+        if not self.place.git:
             return []
         return git.text("status", "--porcelain", "--untracked-files=normal").splitlines()
 
@@ -264,7 +291,7 @@ class Files:
         """Make the folder, and return the snapshot of its beginning."""
         snapshot = await asyncio.to_thread(self._begin)
         if self.settings.setup and self._kind != "here":
-            await self._set_up()
+            await self._run_command("setup", self.settings.setup)
             snapshot |= await asyncio.to_thread(
                 self.tree.capture, "base", snapshot["commit"], "after setup"
             )
@@ -274,7 +301,7 @@ class Files:
         return snapshot
 
     def _begin(self) -> dict[str, Json]:
-        source, tree, options = self._place, self.tree, self.settings
+        source, tree = self.place, self.tree
         if source.head:
             tree.store.fetch(source.root, source.head)
         elif self._kind == "copy" and source.git:
@@ -283,29 +310,8 @@ class Files:
         base = tree.store.commit(base_tree, source.head, "base")
         tree.store.point(f"{tree.refs}base", base)
         if self._kind != "here":
-            if self._kind == "worktree":
-                make_worktree(source, tree.folder)
-            else:
-                history = "base" if self._kind == "snapshot" else options.history
-                place = source if self._kind == "copy" else _without_git(source)
-                make_copy(tree.store, place, tree.folder, base, history=history)
-            # The copy has no files yet, whatever the index of an interrupted attempt says.
-            tree.git("read-tree", "--empty")
-            tree.git("read-tree", "--reset", "-u", base)
-            self._refresh_inner()
-            self._link(source)
-        tree.remember(
-            commit=base, tree=base_tree, busy=False, kind=self._kind, source=str(source.path)
-        )
-        tree.remember(
-            run=self.run_id,
-            path=self.path,
-            base=base,
-            folder=str(tree.folder),
-            retain=options.retain,
-            max_file=tree.max_file,
-            submodules=self.submodules,
-        )
+            self._make_folder(base, self.user_tree())
+        self._describe(base, busy=False)
         return {
             "commit": base,
             "tree": base_tree,
@@ -321,13 +327,53 @@ class Files:
             **({"submodules": self.submodules} if self.submodules else {}),
         }
 
+    def _take_over(self, begun: Json) -> None:
+        """Make the folder of a run that was forked, with the snapshots of the run that began."""
+        take_over(self.tree, begun)
+        self._make_folder(self.base, None)
+        # What the setup changes is no edit of a person: the recorded files replace it.
+        self._describe(self.base, busy=True)
+        self._taken_over = True
+
+    def _make_folder(self, base: str, like: FileTree | None) -> None:
+        """Make the folder with the files of a commit."""
+        source, tree = self.place, self.tree
+        if self._kind == "worktree":
+            make_worktree(source, tree.folder)
+        else:
+            history = "base" if self._kind == "snapshot" else self.settings.history
+            place = source if self._kind == "copy" else _without_git(source)
+            make_copy(tree.store, place, tree.folder, base, history=history)
+        tree.fill(base, like)
+        self._refresh_inner(tree.store.tree_of(base))
+        self._link(source)
+
+    def _describe(self, base: str, *, busy: bool) -> None:
+        """Save what later processes and `loopwright workspace` need to know."""
+        self.tree.remember(
+            commit=base,
+            tree=self.tree.store.tree_of(base),
+            busy=busy,
+            kind=self._kind,
+            source=str(self.place.path),
+            run=self.run_id,
+            path=self.path,
+            base=base,
+            folder=str(self.tree.folder),
+            retain=self.settings.retain,
+            max_file=self.tree.max_file,
+            submodules=self.submodules,
+            head=self.place.head,
+        )
+
     def _base_tree(self, source: WorkspaceSource) -> str:
         """Capture the user's folder, and return its tree."""
         tree, options = self.tree, self.settings
         user = self.user_tree()
         self.submodules = prepare(user, source, tuple(options.exclude), tuple(options.link))
-        committed = user.git.text("write-tree") if source.head else ""
+        committed = user.indexed() if source.head else ""
         present, _ = user.scan()
+        keep_index(user, source)
         for name in ("rules", "always"):
             # Both trees must apply the same rules, or the first scan of the copy would show changes.
             if user.private != tree.private:
@@ -345,21 +391,30 @@ class Files:
         tree = self.tree
         if self._kind == "here":
             return tree
-        private = tree.private / "source"
-        private.mkdir(parents=True, exist_ok=True)
-        return FileTree(
-            tree.store,
-            self._place.root,
-            private,
-            f"{tree.refs}source/",
-            max_file=tree.max_file,
-            include=tree.include,
-        )
+        if self._user is None:
+            private = tree.private / "source"
+            private.mkdir(parents=True, exist_ok=True)
+            self._user = FileTree(
+                tree.store,
+                self.place.root,
+                private,
+                f"{tree.refs}source/",
+                max_file=tree.max_file,
+                include=tree.include,
+            )
+        return self._user
 
-    def _refresh_inner(self) -> None:
+    def _refresh_inner(self, base_tree: str) -> None:
         """Make `git status` inside the folder show what differs from its commit."""
-        if (self.tree.folder / ".git").exists():
-            Git(cwd=self.tree.folder)("reset", "--quiet", "--mixed", ok=(0, 1, 128))
+        if not (self.tree.folder / ".git").exists():
+            return
+        git = Git(cwd=self.tree.folder)
+        words = ("rev-parse", "--git-path", "index", "HEAD^{tree}")
+        index, _, committed = git.text(*words, ok=(0, 128)).partition("\n")
+        # Our index has the times of the files; without it git would read each file.
+        shutil.copy2(self.tree.index, self.tree.folder / index)
+        if committed != base_tree:
+            git("reset", "--quiet", "--mixed", ok=(0, 1, 128))
 
     def _link(self, source: WorkspaceSource) -> None:
         for link in self.settings.link:
@@ -368,12 +423,12 @@ class Files:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(target, target_is_directory=True)
 
-    async def _set_up(self) -> None:
+    async def _run_command(self, name: str, command: Sequence[str] | str) -> None:
         result = await run_command(
-            self.settings.setup, cwd=self.folder, env=self.variables, timeout=SETUP_TIMEOUT
+            command, cwd=self.folder, env=self.variables, timeout=SETUP_TIMEOUT
         )
         if result.exit_code or result.timed_out:
-            raise GitError(f"workspace: setup {result.ending}: {result.last_output}")
+            raise GitError(f"workspace: {name} {result.ending}: {result.last_output}")
 
     async def capture(self, name: str, parent: str) -> Json:
         """Return a snapshot of the present files under a name."""
@@ -382,7 +437,10 @@ class Files:
 
     async def restore(self, commit: str, *, busy: bool, edits: Edits = "adopt") -> Json:
         """Put a snapshot in place, as `LoopState.restore` describes."""
-        return await asyncio.to_thread(self._restore, commit, busy, edits)
+        edit = await asyncio.to_thread(self._restore, commit, busy, edits)
+        if busy and self.settings.reset and not (edit and edits == "report"):
+            await self._run_command("reset", self.settings.reset)
+        return edit
 
     def _restore(self, commit: str, busy: bool, edits: Edits) -> Json:
         tree = self.tree
@@ -431,68 +489,15 @@ class Files:
         return await asyncio.to_thread(self._end, result, snapshot)
 
     def _end(self, result: Result, snapshot: Json) -> dict[str, Json]:
-        tree, kind = self.tree, self.merge
         self.tree.remember(ended=result.status.value)
-        # A failed or cancelled run keeps its snapshots, but hands nothing over.
-        ended = result.status in (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
-        if kind == "none" or not ended or tree.store.tree_of(self.base) == snapshot["tree"]:
-            return {}
-        work = self.hand_over(snapshot, result)
-        if kind == "branch":
-            return {"branch": make_branch(tree.store, self._place, work, self.branch)}
-        patch = tree.store.home / "patches" / f"{slug_of(self.run_id)}-{self.slug}.patch"
-        if kind == "apply" and result.status is Status.SATISFIED:
-            # Only a satisfied result may change the user's files; another one becomes a patch.
-            outcome = applied(self.user_tree(), work)
-            if "conflicts" not in outcome:
-                return outcome
-            write_patch(tree.store, work, patch)
-            return {**outcome, "patch": str(patch)}
-        write_patch(tree.store, work, patch)
-        return {"patch": str(patch)}
-
-    def hand_over(self, snapshot: Json, result: Result) -> HandOver:
-        """Return the description of a snapshot for a branch or a patch."""
-        chain: tuple[tuple[str, str], ...] = ()
-        message = _message(self, result, snapshot)
-        if self.settings.commits == "iterations":
-            git = self.tree.store.git
-            span = f"{self.base}..{snapshot['commit']}"
-            commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
-            items = {item.files["commit"]: item for item in result.history if item.files}
-            chain = tuple(
-                (commit, self._message_of(commit, items.get(commit))) for commit in commits
-            )
-        return HandOver(self.base, snapshot["commit"], message, self.submodules, chain)
-
-    def _message_of(self, commit: str, item: Iteration | None) -> str:
-        """Return the message for the commit of one iteration, or of an edit from outside."""
-        trailers = [f"Loopwright-Run: {self.run_id}"]
-        if item is None:
-            title = self.tree.store.git.text("show", "-s", "--format=%s", commit)
-            return "\n".join([title, "", *trailers, ""])
-        title = idea_of(item) if item.accepted is not None else ""
-        trailers.append(f"Loopwright-Iteration: {item.number}")
-        trailers += _rating(item)
-        return "\n".join([title or f"{self.path}: iteration {item.number}", "", *trailers, ""])
+        self.tree.pack()
+        return handed_over(self, result, snapshot)
 
     @property
     def merge(self) -> str:
         """How the result is handed over."""
-        if self.settings.merge:
-            return (
-                "patch"
-                if self.settings.merge == "branch" and not self._place.git
-                else self.settings.merge
-            )
-        if self._kind == "here":
-            return "none"
-        return "branch" if self._place.git else "patch"
-
-    @property
-    def branch(self) -> str:
-        """The name of the branch."""
-        return self.settings.branch.replace("{run}", slug_of(self.run_id))
+        merge = self.settings.merge or ("none" if self._kind == "here" else "branch")
+        return "patch" if merge == "branch" and not self.place.git else merge
 
     async def aclose(self) -> None:
         """Release the folder."""
@@ -502,23 +507,3 @@ class Files:
 
 def _without_git(source: WorkspaceSource) -> WorkspaceSource:
     return WorkspaceSource(source.root, source.path, "", git=False)
-
-
-def _message(files: Files, result: Result, snapshot: Json) -> str:
-    """Return the message of the commit, with the run as trailers."""
-    number = snapshot.get("iteration", 0)
-    chosen = next((item for item in result.history if item.number == number), None)
-    title = f"{result.name or files.path}: {result.status.value}"
-    if number:
-        title += f" in iteration {number} of {len(result.history)}"
-    trailers = [f"Loopwright-Run: {files.run_id}", f"Loopwright-Iteration: {number}"]
-    if chosen is not None:
-        trailers += _rating(chosen)
-    return "\n".join([title, "", *trailers, ""])
-
-
-def _rating(item: Iteration) -> list[str]:
-    """Return the trailers with the objective or the score of an iteration."""
-    if item.objective is not None:
-        return [f"Loopwright-Metric: {item.objective.name} {item.objective.text}"]
-    return [] if item.score is None else [f"Loopwright-Score: {item.score:g}"]

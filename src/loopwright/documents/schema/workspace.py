@@ -39,6 +39,11 @@ class WorkspaceSpec(Part):
     setup: list[str] | str = Field(
         [], description="A command that prepares each new copy, such as [uv, sync]."
     )
+    reset: list[str] | str = Field(
+        [],
+        description="A command that puts a database or a service into the state of the files. It runs whenever files were "
+        "put in place for an iteration.",
+    )
     link: list[str] = Field(
         [], description="Folders that the copy contains as links, such as node_modules."
     )
@@ -57,6 +62,10 @@ class WorkspaceSpec(Part):
     branch: str = Field("loopwright/{run}", description="Name of the branch; {run} is the run ID.")
     commits: Literal["squash", "iterations"] = Field(
         "squash", description="One commit, or one for each iteration that led to the result."
+    )
+    secrets: Literal["warn", "drop"] = Field(
+        "warn",
+        description="Whether a changed file with a key is handed over with a warning, or left out.",
     )
     retain: str = Field(
         "7d", description="How long the folder stays after the end, for `workspace prune`."

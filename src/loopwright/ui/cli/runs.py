@@ -19,6 +19,7 @@ from ...records import Status, StepOutcome
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
+from ..run_files import UNRECORDED, unrecorded_folders
 from ..run_summary import agents_package
 from .live import steps_text
 from .options import AsJson, JournalUrl
@@ -89,6 +90,10 @@ async def _rows(
     iterations."""
     rows, steps = [], {}
     for row in await store.runs(limit=limit, name=name, status=status):
+        if row.status == "interrupted":
+            entries = await store.entries(row.run_id)
+            if unrecorded_folders(row, entries):
+                row = replace(row, detail=UNRECORDED)
         if row.status == "running" or not row.iterations:  # the row is complete at the end of a run
             entries = await store.entries(row.run_id)
             row = replace(row, iterations=RecordedRun(surviving(entries)).iterations)

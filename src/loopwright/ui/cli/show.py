@@ -21,7 +21,7 @@ from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
-from ..run_files import files_text, run_files
+from ..run_files import UNRECORDED, files_text, run_files, unrecorded_folders
 from ..run_summary import (
     agents_package,
     ended,
@@ -181,6 +181,12 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
     if questions:
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
+    elif folders := unrecorded_folders(info, entries):
+        names = ", ".join(map(str, folders))
+        command = f"loopwright workspace restore {info.run_id}"
+        output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
+        resume = command_line("resume", info.run_id, url)
+        output.write(("put the files back: ", "dim"), command, ("; or continue: ", "dim"), resume)
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         how = "answered; resume: " if answered else "resume: "

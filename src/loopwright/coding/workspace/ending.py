@@ -1,0 +1,101 @@
+"""The end of a workspace: the chosen snapshot becomes a branch, a patch, or changes in the user's folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...records import Iteration, Result, Status
+from ...records.codec import Json
+from ...records.decisions import idea_of
+from .merge import HandOver, applied, make_branch, write_patch
+from .secrets import paths_with_secrets, without_changes
+from .store import slug_of
+
+if TYPE_CHECKING:
+    from .workspace import Files
+
+__all__ = ["handed_over"]
+
+
+def handed_over(files: Files, result: Result, snapshot: Json) -> dict[str, Json]:
+    """Hand over a snapshot; return the branch, patch or conflicts, and the files that have a key.
+
+    Args:
+        files: the workspace.
+        result: the result of its loop or workflow.
+        snapshot: the chosen snapshot, with its iteration.
+    """
+    store, base, commit = files.tree.store, files.base, snapshot["commit"]
+    # A failed or cancelled run keeps its snapshots, but hands nothing over.
+    ended = result.status in (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
+    if files.merge == "none" or not ended or store.tree_of(base) == snapshot["tree"]:
+        return {}
+    found = paths_with_secrets(store, base, commit, files.redactor)
+    work = _described(files, result, snapshot)
+    if found and files.settings.secrets == "drop":
+        # One commit: those of the iterations have the key too.
+        work = replace(work, commit=without_changes(store, base, commit, found), chain=())
+    return {**_made(files, result, work), **({"secrets": found} if found else {})}
+
+
+def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
+    """Make the branch or the patch, or change the user's files."""
+    store, run = files.tree.store, slug_of(files.run_id)
+    if files.merge == "branch":
+        name = files.settings.branch.replace("{run}", run)
+        return {"branch": make_branch(store, files.place, work, name)}
+    patch = store.home / "patches" / f"{run}-{files.slug}.patch"
+    outcome: dict[str, Json] = {}
+    # Only a satisfied result may change the user's files; another one becomes a patch.
+    if files.merge == "apply" and result.status is Status.SATISFIED:
+        outcome = applied(files.user_tree(), work)
+        if "conflicts" not in outcome:
+            return outcome
+    write_patch(store, work, patch)
+    return {**outcome, "patch": str(patch)}
+
+
+def _described(files: Files, result: Result, snapshot: Json) -> HandOver:
+    """Return the description of a snapshot for a branch or a patch."""
+    chain: tuple[tuple[str, str], ...] = ()
+    if files.settings.commits == "iterations":
+        span = f"{files.base}..{snapshot['commit']}"
+        git = files.tree.store.git
+        commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
+        items = {item.files["commit"]: item for item in result.history if item.files}
+        chain = tuple((commit, _message_of(files, commit, items.get(commit))) for commit in commits)
+    message = _message(files, result, snapshot)
+    return HandOver(files.base, snapshot["commit"], message, files.submodules, chain)
+
+
+def _message(files: Files, result: Result, snapshot: Json) -> str:
+    """Return the message of the commit, with the run as trailers."""
+    number = snapshot.get("iteration", 0)
+    chosen = next((item for item in result.history if item.number == number), None)
+    title = f"{result.name or files.path}: {result.status.value}"
+    if number:
+        title += f" in iteration {number} of {len(result.history)}"
+    trailers = [f"Loopwright-Run: {files.run_id}", f"Loopwright-Iteration: {number}"]
+    if chosen is not None:
+        trailers += _rating(chosen)
+    return "\n".join([title, "", *trailers, ""])
+
+
+def _message_of(files: Files, commit: str, item: Iteration | None) -> str:
+    """Return the message for the commit of one iteration, or of an edit from outside."""
+    trailers = [f"Loopwright-Run: {files.run_id}"]
+    if item is None:
+        title = files.tree.store.git.text("show", "-s", "--format=%s", commit)
+        return "\n".join([title, "", *trailers, ""])
+    title = idea_of(item) if item.accepted is not None else ""
+    trailers.append(f"Loopwright-Iteration: {item.number}")
+    trailers += _rating(item)
+    return "\n".join([title or f"{files.path}: iteration {item.number}", "", *trailers, ""])
+
+
+def _rating(item: Iteration) -> list[str]:
+    """Return the trailers with the objective or the score of an iteration."""
+    if item.objective is not None:
+        return [f"Loopwright-Metric: {item.objective.name} {item.objective.text}"]
+    return [] if item.score is None else [f"Loopwright-Score: {item.score:g}"]
