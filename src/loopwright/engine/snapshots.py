@@ -167,7 +167,7 @@ class Snapshots:
 
     async def end(self, history: History, result: Result, keep: str) -> Json:
         """Put the files of the loop's output in place and hand them over; return where they are."""
-        chosen = self._chosen(history, result, keep)
+        chosen = self.chosen(history, result, keep)
         snapshot = dict((None if chosen is None else chosen.files) or self.base)
         number = 0 if chosen is None else chosen.number
         await self._complete(self.state.restore(snapshot["commit"], busy=not self.owns))
@@ -203,7 +203,8 @@ class Snapshots:
         by_objective = history.last is not None and history.last.accepted is not None
         return history.best if by_objective else history.best or kept.last
 
-    def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+    def chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+        """Return the iteration whose state remains after the loop, or None for the beginning."""
         if result.satisfied and result.reason is not Reason.IMPROVED:
             return history.last
         if result.reason is Reason.CANCELLED and self.source.on_cancel == "leave":

@@ -96,6 +96,7 @@ class TestCommand:
         variables: Mapping[str, str] | None = None,
         *,
         words: str = "",
+        writable: Sequence[Path] = (),
     ) -> Measured:
         """Run the command in a folder and read its report.
 
@@ -104,6 +105,7 @@ class TestCommand:
             ctx: the context of the evaluator.
             variables: more environment variables.
             words: more options for pytest.
+            writable: folders that the command may change in a sandbox, besides its working directory.
 
         Raises:
             EvaluationError: of kind `evaluator_broken` if the command cannot run, of kind `check_error` at
@@ -126,7 +128,7 @@ class TestCommand:
                 pass_env=self.pass_env,
                 cwd=folder,
                 timeout=self.timeout,
-                sandbox=self.sandbox.within(scratch),
+                sandbox=self.sandbox.within(scratch, *writable),
             )
             result = await run_check(step, "", ctx)
             if ctx.run.stubs is not None or not self.has_report:
