@@ -8,7 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
 
 from ..conditions import Budget, Condition, MaxIterations, NoChange, Passed, Timeout
 from ..engine.context import Context
@@ -19,7 +20,7 @@ from ..errors import ConfigurationError
 from ..evaluators.gates import gates
 from ..evaluators.judge import judge as judge_of
 from ..records.codec import Json
-from ..tools.sandbox import SandboxMode
+from ..tools.sandbox import Sandbox, SandboxMode
 from ..tools.shell import ShellStep
 from .agents.manifest import load_manifest
 from .agents.step import AgentOptions
@@ -102,6 +103,10 @@ class UntilOptions:
         permissions: `read`, `edit` or `full`; for coding agents.
         price: US dollars per million input and output tokens, for coding agents that report none.
         sandbox: `auto`, `bubblewrap`, `own` or `none`, of the agent and the check.
+        protect: Patterns of files that the agent must not change, besides the usual ones.
+        allow: Patterns of files that it may change although they are protected.
+        on_tamper: What follows a change of them: `put_back`, `reject` or `stop`.
+        held_out: A folder of tests that the agent cannot read, or "".
     """
 
     check: str
@@ -128,6 +133,10 @@ class UntilOptions:
     permissions: str = "edit"
     price: tuple[float, float] | None = None
     sandbox: str = SANDBOX
+    protect: Sequence[str] = ()
+    allow: Sequence[str] = ()
+    on_tamper: str = "put_back"
+    held_out: str = ""
 
 
 def until_document(options: UntilOptions) -> dict[str, Json]:
@@ -142,14 +151,7 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         raise ConfigurationError(
             "until: there is no agent; name its command after --, such as: -- ./agent.sh"
         )
-    check: dict[str, Json] = {"command": options.check}
-    if options.report != "auto":
-        check["report"] = options.report
-    if options.check_timeout != 600:
-        check["timeout"] = options.check_timeout
-    if options.sandbox != "none":
-        # A test command has no sandbox of its own.
-        check["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
+    check = _check(options)
     guards: list[Json] = [{"timeout": options.seconds}]
     if options.usd is not None:
         guards.insert(0, {"budget": {"usd": options.usd}})
@@ -175,6 +177,34 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         "workspace": workspace,
         "steps": [{"name": "until", "loop": loop}],
     }
+
+
+def _check(options: UntilOptions) -> dict[str, Json]:
+    """Return the evaluator `tests`, with the options that differ from its defaults."""
+    check: dict[str, Json] = {"command": options.check}
+    if options.report != "auto":
+        check["report"] = options.report
+    if options.check_timeout != 600:
+        check["timeout"] = options.check_timeout
+    if options.sandbox != "none":
+        # A test command has no sandbox of its own.
+        check["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
+    if options.protect:
+        check["protect"] = ["auto", *options.protect]
+    if options.allow:
+        check["allow"] = list(options.allow)
+    if options.on_tamper != "put_back":
+        check["on_tamper"] = options.on_tamper
+    if options.held_out:
+        check["held_out"] = options.held_out
+    return check
+
+
+def _sandbox(options: UntilOptions) -> Json:
+    """Return the sandbox of the agent, which must not read the held-out tests."""
+    if options.held_out and options.sandbox in ("auto", "bubblewrap"):
+        return {"mode": options.sandbox, "hide": [options.held_out]}
+    return options.sandbox
 
 
 def _evaluate(options: UntilOptions, check: Json) -> dict[str, Json]:
@@ -230,7 +260,7 @@ def _execute(options: UntilOptions) -> dict[str, Json]:
     if options.usd is not None:
         execute["usage"] = "file"
     if options.sandbox != "none":
-        execute["sandbox"] = options.sandbox
+        execute["sandbox"] = _sandbox(options)
     return execute
 
 
@@ -256,7 +286,7 @@ def _agent_options(options: UntilOptions, known: _Known) -> dict[str, Json]:
     if options.price is not None:
         step["price"] = {"input": options.price[0], "output": options.price[1]}
     if options.sandbox != "none":
-        step["sandbox"] = options.sandbox
+        step["sandbox"] = _sandbox(options)
     return step
 
 
@@ -343,6 +373,10 @@ def until(
     permissions: Literal["read", "edit", "full"] = "edit",
     price: tuple[float, float] | None = None,
     sandbox: SandboxMode = "none",
+    protect: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    on_tamper: Literal["put_back", "reject", "stop"] = "put_back",
+    held_out: str | Path = "",
     workspace: Workspace | None = None,
     name: str = "until",
     **options: Any,
@@ -371,6 +405,10 @@ def until(
         price: Of a coding agent that reports no US dollars: those of a million input and output tokens.
         sandbox: The isolation of the agent and the check: `auto`, `bubblewrap`, `own` or `none`, as in `agent`.
             The check has no network in it. Default: `none`.
+        protect: Patterns of files that the agent must not change, besides the usual ones. See `tests`.
+        allow: Patterns of files that it may change although they are protected. See `tests`.
+        on_tamper: What follows a change of them: `put_back`, `reject` or `stop`. Default: `put_back`.
+        held_out: A folder of tests that run at the end, and that a sandbox hides from the agent. See `tests`.
         workspace: The folder in which the agent works and the check runs. Default: that of this process.
         name: The name of the loop. Default: "until".
         **options: More options of `Loop`, such as `keep` and `on_iteration`.
@@ -388,15 +426,22 @@ def until(
     """
     text = "the evaluator"
     evaluate: Any = check
-    isolation: SandboxMode = "auto" if sandbox == "own" else sandbox
-    if isinstance(check, str):
-        evaluate, text = tests(check, sandbox=isolation), check
-    elif isinstance(check, Sequence):
-        evaluate, text = tests(check, sandbox=isolation), shlex.join(check)
+    if isinstance(check, str) or _words(check):
+        text = check if isinstance(check, str) else shlex.join(cast("Sequence[str]", check))
+        evaluate = tests(
+            cast("str | Sequence[str]", check),
+            sandbox="auto" if sandbox == "own" else sandbox,
+            protect=("auto", *protect),
+            allow=allow,
+            on_tamper=on_tamper,
+            held_out=held_out,
+        )
     if criteria := (judge,) if isinstance(judge, str) else tuple(judge):
         judges = JudgeOfChanges(judge_of(*criteria, model=model or (), goal=goal))
         evaluate = gates(evaluate, judges, graded=True)
-    settings: AgentOptions = {"session": session, "permissions": permissions, "sandbox": sandbox}
+    hide = [held_out] if held_out else []
+    isolation = Sandbox(sandbox, hide=hide)
+    settings: AgentOptions = {"session": session, "permissions": permissions, "sandbox": isolation}
     if price is not None:
         settings["price"] = {"input": price[0], "output": price[1]}
     step = _agent_step(_Task(goal, max_iterations, text), agent, settings)
