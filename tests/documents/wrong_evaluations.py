@@ -14,7 +14,7 @@ EVALUATIONS: Wrong = {
     "evaluate graded": (
         LOOP + "      evaluate: {graded: true}\n",
         [
-            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, judge, confidence, python",
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python",
         ],
     ),
     "judge of": (
