@@ -59,6 +59,8 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/": reading.runs,
         "/events": live.runs_events,
         "/start": reading.start,
+        "/compare": insight.compare,
+        "/compare/json": insight.compared_json,
         "/workers": cluster.workers,
         "/workers/tables": cluster.tables,
         "/runs/{run_id}": reading.run,
@@ -79,6 +81,7 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/answer": actions.answered,
         "/runs/{run_id}/raise": actions.raised,
         "/runs/{run_id}/tune": insight.tuned,
+        "/runs/{run_id}/fork": insight.forked,
     }
     return [
         *(Route(path, _showing(page, show), methods=["GET"]) for path, show in shown.items()),
