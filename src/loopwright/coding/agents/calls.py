@@ -227,7 +227,8 @@ class AgentCall(Leaf):
         if not settings.sandbox.used or _missing(manifest.program[0], env):
             return []
         files = None if ctx.scope is None else ctx.scope.files
-        sandbox = settings.sandbox.within(scratch, *_state(manifest, env))
+        source = [] if files is None else [files.state.source]
+        sandbox = settings.sandbox.within(scratch, *_state(manifest, env), readable=source)
         if settings.permissions == "read":
             sandbox = replace(sandbox, changes_folder=False)
         elif files is not None:

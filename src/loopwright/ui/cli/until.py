@@ -73,6 +73,14 @@ class Permissions(StrEnum):
     FULL = "full"
 
 
+class OnTamper(StrEnum):
+    """What follows a change of protected files."""
+
+    PUT_BACK = "put_back"
+    REJECT = "reject"
+    STOP = "stop"
+
+
 class SandboxWord(StrEnum):
     """The isolation of the agent and the check."""
 
@@ -209,6 +217,35 @@ class UntilCommandOptions(RunCommandOptions):
             "or none.",
         ),
     ] = SandboxWord.AUTO
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--protect",
+            metavar="GLOB",
+            help="Files that the agent must not change, besides the tests; repeatable.",
+        ),
+    ] = None
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", metavar="GLOB", help="Protected files that may change; repeatable."
+        ),
+    ] = None
+    on_tamper: Annotated[
+        OnTamper,
+        typer.Option(
+            "--on-tamper",
+            help="After a change of protected files: put them back, reject the iteration too, or stop.",
+        ),
+    ] = OnTamper.PUT_BACK
+    held_out: Annotated[
+        str,
+        typer.Option(
+            "--held-out",
+            metavar="FOLDER",
+            help="Tests that run at the end, and that a sandbox hides from the agent.",
+        ),
+    ] = ""
     detach: Annotated[
         bool,
         typer.Option("--detach", help="Start in the background and print the ID of the run."),
@@ -250,6 +287,10 @@ class UntilCommandOptions(RunCommandOptions):
             sandbox=self.sandbox.value,
             metric=MetricOption.parse(self.metric) if self.metric else None,
             score=self.score,
+            protect=tuple(self.protect or ()),
+            allow=tuple(self.allow or ()),
+            on_tamper=self.on_tamper.value,
+            held_out=self.held_out,
         )
 
     def _merge(self) -> str:
