@@ -19,6 +19,7 @@ from ...records import Failure, Reason
 from ..diff import side_by_side
 from ..export import FORMS
 from ..run_files import files_text, turned_tests
+from ..run_sessions import SessionCost, sessions_in
 from .access import is_loop, is_run_id
 from .events import RunProgress
 from .forms import QuestionForm, form_of
@@ -26,7 +27,7 @@ from .page import Page
 from .page_models import chunks_of, inner_of, name_of, run_of, section_of
 from .queries import Listing, in_order, main_loop
 from .render import cut, readable, render
-from .steps import effects_of, steps_of
+from .steps import MAX_ENTRIES, effects_of, steps_of
 
 STATUSES = (
     "queued", "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
@@ -138,7 +139,7 @@ async def run(page: Page, request: Request) -> Response:
                 form_of(question) for question in open_questions(surviving(view.between(0, 0)))
             ]
         return render(
-            "run.html", with_files=[one for one in sections if one.has_files],
+            "run.html", with_files=[one for one in sections if one.has_files], sessions=_sessions(view),
             run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
@@ -147,6 +148,11 @@ async def run(page: Page, request: Request) -> Response:
         )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
+
+
+def _sessions(view: RunView) -> list[SessionCost]:
+    """Return the sessions of coding agents, unless the run is too long to be read at once."""
+    return sessions_in(view.between(0, MAX_ENTRIES)) if view.last <= MAX_ENTRIES else []
 
 
 def _failure(view: RunView) -> Failure | None:
