@@ -196,7 +196,7 @@ def step_10() -> Result:
     (FOLDER / "announce.yaml").write_text(DOCUMENT, encoding="utf-8")
     (FOLDER / "replies.yaml").write_text(REPLIES, encoding="utf-8")
     loaded = load(FOLDER / "announce.yaml", Settings(replies=str(FOLDER / "replies.yaml")))
-    return run_sync(loaded.step, TOPIC, resources=loaded.resources)
+    return run_sync(loaded, TOPIC)
 
 
 STEPS = (step_1, step_2, step_3, step_4, step_5, step_6, step_7, step_8, step_9, step_10)

@@ -14,6 +14,8 @@ from .conditions import (
     Deadline,
     Degrading,
     MaxIterations,
+    MetricAtLeast,
+    MetricAtMost,
     NoChange,
     NoImprovement,
     NoProgress,
@@ -39,6 +41,7 @@ from .records import (
     Failure,
     History,
     Iteration,
+    Measure,
     Reason,
     Result,
     Status,
@@ -55,9 +58,10 @@ if TYPE_CHECKING:
     from .engine.for_each import for_each
     from .engine.loop_stalls import OnStall
     from .engine.loop_verdicts import Impossible, Undecided
+    from .engine.objectives import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .engine.tune import tune
-    from .evaluators import check, checklist, judge, rubric, score
+    from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
     from .journal import MemoryJournal as MemoryJournal
@@ -85,6 +89,11 @@ __all__ = [
     "Loop",
     "LoopwrightError",
     "MaxIterations",
+    "Measure",
+    "Metric",
+    "MetricAtLeast",
+    "MetricAtMost",
+    "MetricScore",
     "ModelSettings",
     "Models",
     "NoChange",
@@ -116,6 +125,7 @@ __all__ = [
     "fallback",
     "for_each",
     "judge",
+    "metric",
     "parallel",
     "prompt",
     "resume",
@@ -148,6 +158,7 @@ _LAZY = {
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",
+    "metric": "evaluators",
     "prompt": "prompts",
     "rubric": "evaluators",
     "score": "evaluators",
@@ -155,6 +166,8 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "Metric": "engine.objectives",
+    "MetricScore": "engine.objectives",
     "Impossible": "engine.loop_verdicts",
     "OnStall": "engine.loop_stalls",
     "Undecided": "engine.loop_verdicts",

@@ -42,7 +42,7 @@ Kinds, and what to do:
 - `ModelError`: one of MODEL_ERROR_KINDS. `transient`, `throttled` and `unknown_outcome` are retried by
   the retry policy. For `quota`, add credit; for `permanent`, change the request; for `truncated`, raise
   `max_tokens`; for `refused`, `malformed` and `empty_output`, change the prompt or the model.
-- `EvaluationError`: `bad_score`, `bad_evaluation` (return a valid evaluation), `check_error`,
+- `EvaluationError`: `bad_score`, `bad_metric`, `bad_evaluation` (return a valid evaluation), `check_error`,
   `pattern_timeout` (correct the check or its pattern), `no_verdict`, `undecided` (change the prompt of
   the judge), `evaluator_broken` (correct the evaluator; the loop ends at once).
 - `RunNotFound`: list the runs with `loopwright runs`. `RunLocked`: wait, or `loopwright cancel RUN`.

@@ -4,7 +4,7 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
-from .engine.run import ResumeLimits, ResumeOptions, RunOptions
+from .engine.run import ResumeLimits, ResumeOptions, RunOptions, StepWithResources
 from .engine.run_state import Clock, Listener, RunObserver
 from .engine.state import Edits, LoopState, StateRun, StateSource
 from .engine.step import (
@@ -60,6 +60,7 @@ __all__ = [
     "StepDecorator",
     "StepLike",
     "StepOutcome",
+    "StepWithResources",
     "StreamEvent",
     "ValueType",
     "Wanted",

@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import celery
 import kombu
+import psycopg
 import pytest
+from pgqueuer import PsycopgDriver, Queries
+from pgqueuer.core.qm import QueueManager
 
-from loopwright.cluster import Deliverer, InMemoryDeliverer, open_deliverer, submit
+from loopwright import step
+from loopwright.cluster import (
+    Deliverer,
+    InMemoryDeliverer,
+    Submission,
+    Worker,
+    open_deliverer,
+    submit,
+)
+from loopwright.cluster.deliverers.celery_control import worker_name
 from loopwright.errors import ConfigurationError
-from loopwright.journal import open_journal
+from loopwright.journal import MemoryJournal, open_journal
 from loopwright.testing.deliverers import DelivererSuite
+
+from .waiting import serving, until, until_status
 
 
 class TestInMemory(DelivererSuite):
@@ -118,3 +133,93 @@ async def test_pgqueuer_and_the_journal_create_their_schema_at_once(postgres_url
     )
     async with open_journal(postgres_url) as journal:
         assert len(await journal.runs()) == 4
+
+
+async def test_pgqueuer_hears_its_first_test_of_the_listener(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine tests its listener before it has begun to listen, and the test does not fail after 10 seconds."""
+    sent, passed = asyncio.Event(), asyncio.Event()
+    notify, listen = Queries.notify_health_check, PsycopgDriver.add_listener
+    check = QueueManager.listener_healthy
+
+    async def noted(self: Queries, event: object) -> None:
+        await notify(self, event)
+        sent.set()
+
+    async def late(self: PsycopgDriver, channel: str, callback: object) -> None:
+        await sent.wait()
+        await listen(self, channel, callback)
+
+    async def checked(self: QueueManager, **options: object) -> object:
+        event = await check(self, **options)
+        passed.set()
+        return event
+
+    monkeypatch.setattr(Queries, "notify_health_check", noted)
+    monkeypatch.setattr(PsycopgDriver, "add_listener", late)
+    monkeypatch.setattr(QueueManager, "listener_healthy", checked)
+    async with serving(Worker(journal=postgres_url)):
+        await asyncio.wait_for(passed.wait(), 9)
+
+
+async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection for notifications ends alone: the engine is started again, and runs are delivered."""
+    shout = step(str.upper, name="shout", fingerprint="shout/1")
+    async with (
+        open_journal(postgres_url) as journal,
+        serving(Worker(journal=postgres_url, steps=[shout])),
+    ):
+        first = await submit(shout, "a", journal=journal)
+        await until_status(journal, first, "satisfied")
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            ended = db.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND query = 'LISTEN \"loopwright_queue\"'"
+            ).fetchone()
+        assert ended == (1,)
+        second = await submit(shout, "b", journal=journal)
+        await until_status(journal, second, "satisfied")
+
+        async def restarted() -> bool:
+            return "a connection of PgQueuer was lost" in caplog.text
+
+        await until(restarted)
+
+
+async def test_celery_inspect_lists_a_worker(rabbitmq_url: str) -> None:
+    """`celery status` and `celery inspect` show a worker with its queues and runs; other commands are refused."""
+    may_end = asyncio.Event()
+
+    async def wait(value: str) -> str:
+        await may_end.wait()
+        return value
+
+    waiting = step(wait, name="wait", fingerprint="wait/1")
+    journal = MemoryJournal()
+    engine = open_deliverer(f"celery:{rabbitmq_url}", "")
+    await engine.prepare()
+    async with serving(
+        Worker(journal=journal, steps=[waiting], deliverer=engine, queues={"inspected": 3})
+    ):
+        run_id = await submit(
+            Submission(waiting, queue="inspected"), "a", journal=journal, deliverer=engine
+        )
+        await until_status(journal, run_id, "running")
+        app = celery.Celery(broker=rabbitmq_url)
+        inspect = app.control.inspect([worker_name()], timeout=5.0)
+        ask = asyncio.to_thread
+        assert await ask(inspect.ping) == {worker_name(): {"ok": "pong"}}
+        active = await ask(inspect.active)
+        assert [task["id"] for task in active[worker_name()]] == [run_id]
+        queues = await ask(inspect.active_queues)
+        assert [queue["name"] for queue in queues[worker_name()]] == ["loopwright.inspected"]
+        stats = await ask(inspect.stats)
+        assert stats[worker_name()]["pool"]["max-concurrency"] == 3
+        refused = await ask(app.control.pool_grow, 1, [worker_name()], reply=True, timeout=5.0)
+        assert "does not support" in refused[0][worker_name()]["error"]
+        may_end.set()
+        await until_status(journal, run_id, "satisfied")
+    await engine.close()

@@ -31,9 +31,10 @@ PROMISED = {
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
         File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded
-        until tests OnStall NoChange NoProgress Workspace Impossible Undecided tune""",
+        until tests OnStall NoChange NoProgress Workspace Impossible Undecided tune metric Measure Metric MetricScore
+        MetricAtLeast MetricAtMost""",
     "loopwright.evaluators": """
-        judge rubric check checklist score gates test_report json_schema similarity trend agreement read_score
+        judge rubric check checklist score metric gates test_report json_schema similarity trend agreement read_score
         read_verdict read_yes_no""",
     "loopwright.adapters": "feedback keep_input use_output merge rotate improve",
     "loopwright.recipes": "confidence_loop improvement_loop checklist_loop strategy_loop",

@@ -90,6 +90,10 @@ EVALUATORS: dict[str, tuple[str, list[Any]]] = {
     "score of a step": ('score: {scale: [0, 10], of: {set: "{{ value }}"}}', [SCORED]),
     "graded": ("{check: {contains: good}, judge: It is good, graded: true}",
         [WORK, {"replies": [verdict(True)]}],),
+    "metric": (
+        "metric: {name: words, command: [wc, -w]}",
+        [{"step": "*execute", "replies": ["one", "one two three"]}],
+    ),
     "judge sentence": ("judge: It is good", JUDGED),
     "judge criterion": ("judge: {criterion: It is good, goal: kindness}", JUDGED),
     "judge yes or no": (
@@ -130,6 +134,8 @@ def test_each_evaluator_refuses_the_bad_and_takes_the_good(name: str, tmp_path: 
     text, replies = EVALUATORS[name]
     evaluate = text if text.startswith("{") else f"{{{text}}}"
     until = "[{score_at_least: 0.8}]" if text.startswith(("score", "python")) else "passed"
+    if text.startswith("metric"):
+        until = "[{metric_at_least: {metric: words, value: 3}}]"
     found = document(
         tmp_path, f"    evaluate: {evaluate}\n    until: {until}\n    max_iterations: 3\n"
     )

@@ -163,7 +163,7 @@ def test_a_wrong_model_of_the_caller_is_not_a_problem_of_a_line(tmp_path: Path) 
     [
         ("{{ loop.last.feedbak }}", "did you mean 'feedback'?"),
         ("{% if loop.best %}{{ loop.best.scor }}{% endif %}", "did you mean 'score'?"),
-        ("{{ loop.last.zzzz }}", "its fields are error, feedback, "),
+        ("{{ loop.last.zzzz }}", "its fields are accepted, error, feedback, "),
     ],
 )
 def test_an_unknown_field_of_an_iteration_is_reported_before_the_run(

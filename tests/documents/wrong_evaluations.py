@@ -8,7 +8,7 @@ EVALUATIONS: Wrong = {
     "evaluate nothing": (
         LOOP + "      evaluate: {}\n",
         [
-            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, judge, confidence, python",
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python",
         ],
     ),
     "evaluate graded": (

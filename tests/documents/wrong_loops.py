@@ -96,7 +96,6 @@ LOOPS: Wrong = {
     "limit zero": (
         LOOP + "      until: {max_iterations: 0}\n",
         [
-            "6:7: steps[0].loop.min_iterations: min_iterations: 1 is above the limit of 0, which ends the loop first",
             "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 0 is too small; give at least 1",
         ],
     ),

@@ -56,7 +56,7 @@ OUTLINES: Wrong = {
     "steps is a mapping": (
         "schema: loopwright/1\nname: x\nsteps: {a: 1}\n",
         [
-            "3:8: steps: expected a list, not {'a': 1}",
+            "3:8: steps: expected a list, not a mapping with the key a; write each step as an item that begins with - name: a",
         ],
     ),
     "steps twice": (

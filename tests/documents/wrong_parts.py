@@ -9,7 +9,6 @@ PARTS: Wrong = {
         HEAD
         + "  - name: a\n    loop:\n      execute:\n        loop:\n          execute: {set: 1}\n          until: [{max_iterations: -1}]\n",
         [
-            "8:11: steps[0].loop.execute.loop.min_iterations: min_iterations: 1 is above the limit of -1, which ends the loop first",
             "9:20: steps[0].loop.execute.loop.until[0].max_iterations: max_iterations: limit: -1 is too small; give at least 1",
         ],
     ),

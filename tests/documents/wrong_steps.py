@@ -163,7 +163,7 @@ STEPS: Wrong = {
     "unclosed template": (
         HEAD + '  - {name: a, set: "{{ input"}\n',
         [
-            "4:21: steps[0].set: template: unexpected end of template, expected 'end of print statement'",
+            "4:21: steps[0].set: template: {{ is not closed; close it with }}",
         ],
     ),
     "unknown tag": (
@@ -230,7 +230,7 @@ STEPS: Wrong = {
     "command of numbers": (
         HEAD + "  - {name: a, shell: {a: b}}\n",
         [
-            "4:22: steps[0].shell: expected a list or text, not {'a': 'b'}",
+            "4:22: steps[0].shell: expected a list or text, not a mapping with the key a",
         ],
     ),
     "cwd up": (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loopwright import Context, Loop, MaxIterations, run
-from loopwright.errors import OwnershipLost
+from loopwright import Context, Loop, MaxIterations, run, step
+from loopwright.errors import ConfigurationError, OwnershipLost
 from loopwright.journal import Journal, MemoryJournal
 from loopwright.journal.postgres.journal import PostgresJournal
 from loopwright.journal.sqlite import SqliteJournal
@@ -65,6 +65,47 @@ async def test_a_lost_run_cancels_its_call(
     await two.close()
     assert (await two.find("r")).status == "exhausted"
     await two.close()
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_step_may_finish_its_call(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """With `on_lost="finish"` a call of the former owner ends before `run` raises; its result is not recorded."""
+    one, two = journals(kind, tmp_path, request)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    async def pay(value: Any) -> str:
+        begun.set()
+        await may_end.wait()
+        ended.append("former")
+        return "former"
+
+    async def other(value: Any) -> str:
+        may_end.set()
+        return "new"
+
+    def loop(function: Any) -> Loop[Any, Any]:
+        paying = step(function, name="pay", fingerprint="pay/1", on_lost="finish")
+        return Loop(paying, until=MaxIterations(1), name="work")
+
+    first = asyncio.ensure_future(run(loop(pay), "x", journal=one, run_id="r"))
+    await begun.wait()
+    result = await run(loop(other), journal=two, run_id="r", takeover=True, in_doubt="rerun")
+    with pytest.raises(OwnershipLost):
+        await asyncio.wait_for(first, 10)
+    assert (result.output, ended) == ("new", ["former"])
+    outputs = [entry.value for entry in await two.entries("r") if entry.kind == "finished"]
+    assert outputs == ["new"]
+    await one.close()
+    await two.close()
+
+
+def test_another_policy_is_refused() -> None:
+    """`on_lost` has two values."""
+    with pytest.raises(ConfigurationError, match="on_lost: 'wait' is not 'cancel' or 'finish'"):
+        step(print, on_lost="wait")
 
 
 @pytest.mark.parametrize("kind", STORES)

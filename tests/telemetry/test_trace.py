@@ -12,6 +12,7 @@ from loopwright import (
     Evaluation,
     Loop,
     MaxIterations,
+    Metric,
     Passed,
     ScoreAtLeast,
     Usage,
@@ -184,6 +185,18 @@ def test_what_is_measured_adds_up_to_what_the_run_says() -> None:
     assert heard.measured(names.SCORES) == [0.25, 0.9]
     assert heard.measured(names.RUN_DURATION) == [pytest.approx(result.seconds, abs=0.01)]
     assert heard.measured(names.RUNS) == [1]
+
+
+def test_each_declared_metric_is_a_gauge() -> None:
+    """The gauge has the name, the unit and the values of the metric; undeclared metrics have none."""
+    heard = Heard()
+    values = iter([{"val loss": 2.0, "ms": 7}, {"val loss": 1.5, "ms": 8}])
+    metrics = {"val loss": Metric("minimise", unit="nat")}
+    loop = Loop(str, lambda _: {"metrics": next(values)}, metrics=metrics, max_iterations=2)
+    run_virtual(run(loop, "x", listeners=[heard]))
+    assert heard.measured(names.metric("val loss")) == [2.0, 1.5]
+    assert {s.unit for s in heard.signals if isinstance(s, Measurement) and s.unit} == {"nat"}
+    assert heard.measured(names.metric("ms")) == []
 
 
 def test_a_model_call_is_a_chat_span_with_its_tokens() -> None:

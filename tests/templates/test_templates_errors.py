@@ -137,7 +137,8 @@ def test_what_goes_wrong_is_said_with_its_place(
 @pytest.mark.parametrize(
     ("source", "place", "reason"),
     [
-        ("a\n{{ name", (2, 1), "unexpected end of template, expected 'end of print statement'"),
+        ("a\n{{ name", (2, 1), "{{ is not closed; close it with }}"),
+        ("{{ a }} {% if a", (1, 9), "{% is not closed; close it with %}"),
         ("{{ a b }}", (1, 6), "expected token 'end of print statement', got 'b'"),
         ("{% fro x in y %}", (1, 4), "unknown tag 'fro'; did you mean 'for'?"),
         ("{% macro m() %}{% endmacro %}", (1, 1), "{% macro %} is not available in templates"),

@@ -30,6 +30,7 @@ from .limits import time_limits as time_limits
 from .limits import tuned as tuned
 from .limits import tuned_budget as tuned_budget
 from .limits import unit_of as unit_of
+from .metrics import MetricAtLeast, MetricAtMost
 from .progress import Degrading, NoImprovement, RepeatedOutput
 from .stalls import NoChange, NoProgress
 from .stalls import stalls as stalls
@@ -45,6 +46,8 @@ __all__ = [
     "Deadline",
     "Degrading",
     "MaxIterations",
+    "MetricAtLeast",
+    "MetricAtMost",
     "NoChange",
     "NoImprovement",
     "NoProgress",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ConfigurationError, nearest
-from ..records import History, Reason, Stop
+from ..records import History, Iteration, Reason, Stop
 from ..records.codec import integer, number, text_of
 from .base import Condition, condition
 
@@ -75,12 +75,14 @@ def similarity(a: frozenset[tuple[str, ...]], b: frozenset[tuple[str, ...]]) -> 
 class NoImprovement(Condition):
     """Stop after `patience` scores in a row that did not exceed the best by more than `min_delta`.
 
-    Failed and undecided iterations have no score and do not count. Use it with `keep="best"`: the last
+    Failed and undecided iterations have no score and do not count. In a loop with an objective, an
+    improvement is an accepted iteration. Use it with `keep="best"`: the last
     output of a plateau is rarely the best one. Reason: `no_improvement`.
 
     Args:
         patience: scores in a row, at least 1.
-        min_delta: the smallest improvement that counts, from 0 to 1 (default: 0).
+        min_delta: the smallest improvement that counts, from 0 to 1, or in the unit of the objective
+            (default: 0).
 
     Raises:
         ConfigurationError: if a value is out of range.
@@ -99,15 +101,14 @@ class NoImprovement(Condition):
 
     def __post_init__(self) -> None:
         integer("no_improvement: patience", self.patience, minimum=1)
-        number("no_improvement: min_delta", self.min_delta, minimum=0, maximum=1)
+        # At most 1 for scores, which the loop checks: a metric has its own unit.
+        number("no_improvement: min_delta", self.min_delta, minimum=0)
 
     def check(self, history: History) -> Stop | None:
         if not history.stalled(self.patience, self.min_delta):
             return None
-        best = history.best
-        shown = f" than {best.score:g}" if best is not None and best.score is not None else ""
         return Stop(
-            Reason.NO_IMPROVEMENT, f"{self.patience} iterations without a better score{shown}"
+            Reason.NO_IMPROVEMENT, f"{self.patience} iterations without a better {_best(history)}"
         )
 
 
@@ -161,7 +162,7 @@ class RepeatedOutput(Condition):
         # A repeat that raised the score is progress: judges differ from vote to vote.
         best = history.best
         if not period or (
-            best is not None and best.score is not None and best.number > count - period
+            best is not None and best.rank is not None and best.number > count - period
         ):
             return None
         repeat = "output repeats" if period == 1 else f"outputs repeat in a cycle of {period}"
@@ -212,7 +213,8 @@ class Degrading(Condition):
     Args:
         window: scores that must exist, and for `strict` fall, at least 2 (default: 3).
         rule: `drawdown` (default) or `strict`.
-        sigma: the standard deviation of one score, from 0 to 1 (default: 0.07). With 0, for
+        sigma: the standard deviation of one score, from 0 to 1, or of one value in the unit of the
+            objective (default: 0.07). With 0, for
             deterministic checks, a fall above `tolerance` from the best score counts.
         tolerance: the fall that is accepted with `sigma` 0, from 0 to 1 (default: 0).
         horizon: T, the expected number of iterations, at least 2 (default: 10).
@@ -238,8 +240,9 @@ class Degrading(Condition):
     def __post_init__(self) -> None:
         integer("degrading: window", self.window, minimum=2)
         integer("degrading: horizon", self.horizon, minimum=2)
-        number("degrading: sigma", self.sigma, minimum=0, maximum=1)
-        number("degrading: tolerance", self.tolerance, minimum=0, maximum=1)
+        # At most 1 for scores, which the loop checks: a metric has its own unit.
+        number("degrading: sigma", self.sigma, minimum=0)
+        number("degrading: tolerance", self.tolerance, minimum=0)
         if self.rule not in ("drawdown", "strict"):
             hint = nearest(str(self.rule), ("drawdown", "strict"))
             raise ConfigurationError(f"degrading: rule: unknown rule {self.rule!r}{hint}")
@@ -248,15 +251,15 @@ class Degrading(Condition):
         scores = history.recent_scores(self.window)
         last = history.last
         # Without a score of the latest iteration, the last two scores say nothing new.
-        if len(scores) < self.window or last is None or not last.eligible or last.score is None:
+        if len(scores) < self.window or last is None or not last.eligible or last.rank is None:
             return None
         if self.rule == "strict":
             if not strictly_falling(scores, self.window):
                 return None
-            return Stop(Reason.DEGRADING, f"{self.window} scores in a row, each below the last")
+            return Stop(Reason.DEGRADING, _each_worse(last, self.window))
         if self.sigma == 0:  # without noise each fall is real, so single scores are compared
             best = history.best
-            fall = (best.score or 0.0) - scores[-1] if best is not None else 0.0
+            fall = (best.rank or 0.0) - scores[-1] if best is not None else 0.0
             limit = self.tolerance
         else:
             # Of two-score means, because a single low score is often noise.
@@ -264,4 +267,32 @@ class Degrading(Condition):
             limit = drawdown_limit(self.horizon) * self.sigma
         if fall <= limit:
             return None
-        return Stop(Reason.DEGRADING, f"scores fell by {fall:.3g}, more than {limit:.3g}")
+        return Stop(Reason.DEGRADING, _fell(last, fall, limit))
+
+
+def _best(history: History) -> str:
+    """Return the best score or value of the objective, as the end of a comparison."""
+    best = history.best
+    last = history.last
+    if last is not None and last.accepted is not None:
+        objective = None if best is None else best.objective
+        names = [item.objective.name for item in history if item.objective is not None]
+        return f"{names[0]} than {objective.text}" if objective is not None else names[0]
+    return f"score than {best.score:g}" if best is not None and best.score is not None else "score"
+
+
+def _each_worse(last: Iteration, count: int) -> str:
+    objective = last.objective
+    if objective is None:
+        return f"{count} scores in a row, each below the last"
+    return f"{count} values of {objective.name} in a row, each worse than the last"
+
+
+def _fell(last: Iteration, fall: float, limit: float) -> str:
+    objective = last.objective
+    if objective is None:
+        return f"scores fell by {fall:.3g}, more than {limit:.3g}"
+    return (
+        f"{objective.name} is worse by {fall:.3g} {objective.unit}".rstrip()
+        + f", more than {limit:.3g}"
+    )

@@ -37,17 +37,21 @@ def stalls(history: History, patience: int) -> tuple[int, tuple[int, ...]]:
     """Return the iterations in a row without progress, and the numbers of those that completed a stall.
 
     An iteration is progress if its score is above all earlier ones, or if other tests fail than in the
-    evaluation before. Iterations without an evaluation do not count. After a stall the count begins
-    again.
+    evaluation before. Iterations without an evaluation do not count. In a loop with an objective, progress
+    is an accepted iteration. After a stall the count begins again.
     """
     best, last, streak, ends = -1.0, None, 0, []
     for item in history:
         evaluation = item.evaluation
-        if evaluation is None or evaluation.undecided:
+        if item.accepted is not None:
+            # The text of a measurement differs each time, so only an accepted value is progress.
+            streak = 0 if item.accepted else streak + 1
+        elif evaluation is None or evaluation.undecided:
             continue
-        score, fails = _score(evaluation), failing(evaluation)
-        streak = 0 if last is None or score > best or fails != last else streak + 1
-        best, last = max(best, score), fails
+        else:
+            score, fails = _score(evaluation), failing(evaluation)
+            streak = 0 if last is None or score > best or fails != last else streak + 1
+            best, last = max(best, score), fails
         if streak == patience:
             ends.append(item.number)
             streak = 0
@@ -92,10 +96,10 @@ class NoProgress(Condition):
         _, ends = stalls(history, self.patience)
         if not ends or history.last is None or ends[-1] != history.last.number:
             return None
-        return Stop(
-            Reason.NO_PROGRESS,
-            f"the score and the failing tests were the same for {self.patience} iterations",
-        )
+        same = "the score and the failing tests were the same"
+        if history.last.accepted is not None:
+            same = "no iteration was accepted"
+        return Stop(Reason.NO_PROGRESS, f"{same} for {self.patience} iterations")
 
 
 @condition

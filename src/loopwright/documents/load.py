@@ -145,7 +145,8 @@ def _has_name(file: Path, name: str) -> bool:
 class Loaded(LoadedDocument):
     """A document that is ready to run.
 
-    Run its `step` with its `resources`, and with `default_input` and `budget` unless you set others.
+    `run` and `resume` take it as a step: its `step` runs with its `resources` and `source`, and with
+    `default_input` and `budget` unless you set others.
 
     Attributes:
         name: The name of the document.
@@ -164,7 +165,7 @@ class Loaded(LoadedDocument):
         >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
         >>> _ = file.write_text("schema: loopwright/1\\nname: hello\\nsteps: [{name: greet, set: 'Hello {{ input }}'}]")
         >>> loaded = load(file)
-        >>> asyncio.run(run(loaded.step, "Ada", resources=loaded.resources)).output
+        >>> asyncio.run(run(loaded, "Ada")).output
         'Hello Ada'
     """
 

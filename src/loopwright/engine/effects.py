@@ -116,6 +116,8 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         # The step gets a copy: it may change its input, and the record must stay the same.
         argument = own_json(value) if types is None else types.read(value)
         act = step.act if run.stubs is None else acting(run.stubs, step, path)
+        if step.finishes:
+            act = functools.partial(run.to_its_end, act)
         if gate is None:
             output = await act(argument, inner)
         else:

@@ -187,6 +187,7 @@ class ForEach(CompositeStep):
     rejudge = limit = 0
     baseline: ClassVar[bool] = False
     on_stall: ClassVar[None] = None
+    measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()
     unbound = ""
     plain = False
@@ -235,6 +236,11 @@ class ForEach(CompositeStep):
         if failed is None or not self.halts:
             return None
         return Stop(Reason.ERROR, f"item {failed.number}: {failed.feedback}")
+
+    def satisfied_by(self, evaluation: Evaluation) -> bool:
+        """Return whether an evaluation of the input satisfies it: a list has none."""
+        del evaluation
+        return False
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report, which is the stop itself."""
@@ -457,12 +463,12 @@ class ListRun(LoopRun):
         self.attempts[number] = item
         return item
 
-    def commit(self, iteration: Iteration) -> None:
+    def commit(self, iteration: Iteration) -> Iteration:
         """Commit an item. Its end is now, so that recorded items end in their order."""
         self.attempted = self.attempts.pop(iteration.number)
         self.attempted.ended = self.run_state.now()
         self.left.remove(iteration.number)
-        super().commit(iteration)
+        return super().commit(iteration)
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the list ended, unless an outer guard interrupted it.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, cast
 
@@ -23,6 +23,8 @@ from ..conditions import (
     Budget,
     Condition,
     MaxIterations,
+    MetricAtLeast,
+    MetricAtMost,
     Passed,
     PhaseLimit,
     check_safely,
@@ -39,7 +41,7 @@ from ..errors import (
     LoopwrightWarning,
     nearest,
 )
-from ..records import History, Iteration, Reason, Result, Status, Stop, codec
+from ..records import Evaluation, History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.display import table_html
 from ..records.excerpts import shortened
@@ -49,11 +51,13 @@ from .composites import retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
-from .loop_limits import LoopLimits, with_limits
+from .loop_limits import LoopLimits, check_conditions, with_limits
 from .loop_run import LoopRun
 from .loop_stalls import OnStall
 from .loop_verdicts import FEEDBACK_SHOWN, Impossible, Undecided, without_judge
+from .objectives import LoopMetrics, Metric, MetricScore, metrics_of
 from .outcomes import acceptable
+from .repeated import Repeated
 from .state import StateSource
 from .step import (
     CompositeStep,
@@ -126,6 +130,11 @@ class Loop(CompositeStep[In, Out]):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
+            or a `Metric`. Default: they are recorded only.
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+            only metric with a direction, else the score.
+        score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
         max_iterations: the most iterations, as `MaxIterations`.
@@ -176,6 +185,9 @@ class Loop(CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
+    objective: str = field(default="", kw_only=True)
+    score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
     undecided: Undecided = field(default=Undecided(), kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
@@ -212,6 +224,7 @@ class Loop(CompositeStep[In, Out]):
             timeout=timeout,
         )
         self._check()
+        put("measured", metrics_of(self.metrics, self.objective, self.score))
         put("until", with_limits(self.until, self.guards, limits))
         parts = []
         for stage in ("execute", "evaluate", "adapt"):
@@ -222,6 +235,8 @@ class Loop(CompositeStep[In, Out]):
                 # The output of adapt is the input of execute, so it has that type.
                 if stage == "adapt" and isinstance(part, FunctionStep):
                     part = part.making_input_of(as_step(self.execute))
+                if stage == "evaluate" and self.measured is not None and self.measured.repeats:
+                    part = Repeated(part, self.measured.repeats)
                 if self.on_failure == "retry":
                     part = retry(part, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, part)
@@ -235,6 +250,7 @@ class Loop(CompositeStep[In, Out]):
                 f"loop: {self.name}: loops are nested {self.depth} deep; the limit is {MAX_DEPTH}"
             )
         put("members", tuple(self._conditions()))
+        check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
         put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
         self._warn_of_no_goal()
         for text in self._unreachable():
@@ -297,7 +313,8 @@ class Loop(CompositeStep[In, Out]):
         for tree in (self.until, self.guards):
             if tree is not None:
                 conditions += [*tree.flat(), *tree.limits()]
-        if self.evaluate is not None and not self.has_goal:
+        # With an objective, the loop looks for the best value until a limit ends it.
+        if self.evaluate is not None and not self.has_goal and not self._optimises:
             conditions.append(Passed())
         if not any(isinstance(c, MaxIterations | PhaseLimit) for c in conditions):
             conditions.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
@@ -315,7 +332,13 @@ class Loop(CompositeStep[In, Out]):
         """Whether `until` or `guards` has a condition of success."""
         return any(has_goal(tree) for tree in (self.until, self.guards))
 
+    @property
+    def _optimises(self) -> bool:
+        return self.measured is not None and bool(self.measured.objective)
+
     def _warn_of_no_goal(self) -> None:
+        if self._optimises:
+            return
         if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
             message = f"loop {self.name}: {NO_GOAL_SENTENCE}"
             warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
@@ -331,6 +354,7 @@ class Loop(CompositeStep[In, Out]):
                 )
 
     members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+    measured: LoopMetrics | None = field(init=False, repr=False, compare=False, default=None)
     _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
     @functools.cached_property
@@ -394,6 +418,7 @@ class Loop(CompositeStep[In, Out]):
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
             *(["baseline"] if self.baseline else []),
             *([repr(self.on_stall)] if self.on_stall is not None else []),
+            *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(
@@ -456,6 +481,14 @@ class Loop(CompositeStep[In, Out]):
         if self.workspace is None and around is None:
             return LoopRun(declaration, value, ctx).run()
         return WorkspaceLoopRun(declaration, value, ctx, self.workspace, around).run()
+
+    def satisfied_by(self, evaluation: Evaluation) -> bool:
+        """Return whether the evaluation before the first iteration satisfies the loop."""
+        if evaluation.passed is True and not self._optimises:
+            return True
+        first = History([Iteration(0, evaluation=evaluation)])
+        kinds = (MetricAtLeast, MetricAtMost, *([Passed] if self._optimises else []))
+        return any(goal.check(first) is not None for goal in self.goals if isinstance(goal, kinds))
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record, or None: a pure function.
@@ -536,6 +569,7 @@ class Loop(CompositeStep[In, Out]):
         if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
         empty = all(item.score is None and item.passed is None for item in history)
+        empty = empty and not any(item.evaluation and item.evaluation.metrics for item in history)
         for goal in self.goals if history.best is not None else ():
             if self.evaluate is not None and empty:
                 yield NOT_APPLICABLE, EMPTY_EVALUATIONS

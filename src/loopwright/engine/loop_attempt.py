@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, Iteration, Status, as_evaluation
@@ -92,7 +93,11 @@ class Attempt:
         """
         run = self.ctx.run
         if isinstance(error, StepError):
-            self.failure = run.clean(Failure.of(self.stage, error, redact=run.redact))
+            failure = Failure.of(self.stage, error, redact=run.redact)
+            # JSON has no such numbers, so the value was refused before it was read as an evaluation.
+            if failure.kind == "not_json" and failure.message.startswith("output.metrics."):
+                failure = replace(failure, kind="bad_metric")
+            self.failure = run.clean(failure)
             self.cause = error.__cause__
             return
         self.cut = cut = run.stopped_by(error)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from ..conditions import Budget, Condition
-from ..records import History, Iteration, Result, Stop
+from ..records import Evaluation, History, Iteration, Result, Stop
 from ..records.typed import ValueType
 from .loop_stalls import OnStall
 from .loop_verdicts import Undecided
+from .objectives import LoopMetrics
 from .step import Step
 
 __all__ = ["LoopDeclaration"]
@@ -43,6 +44,9 @@ class LoopDeclaration(Protocol):
 
     @property
     def on_stall(self) -> OnStall | None: ...
+
+    @property
+    def measured(self) -> LoopMetrics | None: ...
 
     @property
     def undecided(self) -> Undecided: ...
@@ -91,6 +95,9 @@ class LoopDeclaration(Protocol):
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop ends after the latest record, or None."""
+
+    def satisfied_by(self, evaluation: Evaluation) -> bool:
+        """Return whether the evaluation before the first iteration satisfies the loop."""
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return how the loop ends."""

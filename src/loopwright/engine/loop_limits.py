@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypedDict, cast
 
 from ..conditions import (
     UNITS,
     Budget,
     Condition,
+    Degrading,
     MaxIterations,
     NoImprovement,
     ScoreAtLeast,
     Timeout,
+    tag_of,
 )
 from ..errors import ConfigurationError
+from ..records.codec import number
+from .objectives import LoopMetrics
+from .step import Step
 
-__all__ = ["LoopLimits", "with_limits"]
+__all__ = ["LoopLimits", "check_conditions", "with_limits"]
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
     "min_score": ScoreAtLeast,
@@ -83,3 +88,46 @@ def _conditions(limits: LoopLimits) -> dict[str, Condition]:
 def _names_unit(condition: Condition, limit: str) -> bool:
     """Whether a condition of the same class names the limit; a budget has several units."""
     return limit not in UNITS or getattr(condition, UNITS[limit]) is not None
+
+
+def check_conditions(
+    loop: str, members: Iterable[Condition], metrics: LoopMetrics | None, evaluate: Step | None
+) -> None:
+    """Check the conditions of a loop against what its evaluator measures.
+
+    Raises:
+        ConfigurationError: for a condition on a score that no evaluator gives, or a difference of scores
+            above 1.
+    """
+    scored = metrics is not None and metrics.score is not None
+    unscored = evaluate is not None and not scored and _measures_only(evaluate)
+    objective = metrics.objective if metrics is not None else ""
+    for condition in _all_of(members):
+        if isinstance(condition, ScoreAtLeast) and unscored:
+            raise ConfigurationError(
+                f"loop {loop}: {condition} can never hold: its evaluator measures a metric and gives no score; "
+                "use metric_at_least or metric_at_most, or declare score: {metric, worst, best}"
+            )
+        # In the unit of the objective, any difference is possible.
+        for name in _DIFFERENCES.get(type(condition), ()) if not objective else ():
+            number(
+                f"{tag_of(type(condition))}: {name}", getattr(condition, name), minimum=0, maximum=1
+            )
+
+
+_DIFFERENCES: Mapping[type[Condition], tuple[str, ...]] = {
+    NoImprovement: ("min_delta",),
+    Degrading: ("sigma", "tolerance"),
+}
+
+
+def _all_of(conditions: Iterable[Condition]) -> Iterator[Condition]:
+    for condition in conditions:
+        yield condition
+        yield from _all_of(condition.parts())
+
+
+def _measures_only(step: Step) -> bool:
+    while isinstance(inner := getattr(step, "inner", None), Step):
+        step = inner
+    return getattr(step, "measures_only", False)

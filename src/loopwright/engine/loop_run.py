@@ -31,6 +31,7 @@ from ..journal import Entry
 from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
+    Evaluation,
     Failure,
     History,
     Iteration,
@@ -43,6 +44,7 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
+from ..records.excerpts import shortened
 from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
@@ -56,6 +58,7 @@ from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
 
+SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
@@ -104,7 +107,7 @@ class LoopRun:
                 iteration = await self.iterate()
                 # Recorded before the decision: after a crash, the decision is made again from the
                 # same record.
-                self.commit(iteration)
+                iteration = self.commit(iteration)
                 if hook is not None:
                     await self._call_hook("on_iteration", hook, iteration)
                 stop = self.decide() or self.begin()
@@ -361,8 +364,15 @@ class LoopRun:
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
-        self.scope.baseline = evaluation = as_evaluation(value)
-        if evaluation.passed is not True or len(self.history):
+        evaluation = as_evaluation(value)
+        if loop.measured is not None:
+            evaluation = loop.measured.scored(evaluation)
+        self.scope.baseline = evaluation
+        if len(self.history):
+            return None
+        if (lack := self._lack(evaluation)) is not None:
+            return lack
+        if not loop.satisfied_by(evaluation):
             return None
         return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
 
@@ -371,6 +381,16 @@ class LoopRun:
         self.cause = error.__cause__
         detail = f"before the first iteration: {error}"
         return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
+
+    def _lack(self, evaluation: Evaluation) -> Stop | None:
+        """Return the stop of a loop whose objective cannot be measured before the first iteration."""
+        metrics = self.loop.measured
+        if metrics is None or not metrics.objective or metrics.objective in evaluation.metrics:
+            return None
+        # Before any cost: each iteration is compared with this value.
+        detail = f"before the first iteration, {metrics.objective} has no value"
+        why = shortened(" ".join(evaluation.feedback.split()), SHOWN)
+        return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -445,8 +465,10 @@ class LoopRun:
         self.attempted = Attempt(self.ctx, value, self.began, adapts, self.call)
         return self.attempted
 
-    def commit(self, iteration: Iteration) -> None:
-        """Commit the iteration of the latest attempt to the journal and the history."""
+    def commit(self, iteration: Iteration) -> Iteration:
+        """Commit the iteration of the latest attempt to the journal and the history; return its record."""
+        if (metrics := self.loop.measured) is not None:
+            iteration = metrics.judged(iteration, self.history, self.scope.baseline)
         run, attempt = self.run_state, self.attempted
         self.current = attempt.input
         if attempt.cut is not None:
@@ -467,6 +489,7 @@ class LoopRun:
         self.history = self.scope.history = self.history.with_iteration(
             iteration, elapsed, self.account.settled, wall, self.account.effects
         )
+        return iteration
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the loop ended, unless the journal has it, and return its result.

@@ -53,10 +53,10 @@ class OnStall:
         if len(ends) <= allowed or history.last is None or ends[-1] != history.last.number:
             return None
         times = "once" if len(ends) == 1 else f"{len(ends)} times"
-        return Stop(
-            Reason.NO_PROGRESS,
-            f"the score and the failing tests stayed the same for {self.patience} iterations, {times}",
-        )
+        same = "the score and the failing tests stayed the same"
+        if history.last.accepted is not None:
+            same = "no iteration was accepted"
+        return Stop(Reason.NO_PROGRESS, f"{same} for {self.patience} iterations, {times}")
 
     def restarts_after(self, history: History) -> int:
         """Return how many stalls there were."""

@@ -9,7 +9,7 @@ import importlib
 import random as _random
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
 from ..conditions import Budget
 from ..errors import ConfigurationError, nearest
@@ -36,7 +36,31 @@ from .text_listeners import OnText, model_call, text_listener
 if TYPE_CHECKING:
     from ..models import Models
 
-__all__ = ["RunOptions", "new_run_id", "resume", "resume_sync", "run", "run_sync"]
+__all__ = [
+    "RunOptions",
+    "StepWithResources",
+    "new_run_id",
+    "resume",
+    "resume_sync",
+    "run",
+    "run_sync",
+]
+
+
+@runtime_checkable
+class StepWithResources(Protocol):
+    """A step with the objects that it needs, such as a loaded document."""
+
+    @property
+    def step(self) -> Step: ...
+    @property
+    def default_input(self) -> Json: ...
+    @property
+    def budget(self) -> Budget | None: ...
+    @property
+    def resources(self) -> Mapping[str, Any]: ...
+    @property
+    def source(self) -> Mapping[str, Json]: ...
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -75,7 +99,7 @@ class RunOptions(ResumeOptions, total=False):
 
 
 async def run(
-    step: StepLike[In, Out],
+    step: StepLike[In, Out] | StepWithResources,
     value: In = None,  # type: ignore[assignment]
     *,
     journal: Journal | str | None = None,
@@ -97,7 +121,8 @@ async def run(
     """Run a loop, a workflow, any other step or a function to its end.
 
     Args:
-        step: the step or function.
+        step: the step or function. Or a document of `loopwright.documents.load`, with its resources,
+            source, default input and budget, of which the arguments below replace some.
         value: its input, any JSON value.
         journal: where the run is recorded: a Journal, a URL such as `sqlite:runs.db`, or None (nothing).
         run_id: the run to create or resume, 1 to 64 letters, digits, - and _. Default: a new ID.
@@ -133,9 +158,19 @@ async def run(
         >>> asyncio.run(run(lambda name: f"Hello {name}", "Ann")).output
         'Hello Ann'
     """
-    root = as_step(step)
     _check_options(budget, in_doubt, listeners, resources)
     resources = _with_models(resources, models, model=model, on_text=on_text)
+    has_input = value is not None
+    if not isinstance(step, Step) and isinstance(step, StepWithResources):
+        # A chain, because a copy would load resources that no step may need.
+        own = cast("MutableMapping[str, Any]", step.resources)
+        resources = ChainMap(cast("MutableMapping[str, Any]", resources or {}), own)
+        budget = step.budget if budget is None else budget
+        source = source or step.source
+        value = value if has_input else cast("In", step.default_input)
+        root = step.step
+    else:
+        root = as_step(step)
     _check_names(root, resources)
     store, opened = _journal_of(journal)
     run_resources = RunResources(resources, store)
@@ -146,6 +181,7 @@ async def run(
         fresh, log = await open_run(
             root, value, store, resources=run_resources, budget=budget, source=source or {},
             accept_changes=accept_changes, run_id=run_id, takeover=takeover, observed=bool(shown),
+            has_input=has_input,
         )  # fmt: skip
         started, failed = opened_listeners(shown, log)
         state = Run(
@@ -184,14 +220,14 @@ def _progress(progress: bool | Listener) -> list[Listener]:
 
 
 def run_sync(
-    step: StepLike[In, Out],
+    step: StepLike[In, Out] | StepWithResources,
     value: In = None,  # type: ignore[assignment]
     **options: Unpack[RunOptions],
 ) -> Result[Out]:
     """Run a step from synchronous code.
 
     Args:
-        step: the step or function.
+        step: the step, function or loaded document.
         value: its input, any JSON value.
         options: the options of `run`.
 
@@ -214,7 +250,7 @@ def run_sync(
 
 
 async def resume(
-    step: StepLike[Any, Out],
+    step: StepLike[Any, Out] | StepWithResources,
     run_id: str,
     *,
     journal: Journal | str,
@@ -228,7 +264,7 @@ async def resume(
     """Continue a recorded run, and raise the limit that ended it if you pass a new one.
 
     Args:
-        step: the step that was run, unchanged.
+        step: the step or loaded document that was run, unchanged.
         run_id: the run.
         journal: the Journal or the URL in which it is recorded.
         max_iterations: the new limit of the loop that used up its iterations.
@@ -278,12 +314,16 @@ async def resume(
 
 
 def resume_sync(
-    step: StepLike, run_id: str, *, journal: Journal | str, **options: Unpack[ResumeLimits]
+    step: StepLike | StepWithResources,
+    run_id: str,
+    *,
+    journal: Journal | str,
+    **options: Unpack[ResumeLimits],
 ) -> Result:
     """Continue a recorded run from synchronous code; see `resume` and `run_sync`.
 
     Args:
-        step: the step that was run, unchanged.
+        step: the step or loaded document that was run, unchanged.
         run_id: the run.
         journal: the Journal or the URL in which it is recorded.
         options: the limits and options of `resume`.

@@ -48,8 +48,11 @@ async def open_run(
     run_id: str,
     takeover: bool,
     observed: bool,
+    has_input: bool,
 ) -> tuple[RunInfo, RunLog]:
     """Open the journal of a run; return the row of a new run, and the log.
+
+    `has_input` is whether the caller passed the value: a default is not compared with a recorded input.
 
     Raises:
         JournalError: if it cannot be opened, or holds another run under this ID.
@@ -74,7 +77,7 @@ async def open_run(
         return fresh, log
     try:
         if not accept_changes:
-            _check_same(log, step, fresh, has_input=value is not None)
+            _check_same(log, step, fresh, has_input=has_input)
     except ReplayMismatch:
         # Released with its former status: the run is as it was before this attempt.
         await log.close(replace(log.info, status=status_of(log.recorded)))

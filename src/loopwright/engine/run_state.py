@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ..errors import StepError, Stopped, Suspended
+from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.file_store import FileStore
 from ..journal.open import open_memory
@@ -205,6 +205,7 @@ class Run:
         "append",
         "cancelled",
         "clock",
+        "finishing",
         "in_doubt",
         "iterations",
         "keeps",
@@ -273,6 +274,7 @@ class Run:
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.lost = False
+        self.finishing = 0  # calls in progress that end although the run is lost
         self.iterations = 0
         self.score: float | None = None
         # The row of a resumed run shows the iterations of all its processes.
@@ -484,10 +486,26 @@ class Run:
                 self.task.cancel()
 
     def lose(self) -> None:
-        """Cancel the call in flight, because another owner took the run over and repeats it."""
+        """Cancel the calls in flight, because another owner took the run over and repeats them.
+
+        Calls of steps with `on_lost="finish"` end first.
+        """
         self.lost = True
-        if self.task is not None:
+        if self.task is not None and not self.finishing:
             self.task.cancel()
+
+    async def to_its_end(
+        self, act: Callable[[Any, Any], Awaitable[Any]], value: Any, ctx: Any
+    ) -> Any:
+        """Act to the end, and raise OwnershipLost only then."""
+        self.finishing += 1
+        try:
+            return await act(value, ctx)
+        finally:
+            self.finishing -= 1
+            # Not by cancelling the task: the cancellation could reach its caller after this error.
+            if self.lost:
+                raise OwnershipLost(f"{self.run_id}: another owner took this run over")
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty

@@ -24,6 +24,7 @@ class Scope:
 
     __slots__ = (
         "baseline",
+        "chain",
         "current",
         "files",
         "history",
@@ -60,6 +61,7 @@ class Scope:
         self.restarts = 0  # of a loop that stalled
         # What the preparations of the evaluator returned, by their fingerprints.
         self.prepared: Mapping[str, Json] = _NOTHING_YET
+        self.chain = 0  # how often its files were put back to those of an earlier iteration
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None

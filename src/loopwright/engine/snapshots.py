@@ -187,10 +187,13 @@ class Snapshots:
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 
     def _parent(self, history: History, *, best: bool) -> Iteration | None:
-        """Return the record from which the next iteration continues."""
-        if (best or self.source.refine_from != "last") and history.best is not None:
-            return history.best
-        return without_rejected(history).last
+        """Return the record from which the next iteration continues; None is the beginning."""
+        kept = without_rejected(history)
+        if not best and self.source.refine_from == "last":
+            return kept.last
+        # In the order of an objective, the beginning is better than each iteration that was not accepted.
+        by_objective = history.last is not None and history.last.accepted is not None
+        return history.best if by_objective else history.best or kept.last
 
     def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
         if result.satisfied and result.reason is not Reason.IMPROVED:

@@ -177,6 +177,10 @@ class Leaf(Step[In_contra, Out_co]):
             """Whether it acts on the files of its working directory, which a workspace puts back."""
 
         @property
+        def finishes(self) -> bool:
+            """Whether a call in progress continues to its end if another owner takes the run over."""
+
+        @property
         def stub(self) -> str:
             """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
     else:
@@ -185,6 +189,7 @@ class Leaf(Step[In_contra, Out_co]):
         wants_context = True
         reserve = None
         in_folder = False
+        finishes = False
         stub = ""
 
     def declared(self) -> FunctionTypes | None:
@@ -258,16 +263,18 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     """A Python function as a leaf step. See `step`.
 
     Args:
-        function, name, reserve, idempotent, inline, fingerprint: as for `step`.
+        function, name, reserve, idempotent, inline, fingerprint, on_lost: as for `step`.
         reports: whether it reports its cost. Default: whether it takes a context.
         typed: whether its annotations declare the types of its input and output.
         reader: the step that receives the input inside the function, whose input type it has.
     """
 
     act: _Act
+    finishes: bool
     idempotent: bool
     reports: bool | None
     reserve: Reserve | None
+    measures_only: bool
     scores_only: bool
     stub: str
     wants_context: bool
@@ -275,8 +282,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     __slots__ = (
         "_fingerprint",
         "act",
+        "finishes",
         "function",
         "idempotent",
+        "measures_only",
         "name",
         "reader",
         "reports",
@@ -296,6 +305,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         idempotent: bool = True,
         inline: bool = False,
         fingerprint: str = "",
+        on_lost: str = "cancel",
         reports: bool | None = None,
         typed: bool = False,
         reader: Leaf | None = None,
@@ -307,10 +317,16 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
+        if on_lost not in ("cancel", "finish"):
+            raise ConfigurationError(
+                f"step {self.name}: on_lost: {on_lost!r} is not 'cancel' or 'finish'"
+            )
+        self.finishes = on_lost == "finish"
         self.reserve = reserving(reserve)
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
+        self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
         # Functions of this package have a fingerprint; a dry run calls no others.
         self.stub = "" if fingerprint or hasattr(function, KNOWN_AS) else PYTHON
         count = _parameters(function)
@@ -468,6 +484,7 @@ class StepOptions(TypedDict, total=False):
     idempotent: bool
     inline: bool
     fingerprint: str
+    on_lost: str
 
 
 @overload
@@ -498,6 +515,7 @@ def step(
     idempotent: bool = True,
     inline: bool = False,
     fingerprint: str = "",
+    on_lost: str = "cancel",
 ) -> FunctionStep | StepDecorator:
     """Make a function a step, as a decorator or a call.
 
@@ -514,12 +532,14 @@ def step(
             interrupt it.
         fingerprint: a name and a version, such as `draft/1`. A recorded run resumes while they stay the
             same. Default: a digest of the bytecode, which another version of Python changes.
+        on_lost: `cancel` or `finish` a call in progress when another worker takes the run over, because this one
+            was frozen or cut off. The result of the call is not recorded. Default: `cancel`.
 
     Returns:
         The step, or the decorator.
 
     Raises:
-        ConfigurationError: for a function that takes more than two arguments.
+        ConfigurationError: for a function that takes more than two arguments, or another `on_lost`.
 
     Example:
         >>> from loopwright import run_sync, step
@@ -533,7 +553,7 @@ def step(
     def decorate(inner: Function) -> FunctionStep:
         made_step = FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
-            fingerprint=fingerprint, typed=True,
+            fingerprint=fingerprint, on_lost=on_lost, typed=True,
         )  # fmt: skip
         made_step.stub = "" if hasattr(inner, KNOWN_AS) else PYTHON
         return made_step

@@ -90,16 +90,21 @@ class WorkspaceLoopRun(LoopRun):
         stall = self.loop.on_stall
         settled = without_rejected(self.history)
         best = stall is not None and stall.then == "best" and stall.restarts_now(settled)
+        self.scope.chain = self.history.put_backs if self._files.source.refine_from != "last" else 0
         await self._files.place(self.history, number, best=best)
         iteration = await super().iterate()
         return replace(iteration, files=await self._files.close(number))
+
+    def _beginning(self) -> Iteration:
+        """Return the record of the files at the start, for an iteration that continues from them."""
+        return Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
 
     async def _called(
         self, ctx: Context, name: str, step: Step, value: Json, token: str = ""
     ) -> Json:
         """Call a stage; the files are captured before they are judged."""
         if name == "adapt":
-            value = self._files.parent
+            value = self._files.parent or self._beginning()
         # Not the shorter path of functions: an evaluator may run commands.
         output = await ctx.call(name, step, value, token)
         if name == "execute":

@@ -1,7 +1,7 @@
 """Evaluators: steps that turn an output into a score, a verdict or a list of criteria.
 
 `judge` and `rubric` ask a model; `check`, `checklist`, `json_schema`, `similarity` and `test_report` decide by
-code; `score` reads a number; `gates` combines several. `trend` and `agreement` describe results, `read_score`,
+code; `score` reads a number, `metric` measures one; `gates` combines several. `trend` and `agreement` describe results, `read_score`,
 `read_verdict` and `read_yes_no` read texts. Former names: `confidence` (rubric), `share_passing` (test_report)
 and `schema_check` (json_schema), for one release.
 """
@@ -13,6 +13,7 @@ from .gates import gates
 from .json_schema import json_schema
 from .json_schema import schema_check as schema_check
 from .judge.judge import Judge, judge
+from .metric import metric
 from .parsing.scores import ScoreProblem, ScoreReading, read_score
 from .parsing.verdicts import Answer, Verdict, VerdictProblem, read_verdict, read_yes_no
 from .rubric.rubric import Rubric, rubric
@@ -38,6 +39,7 @@ __all__ = [
     "gates",
     "json_schema",
     "judge",
+    "metric",
     "read_score",
     "read_verdict",
     "read_yes_no",

@@ -18,7 +18,7 @@ from ..records.codec import Json
 from .checklist import Check, as_check
 from .criteria import segments
 
-__all__ = ["LaterEvaluator", "gates"]
+__all__ = ["LaterEvaluator", "before", "gates"]
 
 
 class LaterEvaluator(CompositeStep[object, Evaluation]):
@@ -40,6 +40,12 @@ class _Gates(CompositeStep[object, Evaluation]):
     graded: bool = False
     # With a policy, the members before an undecided judge decide alone when it is due.
     undecided: Undecided | None = None
+    scored: bool = True  # whether the gates make a score; before a measurement they do not
+
+    @property
+    def measures_only(self) -> bool:
+        """Whether it gives metrics and never a score."""
+        return not self.scored
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -78,6 +84,8 @@ class _Gates(CompositeStep[object, Evaluation]):
             merged = _unjudged(evaluations, ctx)
         if self.graded and not due:
             merged = replace(merged, score=_grade(evaluations, len(self.members)))
+        if not self.scored:
+            merged = replace(merged, score=None, votes=())
         return combined(self.name, merged, ended, ctx)
 
     def _due(self, ctx: Context) -> bool:
@@ -130,6 +138,13 @@ def _grade(results: list[tuple[str, Evaluation]], count: int) -> float | None:
         return None
     score = final.score if final.score is not None else float(final.passed is True)
     return (len(results) - 1 + score) / count
+
+
+def before(measurement: Step, *evaluators: Check) -> Step[object, Evaluation]:
+    """Make an evaluator of gates and a measurement, which gives metrics and no score."""
+    steps = [*(as_check("", evaluator) for evaluator in evaluators), measurement]
+    names = segments(step.name for step in steps)
+    return _Gates(measurement.name, tuple(zip(names, steps, strict=True)), scored=False)
 
 
 def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluation:

@@ -184,8 +184,12 @@ class Models:
         return worst_case(request, self.price(request))
 
     def charged(self, request: Request, usage: Usage) -> Usage:
-        """Return usage with its cost in dollars."""
-        return cost(usage, self.price(request)) if usage and not usage.usd else usage
+        """Return usage with its cost in dollars; a scripted reply without a stated price is free."""
+        if not usage or usage.usd:
+            return usage
+        price = self.price(request)
+        free = price is None and isinstance(self.model, ScriptedModel)
+        return usage if free else cost(usage, price)
 
     # Cool-downs.
 

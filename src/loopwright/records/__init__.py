@@ -4,6 +4,7 @@ from .evaluation import Criterion, Evaluation, Tampering, as_evaluation, reaches
 from .history import History, agents_history
 from .isolation import Held, HeldJson, Record, own, own_json, read_by_copy
 from .iteration import Failure, Iteration
+from .metrics import MAXIMISE, MINIMISE, Measure, number_text
 from .outcome import Reason, Status, Stop
 from .result import (
     ItemOutcome,
@@ -17,6 +18,8 @@ from .result import (
 from .usage import NOTHING, Usage, by_purpose, is_judging
 
 __all__ = [
+    "MAXIMISE",
+    "MINIMISE",
     "NOTHING",
     "Criterion",
     "Evaluation",
@@ -27,6 +30,7 @@ __all__ = [
     "ItemOutcome",
     "Iteration",
     "LoopResults",
+    "Measure",
     "Reason",
     "Record",
     "Result",
@@ -42,6 +46,7 @@ __all__ = [
     "is_judging",
     "item_outcomes",
     "item_stop",
+    "number_text",
     "own",
     "own_json",
     "reaches",

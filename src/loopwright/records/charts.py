@@ -44,7 +44,7 @@ def curve(
     width: int = 340,
     height: int = 130,
 ) -> str:
-    """Return values by iteration as a curve from 0 to `top` (default: the highest value).
+    """Return values by iteration as a curve from 0, or the lowest value, to `top` (default: the highest).
 
     `line_at` is the value of a horizontal line; `shown` formats the values at the axis.
     """
@@ -52,6 +52,9 @@ def curve(
         return ""
     points = _thinned(points)
     highest = top or max(value for _, value in points) or 1.0
+    # Scores and costs begin at 0; a metric may be negative.
+    lowest = min(0.0, *(value for _, value in points))
+    height_of = (highest - lowest) or 1.0
     first, last = points[0][0], points[-1][0]
     span = (last - first) or 1.0
 
@@ -59,7 +62,7 @@ def curve(
 
     def place(x: float, y: float) -> Point:
         across = (x - first) / span if last != first else 0.5
-        return LEFT + across * (right - LEFT), low - y / highest * (low - ABOVE)
+        return LEFT + across * (right - LEFT), low - (y - lowest) / height_of * (low - ABOVE)
 
     placed = [place(x, y) for x, y in points]
     # More dots would cover the line.
@@ -75,23 +78,30 @@ def curve(
     return (
         f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" '
         'fill="currentColor" font-size="9">'
-        f"{_axes(first, last, highest=highest, shown=shown, right=right, low=low)}"
+        f"{_axes(first, last, (lowest, height_of), shown=shown, right=right, low=low)}"
         f'{drawn}<polyline points="{_joined(placed)}" fill="none" stroke="#3b82c4" stroke-width="2"/>'
         f'<g fill="#3b82c4">{dots}</g></svg>'
     )
 
 
 def _axes(
-    first: float, last: float, highest: float, shown: Callable[[float], str], right: int, low: int
+    first: float,
+    last: float,
+    values: tuple[float, float],
+    *,
+    shown: Callable[[float], str],
+    right: int,
+    low: int,
 ) -> str:
     """Return both axes with labels at their ends, and at half of the vertical one."""
     drawn = ""
+    lowest, height = values
     for part in (0.0, 0.5, 1.0):
         y = low - part * (low - ABOVE)
         drawn += (
             f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="axis" '
             'stroke="currentColor" stroke-opacity="0.25"/>'
-            f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{escape(shown(part * highest))}</text>'
+            f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{escape(shown(lowest + part * height))}</text>'
         )
     for number, x, anchor in ((first, LEFT, "start"), (last, right, "end")):
         if number != first or anchor == "start":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .charts import curve
 from .codec import Json, text_of
 from .excerpts import cut
-from .figures import clean, cost, duration, one_line, plural, score, spent, verdict_word
+from .figures import clean, cost, duration, one_line, plural, rated, score, spent, verdict_word
 from .iteration import Iteration
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def result_line(result: Result) -> str:
 def history_line(history: History) -> str:
     """Return a history as one line."""
     best = history.best
-    at = "" if best is None or best.score is None else f", best {best.number} with {_scored(best)}"
+    at = f", best {best.number} with {_scored(best)}" if best is not None and rated(best) else ""
     return f"<History of {plural(len(history), 'iteration')}{at}>"
 
 
@@ -101,7 +101,7 @@ def _sentence(result: Result) -> str:
 def _figures(result: Result, *, costs: bool = True) -> list[str]:
     best = result.best
     facts = []
-    if best is not None and best.score is not None:
+    if best is not None and rated(best):
         facts.append(_scored(best))
     count = result.iterations or result.total
     if count:
@@ -116,7 +116,8 @@ def _spent(result: Result) -> list[str]:
 
 
 def _scored(item: Iteration) -> str:
-    return f"score {score(item.score)}"
+    objective = item.objective
+    return f"score {score(item.score)}" if objective is None else f"{objective.name} {rated(item)}"
 
 
 def _iterations(history: Sequence[Iteration]) -> str:
@@ -145,7 +146,7 @@ def _iterations(history: Sequence[Iteration]) -> str:
 
 def _row(item: Iteration) -> str:
     cells = (
-        str(item.number), score(item.score), verdict_word(item), cut(item.feedback, _FEEDBACK),
+        str(item.number), rated(item), verdict_word(item), cut(item.feedback, _FEEDBACK),
         duration(item.seconds), cost(item.usage),
     )  # fmt: skip
     shown = "".join(f"<td {_CELL}>{_shown(cell)}</td>" for cell in cells)

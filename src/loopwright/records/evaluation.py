@@ -91,15 +91,16 @@ class Evaluation(Record):
         votes: the single votes of judges, as JSON.
         undecided: the evaluator could not decide; this is neither success nor a score of 0.
         details: other figures, as JSON; recorded and shown, without an effect on the loop.
-        metrics: raw numbers by name, such as seconds or bytes; recorded, without an effect on the loop.
+        metrics: raw numbers by name, such as seconds or bytes. They order iterations only in a loop that
+            declares them.
         impossible: the task cannot be done, by the reason in `feedback`. Such an evaluation is not met, and
             several in a row end the loop as `impossible`; see `Impossible`.
         unjudged: the judge could not decide, and the deterministic evaluators decided alone.
         tampered: how the iteration changed its own check, or None.
 
     Raises:
-        EvaluationError: of kind `bad_score` or `bad_evaluation`, for a value of another type or range;
-            names the field.
+        EvaluationError: of kind `bad_score`, `bad_metric` (a metric that is not finite) or
+            `bad_evaluation`, for a value of another type or range; names the field.
 
     Example:
         >>> Evaluation(0.8, feedback="shorter").score
@@ -299,6 +300,7 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
         raise _unreadable(f"details: {details!r} is not an object")
     others = {str(name): fields[name] for name in fields if name not in _FIELDS}
     metrics = fields.get("metrics") or {}
+    _refuse_infinite(metrics)
     if not _are_numbers(metrics):  # an evaluator of someone else may mean another thing by it
         others["metrics"], metrics = metrics, {}
     tampered = fields.get("tampered")
@@ -366,7 +368,19 @@ def _are_numbers(metrics: object) -> bool:
     )
 
 
+def _refuse_infinite(metrics: object) -> None:
+    for name, value in metrics.items() if isinstance(metrics, Mapping) else ():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise EvaluationError(
+                f"metrics: {name}: {value!r} is not a finite number, so it cannot be compared; return no value "
+                "for it, or correct the measurement",
+                kind="bad_metric",
+                retryable=False,
+            )
+
+
 def _measured(metrics: object) -> dict[str, float]:
+    _refuse_infinite(metrics)
     if not isinstance(metrics, Mapping) or not _are_numbers(metrics):
         raise _unreadable(f"metrics: {metrics!r} is not an object of finite numbers")
     return {str(name): _plain(f"metrics: {name}", value) for name, value in metrics.items()}

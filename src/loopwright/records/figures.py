@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .iteration import Iteration
+from .metrics import number_text
 from .usage import Usage
 
 # Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
@@ -94,6 +95,24 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def measured(item: Iteration, separator: str = ", ") -> str:
+    """Return the metrics of an iteration with units and changes: the declared ones, else all."""
+    if item.measures:
+        return separator.join(one_line(str(measure)) for measure in item.measures)
+    metrics = {} if item.evaluation is None else item.evaluation.metrics
+    return separator.join(
+        f"{one_line(name)} {number_text(value)}" for name, value in metrics.items()
+    )
+
+
+def rated(item: Iteration | None) -> str:
+    """Return the objective of an iteration with its unit, else its score; "" without both."""
+    if item is None:
+        return ""
+    objective = item.objective
+    return score(item.score) if objective is None else one_line(objective.text)
+
+
 def verdict_word(item: Iteration) -> str:
     """Return the verdict of an iteration as a word; "" without one."""
     if item.interrupted:
@@ -104,6 +123,8 @@ def verdict_word(item: Iteration) -> str:
         return "undecided"
     if item.evaluation is not None and item.evaluation.impossible:
         return "impossible"
+    if item.accepted is not None:
+        return "accepted" if item.accepted else "rejected"
     if item.passed is None:
         return ""
     return "passed" if item.passed else "not yet"

@@ -14,6 +14,7 @@ from typing import ClassVar, Generic, overload
 
 from . import codec, display
 from .iteration import In, Iteration, Out
+from .metrics import Measure
 from .usage import NOTHING, Usage
 
 # The figures of a history, of which a longer one computes its own: the index of the best iteration or
@@ -48,6 +49,12 @@ class Iterations(list[Iteration]):
 def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
     """Return the figures of a history that continues by the item at an index."""
     best, top, scored, failures, undecided = mark
+    if item.accepted is not None:
+        # The record decides: a comparison here could differ from the one that put the files back.
+        best = place if item.accepted else best
+        scored += item.eligible and item.rank is not None
+        if item.eligible:
+            return best, None, scored, 0, 0
     if not item.eligible:
         failures = failures + 1 if item.error is not None else 0
         return best, top, scored, failures, undecided + 1 if item.undecided else 0
@@ -62,7 +69,10 @@ def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
 
 
 class Columns:
-    """Columns with one entry per valid score, for conditions on the progress of scores."""
+    """Columns with one entry per valid score, for conditions on the progress of scores.
+
+    In a loop with an objective, the scores are the values of the objective as numbers to maximise.
+    """
 
     __slots__ = ("best_means", "count", "peaks", "scores")
 
@@ -74,19 +84,35 @@ class Columns:
 
     def extend(self, items: list[Iteration]) -> None:
         for item in items[self.count :] if self.count < len(items) else ():
-            score = item.score
-            if item.eligible and score is not None:
-                self._add(score)
+            rank = item.rank
+            if item.eligible and rank is not None:
+                self._add(rank, item)
         self.count = len(items)
 
-    def _add(self, score: float) -> None:
+    def _add(self, score: float, item: Iteration) -> None:
         scores, peaks, means = self.scores, self.peaks, self.best_means
         # Of the scores before this one, so that a condition compares a score with its past.
-        peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
+        if item.accepted is None:
+            peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
+        else:
+            peaks.append(_base_of(item))
         if scores:
             mean = (scores[-1] + score) / 2
             means.append(max(mean, means[-1]) if means else mean)
         scores.append(score)
+
+
+def _base_of(item: Iteration) -> float:
+    """Return the rank that an iteration had to exceed; one that was not accepted is no improvement."""
+    objective = item.objective
+    if not item.accepted or objective is None:
+        return math.inf
+    return -math.inf if objective.change is None else _rank_before(objective)
+
+
+def _rank_before(measure: Measure) -> float:
+    assert measure.change is not None
+    return replace(measure, value=measure.value - measure.change).rank
 
 
 _new = object.__new__
@@ -193,7 +219,8 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
-            raise IndexError(f"iteration {index + 1} of {self._length}")
+            count = "1 iteration" if self._length == 1 else f"{self._length} iterations"
+            raise IndexError(f"there is no iteration {index + 1}; the history has {count}")
         return self._items[index]
 
     def __iter__(self) -> Iterator[Iteration[In, Out]]:
@@ -217,9 +244,21 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
 
     @property
     def best(self) -> Iteration[In, Out] | None:
-        """The eligible iteration with the highest score, the earliest of several; without scores, the latest."""
+        """The eligible iteration with the highest score, the earliest of several; without scores, the latest.
+
+        In a loop with an objective: the last accepted iteration.
+        """
         place = self._mark[0]
         return self._items[place] if place >= 0 else None
+
+    @property
+    def put_backs(self) -> int:
+        """How many iterations were not the best one when they ended."""
+        mark, count = _BEGINNING, 0
+        for place, item in enumerate(self):
+            mark = _marked(mark, place, item)
+            count += mark[0] != place
+        return count
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:
@@ -229,6 +268,8 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     @property
     def scores(self) -> list[float]:
         """The valid scores, in order: those of eligible iterations."""
+        if self._length and self[0].accepted is not None:
+            return [item.score for item in self if item.eligible and item.score is not None]
         return self._items.over_scores().scores[: self._count]
 
     @property
@@ -256,7 +297,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         return columns.best_means[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
 
     def recent_scores(self, count: int) -> list[float]:
-        """Return the latest `count` valid scores, or all if there are fewer."""
+        """Return the latest `count` valid scores, or ranks of the objective; all if there are fewer."""
         end = self._count
         return self._items.over_scores().scores[max(0, end - count) : end]
 

@@ -12,6 +12,7 @@ from ..errors import BudgetExceeded, StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
 from .isolation import Held, HeldJson, Record, json_in, read_by_copy, slot_of, unread
+from .metrics import Measure
 from .usage import NOTHING, Usage
 
 In = TypeVar("In", default=Any)  # the defaults keep a bare Iteration legal under `mypy --strict`
@@ -130,6 +131,9 @@ class Iteration(Record, Generic[In, Out]):
         steps: the outputs of inner steps that the loop keeps.
         files: the snapshot of the workspace after `execute`: its `commit` and `tree`, the number of
             changed `files`, and the lines `added` and `removed`. None without a workspace.
+        measures: the declared metrics, in a loop that declares metrics.
+        accepted: whether its objective is better than that of the last accepted iteration. None in a
+            loop without an objective.
 
     Example:
         >>> Iteration(1, output="draft", evaluation=Evaluation(0.4, feedback="shorter")).feedback
@@ -147,6 +151,8 @@ class Iteration(Record, Generic[In, Out]):
     truncated: bool = False
     steps: Mapping[str, Json] | None = None
     files: Mapping[str, Json] | None = None
+    measures: tuple[Measure, ...] = ()
+    accepted: bool | None = None
 
     def __init__(
         self,
@@ -161,6 +167,8 @@ class Iteration(Record, Generic[In, Out]):
         truncated: bool = False,
         steps: Mapping[str, Json] | None = None,
         files: Mapping[str, Json] | None = None,
+        measures: tuple[Measure, ...] = (),
+        accepted: bool | None = None,
     ) -> None:
         # A fast path: with the method of the dataclass, the rows without a journal of benchmarks/compare.py
         # are 9 to 17 % slower.
@@ -175,6 +183,8 @@ class Iteration(Record, Generic[In, Out]):
         _truncated(self, truncated)
         _steps(self, steps)
         _files(self, files)
+        _measures(self, measures)
+        _accepted(self, accepted)
 
     _raw_input: ClassVar[Json]
     _raw_output: ClassVar[Json]
@@ -203,6 +213,8 @@ class Iteration(Record, Generic[In, Out]):
             interrupted=self.interrupted,
             truncated=self.truncated,
             files=None if self.files is None else dict(self.files),
+            measures=self.measures,
+            accepted=self.accepted,
             **held,
         )
 
@@ -222,6 +234,19 @@ class Iteration(Record, Generic[In, Out]):
         if self.error is not None:
             return self.error.message
         return self.evaluation.feedback if self.evaluation is not None else ""
+
+    @property
+    def objective(self) -> Measure | None:
+        """The measure of the metric that orders the iterations, or None."""
+        return next((item for item in self.measures if item.objective), None)
+
+    @property
+    def rank(self) -> float | None:
+        """The number by which iterations are ordered, higher is better: of the objective, else the score."""
+        if self.accepted is None:
+            return self.score
+        objective = self.objective
+        return None if objective is None else objective.rank
 
     @property
     def undecided(self) -> bool:
@@ -276,6 +301,10 @@ class Iteration(Record, Generic[In, Out]):
             data["steps"] = dict(json_in(self._raw_steps))
         if self.files is not None:
             data["files"] = dict(self.files)
+        if self.measures:
+            data["measures"] = {item.name: item.to_json() for item in self.measures}
+        if self.accepted is not None:
+            data["accepted"] = self.accepted
         return data
 
     @classmethod
@@ -294,11 +323,14 @@ class Iteration(Record, Generic[In, Out]):
             truncated=data.get("truncated", False),
             steps=data.get("steps"),
             files=data.get("files"),
+            measures=Measure.listed(data.get("measures")),
+            accepted=data.get("accepted"),
         )
 
 
 (
     _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated, _steps, _files,
+    _measures, _accepted,
 ) = (
     slot_of(Iteration, item.name).__set__ for item in fields(Iteration)
 )  # fmt: skip

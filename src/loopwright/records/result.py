@@ -323,6 +323,7 @@ class Result(Record, Generic[Out]):
             "detail": self.detail,
             "score": best.score if best else None,
             "best_iteration": best.number if best else None,
+            **_measured(best),
             "output": json_in(self._raw_output),
             **self._reported(),
             **self._failed(),
@@ -356,7 +357,9 @@ class Result(Record, Generic[Out]):
             "iterations": self.total
             or self.iterations
             or sum(r.iterations for r in self.loops.values()),
-            "best": {"iteration": best.number, "score": best.score} if best else None,
+            "best": {"iteration": best.number, "score": best.score, **_measured(best)}
+            if best
+            else None,
             **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
             "steps": dict(json_in(self._raw_steps)),
@@ -370,6 +373,12 @@ class Result(Record, Generic[Out]):
             **self._failed(),
             **({"request": dict(self.request)} if self.request is not None else {}),
         }
+
+
+def _measured(best: Iteration | None) -> dict[str, Json]:
+    if best is None or not best.measures:
+        return {}
+    return {"measures": {item.name: item.to_json() for item in best.measures}}
 
 
 def _access(name: str) -> tuple[Callable[[Result], Any], Callable[[Result, Any], None]]:

@@ -60,6 +60,7 @@ BEST_SCORE: Final = "loopwright.loop.best_score"
 ITERATION: Final = "loopwright.iteration.number"
 SCORE: Final = "loopwright.iteration.score"
 PASSED: Final = "loopwright.iteration.passed"
+ACCEPTED: Final = "loopwright.iteration.accepted"
 OUTCOME: Final = "loopwright.iteration.outcome"
 STATUS: Final = "loopwright.status"
 REASON: Final = "loopwright.reason"
@@ -85,6 +86,7 @@ ITERATION_COUNT: Final = "loopwright.iterations"
 ITERATION_DURATION: Final = "loopwright.iteration.duration"
 SCORES: Final = "loopwright.score"
 COST: Final = "loopwright.cost"
+METRIC: Final = "loopwright.metric"  # with the name of a declared metric after a dot: a gauge
 
 # Only differences are listed: another name of a provider is sent unchanged.
 PROVIDERS: Final[Mapping[str, str]] = {"gemini": "gcp.gemini"}
@@ -95,7 +97,18 @@ FINISHES: Final[Mapping[str, str]] = {"refused": "content_filter"}
 # Many collectors cut long attributes, and charge by size.
 CONTENT_CHARS = 20_000
 _ATTEMPT = re.compile(r"(?:^|/)attempt-([0-9]+)$")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_./-]")
 _TOOL = re.compile(r"/call-([0-9]+)$")
+
+
+def metric(name: str) -> str:
+    """Return the name of the gauge of a metric, in the characters that names of instruments have.
+
+    >>> metric("val loss")
+    'loopwright.metric.val_loss'
+    """
+    # https://opentelemetry.io/docs/specs/otel/metrics/api/#instrument-name-syntax
+    return f"{METRIC}.{_NOT_IN_NAMES.sub('_', name)}"[:255]
 
 
 def content(value: Json) -> str:

@@ -335,7 +335,7 @@ class _Metrics:
 
         reader = PeriodicExportingMetricReader(exporter)
         self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
-        meter = self._provider.get_meter(SERVICE)
+        meter = self._meter = self._provider.get_meter(SERVICE)
         self._record: dict[str, Callable[..., None]] = {}
         for one in INSTRUMENTS:
             about = {"unit": one.unit, "description": one.description}
@@ -349,7 +349,13 @@ class _Metrics:
                 self._record[one.name] = meter.create_counter(one.name, **about).add
 
     def record(self, measured: Measurement, attributes: dict[str, Any]) -> None:
-        self._record[measured.name](measured.value, attributes)
+        record = self._record.get(measured.name)
+        if record is None:
+            # The metrics of loops have names of their own, which are known when they are measured.
+            about = {"unit": measured.unit, "description": "The latest value of a loop's metric."}
+            gauge = self._meter.create_gauge(measured.name, **about)
+            record = self._record[measured.name] = gauge.set
+        record(measured.value, attributes)
 
     def close(self) -> None:
         self._provider.shutdown()

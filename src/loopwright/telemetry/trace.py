@@ -94,6 +94,7 @@ class Measurement:
     name: str
     value: float
     attributes: Attributes = field(default_factory=dict)
+    unit: str = ""  # of a gauge; the other instruments have constant units
 
 
 Signal = Span | SpanEvent | Measurement
@@ -333,6 +334,7 @@ class Trace:
         attributes = self._common_attributes(path, "iteration")
         attributes |= {names.LOOP: name, names.ITERATION: record.number, **names.used(record.usage)}
         attributes |= _without_none({names.SCORE: record.score, names.PASSED: record.passed})
+        attributes |= _without_none({names.ACCEPTED: record.accepted})
         attributes |= _without_none({names.INTERRUPTED: record.interrupted or None})
         if self.capture:
             attributes |= {
@@ -357,6 +359,9 @@ class Trace:
         self._send(Measurement(names.ITERATION_DURATION, record.seconds, dimensions))
         if record.score is not None:
             self._send(Measurement(names.SCORES, record.score, {names.LOOP: name}))
+        for measure in record.measures:
+            gauge = names.metric(measure.name)
+            self._send(Measurement(gauge, measure.value, {names.LOOP: name}, measure.unit or "1"))
 
     def _keep_reply(self, path: str) -> None:
         """Keep a reply as the latest of every "execute" around it: evaluations refer to it."""

@@ -341,11 +341,26 @@ def _owner(node: nodes.Node) -> str:
     return ""
 
 
+# Messages of the parser at the end of a template, with the signs that begin and end the open part.
+_UNCLOSED = {
+    "unexpected end of template, expected 'end of print statement'": ("{{", "}}"),
+    "unexpected end of template, expected 'end of statement block'": ("{%", "%}"),
+}
+
+
 def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateError:
     message = (error.message or "cannot be read").rstrip(".")
     quoted = re.findall(r"'([^']+)'", message)
     if message.startswith("Encountered unknown tag") and quoted:
         message = f"unknown tag {quoted[0]!r}{nearest(quoted[0], TAGS)}"
+    elif message in _UNCLOSED:
+        opening, closing = _UNCLOSED[message]
+        # The end of the template is where the parser stopped; the author looks for the beginning.
+        start = source.rfind(opening)
+        line = source.count("\n", 0, start) + 1
+        column = start - source.rfind("\n", 0, start)
+        reason = f"{opening} is not closed; close it with {closing}"
+        return TemplateError(reason, line=line, column=column)
     elif "loop variable in for-loop" in message:
         message = "'loop' cannot be set inside {% for %}; choose another name"
     column = _column(source, error.lineno, quoted[-1] if quoted else "")

@@ -18,6 +18,7 @@ from ..engine.scope import Scope
 from ..errors import StepError
 from ..records import Evaluation, History, Iteration, Result
 from ..records.codec import Json
+from ..records.decisions import idea_of, table_text
 from . import (
     Expression,
     Template,
@@ -45,9 +46,11 @@ FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "feedback", "baseline", "restarts", "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "baseline", "restarts", "table", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
-OF_ROUNDS = frozenset({"output", "score", "passed", "feedback", "error", "improvements"})
+OF_ROUNDS = frozenset({
+    "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea",
+})  # fmt: skip
 OF_ITERATIONS = OF_ROUNDS | {"iteration"}  # fields of `loop.last` and `loop.best`
 
 
@@ -142,6 +145,7 @@ def _baseline(evaluation: Evaluation | None) -> Json:
     return {
         "iteration": 0, "output": "", "score": evaluation.score, "passed": evaluation.passed,
         "feedback": evaluation.feedback, "error": "", "improvements": list(evaluation.improvements),
+        "metrics": dict(evaluation.metrics), "accepted": None, "idea": "",
     }  # fmt: skip
 
 
@@ -169,6 +173,7 @@ def _iterations(history: History) -> dict[str, Json]:
         "best": iteration_variables(history.best),
         "history": [iteration_variables(item) for item in history],
         # Empty text instead of null, which would print as "None" in a prompt.
+        "table": table_text(history),
         "output": outputs[-1] if outputs and outputs[-1] is not None else "",
         "outputs": outputs,
         "steps": dict(completed[-1].steps or {}) if completed else {},
@@ -181,7 +186,7 @@ _NO_ITERATION = TemplateValue(
     "",
     {
         "iteration": 0, "output": "", "score": None, "passed": None,
-        "feedback": "", "error": "", "improvements": [],
+        "feedback": "", "error": "", "improvements": [], "metrics": {}, "accepted": None, "idea": "",
     },
 )  # fmt: skip
 
@@ -200,6 +205,9 @@ def iteration_variables(item: Iteration | None) -> Json:
         "feedback": item.feedback,
         "error": item.error.message if item.error else "",
         "improvements": list(evaluation.improvements) if evaluation else [],
+        "metrics": dict(evaluation.metrics) if evaluation else {},
+        "accepted": item.accepted,
+        "idea": idea_of(item),
     }
 
 

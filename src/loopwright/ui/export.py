@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
+from ..records import Iteration
 from ..records.codec import text_of
 from .progress import item_at
 from .run_files import run_files
@@ -38,9 +39,14 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
     text = io.StringIO()
     # The default, "\r\n", would differ from the line ends inside cells.
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    loops = iterations_of(entries)
+    metrics = _metric_names(item for items in loops.values() for item in items)
+    decided = (
+        ["accepted"] if any(i.accepted is not None for its in loops.values() for i in its) else []
+    )
+    table.writerow([*COLUMNS, *decided, *map(_cell, metrics)])
     lists = items_of_lists(entries)
-    for path, items in iterations_of(entries).items():
+    for path, items in loops.items():
         for item in items:
             used = item.usage
             table.writerow(
@@ -50,9 +56,18 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
                     _cell(item.error.message if item.error else ""), _cell(text_of(item.output)),
                     round(item.seconds, 6), used.calls, used.input_tokens, used.output_tokens,
                     used.usd, item_at(f"{path}/{item.number}", lists),
+                    *([item.accepted] if decided else []),
+                    *(item.evaluation.metrics.get(name) if item.evaluation else None for name in metrics),
                 ]
             )  # fmt: skip
     return text.getvalue()
+
+
+def _metric_names(items: Iterable[Iteration]) -> list[str]:
+    """Return the names of all metrics, in the order in which they first occur."""
+    return list(
+        dict.fromkeys(n for item in items if item.evaluation for n in item.evaluation.metrics)
+    )
 
 
 def _cell(text: str) -> str:

@@ -14,9 +14,11 @@ from ..records.figures import (
     clean_json,
     cost,
     duration,
+    measured,
     money,
     one_line,
     plural,
+    rated,
     score,
     spent,
     verdict_word,
@@ -24,7 +26,7 @@ from ..records.figures import (
 
 __all__ = [
     "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end",
-    "money", "one_line", "plural", "score", "sparkline", "spent", "status_of_step", "verdict", "when",
+    "measured", "money", "objective", "one_line", "plural", "rated", "score", "sparkline", "spent", "status_of_step", "verdict", "when",
     "width",
 ]  # fmt: skip
 
@@ -107,6 +109,15 @@ def sparkline(scores: Sequence[float], cells: int, signs: Signs = UNICODE) -> st
     return "".join(signs.levels[min(top, int(peak * (top + 1)))] for peak in peaks)
 
 
+def objective(item: Iteration, signs: Signs = UNICODE) -> str:
+    """Return the objective of an iteration with its change: `0.93 s ↓ -0.01`; "" without one."""
+    measure = item.objective
+    if measure is None:
+        return ""
+    shown = one_line(str(measure).removeprefix(f"{measure.name} "))
+    return shown if signs is UNICODE else shown.replace("↓ ", "").replace("↑ ", "")
+
+
 def when(moment: float) -> str:
     """Return a time (seconds since the epoch) as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else ""
@@ -131,5 +142,7 @@ def verdict(item: Iteration, signs: Signs = UNICODE) -> tuple[str, str, str]:
         "impossible": (signs.failed, "red"),
         "passed": (signs.passed, "green"),
         "not yet": (signs.not_yet, "cyan"),
+        "accepted": (signs.passed, "green"),
+        "rejected": (signs.not_yet, "cyan"),
     }[word]
     return sign, word, style

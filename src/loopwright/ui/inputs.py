@@ -1,11 +1,13 @@
 """The input of a run, from an option, a file or stdin, and its variables.
 
-Strict JSON of an object or a list (no NaN, no duplicate keys) is parsed; other input is text.
+Strict JSON of an object or a list (no NaN, no duplicate keys) is parsed; other input is text. A note says why
+a text that starts like JSON is not read as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import select
 import sys
 from collections.abc import Callable, Sequence
@@ -17,20 +19,30 @@ from ..records.codec import Json
 # Seconds without data on stdin before a note explains the wait: a pipe from another program is silent at first.
 PATIENCE = 1.0
 
+# How an object or a list of JSON begins. A template such as {name} and a heading such as [URGENT] do not.
+_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:["{\[\]]|-?\d+(?:\.\d+)?\s*[,\]]))')
 
-def input_value(text: str) -> Json:
-    """Return the object or list of a strict JSON text, or else the text."""
+
+def input_value(text: str, note: Callable[[str], None] | None = None) -> Json:
+    """Return the object or list of a strict JSON text, or else the text.
+
+    `note` receives the reason why a text that starts like JSON is not read as JSON.
+    """
     # A number or a word is text: the input "2024" of a prompt must not become an integer.
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
         return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
+        # A note and not an error: a text may begin like this, such as the start of a program.
+        if note is not None and _LIKE_JSON.match(text):
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            note(f"the input starts like JSON, but it is used as text: {why}")
         return text
 
 
 def _refuse(constant: str) -> Json:
-    raise ValueError(constant)
+    raise ValueError(f"{constant} is not a number of JSON")
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -52,11 +64,11 @@ def read_input(text: str | None, file: str | None, note: Callable[[str], None]) 
     if text is not None and file is not None:
         raise ConfigurationError("give only one of --input and --input-file")
     if text is not None:
-        return input_value(text)
+        return input_value(text, note)
     if file is not None and file != "-":
         try:
             # Editors on Windows begin UTF-8 files with a byte order mark, which is not part of the text.
-            return input_value(Path(file).read_text("utf-8-sig"))
+            return input_value(Path(file).read_text("utf-8-sig"), note)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ConfigurationError(f"--input-file: {file!r} cannot be read: {why}") from error
@@ -79,7 +91,7 @@ def _piped(note: Callable[[str], None]) -> Json:
     except (OSError, ValueError):  # stdin is not readable
         return None
     text = text.removesuffix("\n").removesuffix("\r")
-    return input_value(text) if text else None
+    return input_value(text, note) if text else None
 
 
 def _silent() -> bool:

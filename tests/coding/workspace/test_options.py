@@ -57,7 +57,7 @@ def test_a_file_with_a_key_is_handed_over_with_a_warning(repo: Repo) -> None:
 
 def test_a_file_with_a_key_can_be_left_out(repo: Repo) -> None:
     """The other changes are handed over, and no commit of the branch has the key."""
-    result = run_sync(leaking(repo, secrets="drop", commits="rounds"))
+    result = run_sync(leaking(repo, secrets="drop", commits="iterations"))
     assert result.workspace["secrets"] == ["settings"]
     assert repo.git("show", "b:n.txt") == "1"
     assert KEY not in repo.git("log", "-p", "b")

@@ -40,6 +40,19 @@ def test_everything_else_is_the_text_itself(text: str) -> None:
     assert input_value(text) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [('["a river",', True), ('{"a": NaN}', True), ("[1, 2", True), ("{name} writes", False),
+     ("[URGENT] write", False), ('["a river"]', False), ("hello", False)],
+)  # fmt: skip
+def test_text_that_starts_like_json_is_noted(text: str, noted: bool) -> None:
+    """A mistake in JSON would otherwise become a text silently; templates and headings are meant as text."""
+    notes: list[str] = []
+    input_value(text, notes.append)
+    assert bool(notes) == noted
+    assert all("used as text" in note for note in notes)
+
+
 def test_variables_are_names_and_values() -> None:
     """The value is all behind the first `=`; of a name given twice the last value counts."""
     assert variables(["a=1", "b= x=y ", "a=2", "c="]) == {"a": "2", "b": " x=y ", "c": ""}

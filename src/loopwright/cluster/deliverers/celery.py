@@ -22,6 +22,7 @@ from uuid import uuid4
 from ..._extras import needs
 from ...errors import ConfigurationError
 from ..delivery import DEFAULT_QUEUE, Delivery, Handle
+from .celery_control import answer_inspections
 
 if TYPE_CHECKING:
     import celery
@@ -125,6 +126,8 @@ class CeleryDeliverer:
         """Deliver runs until cancelled; see Deliverer.serve."""
         stop = threading.Event()
         consumers = [_Consumer(self, name, slots, handle, stop) for name, slots in queues.items()]
+        # One of them: `celery inspect` lists processes, not queues.
+        consumers[0].inspected = {f"{_PREFIX}{name}": slots for name, slots in queues.items()}
         threads = [asyncio.create_task(asyncio.to_thread(one.run)) for one in consumers]
         try:
             done, _ = await asyncio.wait(threads, return_when=asyncio.FIRST_EXCEPTION)
@@ -163,6 +166,7 @@ class _Consumer:
         self._loop = asyncio.get_running_loop()
         self._over: queues_of_threads.SimpleQueue[tuple[Any, str]] = queues_of_threads.SimpleQueue()
         self._futures: set[Future[bool]] = set()
+        self.inspected: Mapping[str, int] = {}  # the queues for which it answers `celery inspect`
 
     def run(self) -> None:
         """Consume until the event is set, or the connection is lost."""
@@ -172,6 +176,15 @@ class _Consumer:
             connection.ensure_connection(max_retries=2, timeout=10)
             channel = connection.channel()
             channel.basic_qos(0, self._slots, False)
+            if self.inspected:
+                deliverer = self._deliverer
+                answer_inspections(
+                    deliverer._app,
+                    connection.channel(),
+                    task=TASK,
+                    queues=self.inspected,
+                    held=deliverer._held,
+                )
             with connection.Consumer(
                 [_queue(self._name)], callbacks=[self._take], accept=["json"], channel=channel
             ):

@@ -128,6 +128,9 @@ class PgQueuerDeliverer:
 
         lost = asyncio.Event()
         connection, listening = await _connected(self._url), await _connected(self._url)
+        # PgQueuer tests its listener as soon as it starts. On a connection of its own the listener may begin after
+        # this test was sent, which then fails after 10 seconds and ends the engine.
+        await listening.execute(f'LISTEN "{SCHEMA}"')
         queries = _queries_on(connection)
         queries.driver = _driver(connection, listening, lost)
         engine = PgQueuer(queries.driver, channel=Channel(SCHEMA), queries=queries)
@@ -147,18 +150,24 @@ class PgQueuerDeliverer:
                 batch_size=batch,
                 max_concurrent_tasks=max(slots, 2 * batch),  # PgQueuer requires twice the batch
                 heartbeat_timeout=_BEAT,
-                shutdown_on_listener_failure=True,
+                # A step that blocks the event loop fails its test of the listener too. Without notifications the
+                # engine polls, and a connection that is lost sets `lost`.
+                shutdown_on_listener_failure=False,
             )
         )
+        losing = asyncio.create_task(lost.wait())
         try:
-            await asyncio.shield(serving)
+            await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            losing.cancel()
             # The manager waits for its jobs before it ends, and a cancelled job would be deleted.
             lost.set()
             engine.shutdown.set()
             await asyncio.wait([serving])
             await connection.close()
             await listening.close()
+        serving.result()
+        raise ConnectionError("a connection of PgQueuer was lost")
 
     async def remove(self, run_ids: Collection[str]) -> None:
         """Delete waiting jobs; see Deliverer.remove."""
@@ -209,7 +218,7 @@ def _queries_on(connection: psycopg.AsyncConnection) -> Queries:
 def _driver(
     connection: psycopg.AsyncConnection, listening: psycopg.AsyncConnection, lost: asyncio.Event
 ) -> PsycopgDriver:
-    """Return a driver with a connection of its own for notifications; it sets an event when a statement fails.
+    """Return a driver with a connection of its own for notifications; it sets an event when a connection is lost.
 
     psycopg holds a connection for as long as it waits for notifications, so with one connection each statement
     would wait up to a second.
@@ -217,7 +226,15 @@ def _driver(
     from pgqueuer import PsycopgDriver
     from psycopg import OperationalError
 
-    listener = PsycopgDriver(listening)
+    class Listener(PsycopgDriver):
+        async def watch_notifies(self) -> None:
+            try:
+                await super().watch_notifies()
+            except OperationalError:
+                lost.set()
+                raise
+
+    listener = Listener(listening)
 
     class Driver(PsycopgDriver):
         async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:

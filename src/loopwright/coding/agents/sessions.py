@@ -99,7 +99,10 @@ def session_key(mode: str, ctx: Context, owner: str) -> str:
     # The number of the nearest loop only: each iteration of an outer loop has its own chain.
     number = f"/{ctx.iteration}/"
     head, found, tail = f"{ctx.path}/".rpartition(number)
-    return f"{head}/*/{tail} {owner}" if found else f"{ctx.path} {owner}"
+    # A conversation must not remember files that were put back, nor an approach that stalled.
+    chain = ctx.scope.chain + ctx.scope.restarts if ctx.scope is not None else 0
+    after = f" {chain}" if chain else ""
+    return f"{head}/*/{tail} {owner}{after}" if found else f"{ctx.path} {owner}"
 
 
 def new_id(run: Run) -> str:

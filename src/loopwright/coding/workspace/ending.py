@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...records import Result, Status
+from ...records import Iteration, Result, Status
 from ...records.codec import Json
+from ...records.decisions import idea_of
 from .merge import HandOver, applied, make_branch, write_patch
 from .secrets import paths_with_secrets, without_changes
 from .store import slug_of
@@ -31,7 +32,7 @@ def handed_over(files: Files, result: Result, snapshot: Json) -> dict[str, Json]
     if files.merge == "none" or not ended or store.tree_of(base) == snapshot["tree"]:
         return {}
     found = paths_with_secrets(store, base, commit, files.redactor)
-    work = _described(files, snapshot, _message(files, result, snapshot))
+    work = _described(files, result, snapshot)
     if found and files.settings.secrets == "drop":
         # One commit: those of the iterations have the key too.
         work = replace(work, commit=without_changes(store, base, commit, found), chain=())
@@ -55,17 +56,16 @@ def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
     return {**outcome, "patch": str(patch)}
 
 
-def _described(files: Files, snapshot: Json, message: str) -> HandOver:
+def _described(files: Files, result: Result, snapshot: Json) -> HandOver:
     """Return the description of a snapshot for a branch or a patch."""
     chain: tuple[tuple[str, str], ...] = ()
-    if files.settings.commits == "rounds":
-        git = files.tree.store.git
+    if files.settings.commits == "iterations":
         span = f"{files.base}..{snapshot['commit']}"
+        git = files.tree.store.git
         commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
-        titles = [git.text("show", "-s", "--format=%s", commit) for commit in commits]
-        trailer = f"Loopwright-Run: {files.run_id}\n"
-        pairs = [(c, f"{t}\n\n{trailer}") for c, t in zip(commits, titles, strict=True)]
-        chain = (*pairs[:-1], (snapshot["commit"], message)) if pairs else ()
+        items = {item.files["commit"]: item for item in result.history if item.files}
+        chain = tuple((commit, _message_of(files, commit, items.get(commit))) for commit in commits)
+    message = _message(files, result, snapshot)
     return HandOver(files.base, snapshot["commit"], message, files.submodules, chain)
 
 
@@ -77,6 +77,25 @@ def _message(files: Files, result: Result, snapshot: Json) -> str:
     if number:
         title += f" in iteration {number} of {len(result.history)}"
     trailers = [f"Loopwright-Run: {files.run_id}", f"Loopwright-Iteration: {number}"]
-    if chosen is not None and chosen.score is not None:
-        trailers.append(f"Loopwright-Score: {chosen.score:g}")
+    if chosen is not None:
+        trailers += _rating(chosen)
     return "\n".join([title, "", *trailers, ""])
+
+
+def _message_of(files: Files, commit: str, item: Iteration | None) -> str:
+    """Return the message for the commit of one iteration, or of an edit from outside."""
+    trailers = [f"Loopwright-Run: {files.run_id}"]
+    if item is None:
+        title = files.tree.store.git.text("show", "-s", "--format=%s", commit)
+        return "\n".join([title, "", *trailers, ""])
+    title = idea_of(item) if item.accepted is not None else ""
+    trailers.append(f"Loopwright-Iteration: {item.number}")
+    trailers += _rating(item)
+    return "\n".join([title or f"{files.path}: iteration {item.number}", "", *trailers, ""])
+
+
+def _rating(item: Iteration) -> list[str]:
+    """Return the trailers with the objective or the score of an iteration."""
+    if item.objective is not None:
+        return [f"Loopwright-Metric: {item.objective.name} {item.objective.text}"]
+    return [] if item.score is None else [f"Loopwright-Score: {item.score:g}"]

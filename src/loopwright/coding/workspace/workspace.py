@@ -74,7 +74,7 @@ class Workspace:
             writes a `patch`; `apply` changes your files, if the loop is satisfied; `none` does nothing.
             Default: `branch`, without git `patch`, and `none` for `here`.
         branch: the name of the branch; `{run}` is the ID of the run. Default: `loopwright/{run}`.
-        commits: `squash` makes one commit, `rounds` one for each iteration that led to the result.
+        commits: `squash` makes one commit, `iterations` one for each iteration that led to the result.
         secrets: a file that the loop changed and that has a key is handed over with a warning (`warn`), or
             left out (`drop`).
         retain: how long the folder stays after the end, such as `7d`, for `loopwright workspace prune`.
@@ -109,7 +109,7 @@ class Workspace:
     on_cancel: Literal["best", "leave"] = field(default="best", kw_only=True)
     merge: Literal["", "branch", "patch", "apply", "none"] = field(default="", kw_only=True)
     branch: str = field(default="loopwright/{run}", kw_only=True)
-    commits: Literal["squash", "rounds"] = field(default="squash", kw_only=True)
+    commits: Literal["squash", "iterations"] = field(default="squash", kw_only=True)
     secrets: Literal["warn", "drop"] = field(default="warn", kw_only=True)
     retain: str = field(default="7d", kw_only=True)
     home: str | Path = field(default=HOME, kw_only=True)
@@ -121,7 +121,7 @@ class Workspace:
         one_of("workspace: refine_from", self.refine_from, ("last", "best", "accepted"))
         one_of("workspace: on_cancel", self.on_cancel, ("best", "leave"))
         one_of("workspace: merge", self.merge, ("", *MERGES))
-        one_of("workspace: commits", self.commits, ("squash", "rounds"))
+        one_of("workspace: commits", self.commits, ("squash", "iterations"))
         one_of("workspace: secrets", self.secrets, ("warn", "drop"))
         bytes_of(self.max_file)
         if not _AGE.fullmatch(self.retain):

@@ -213,7 +213,9 @@ def _lacks_goal(loop: LoopSpec) -> bool:
     # The share of passing tests is a score with a verdict.
     specs = [item for item in value if item is not None]
     scored = any(item.score is not None and item.score.tests is None for item in specs)
-    return scored and loop.node is None and not (_has_goal(loop.ends[1]) or _has_goal(loop.guards))
+    if not scored or loop.node is not None or loop.optimises:
+        return False
+    return not (_has_goal(loop.ends[1]) or _has_goal(loop.guards))
 
 
 def _has_goal(tree: Json) -> bool:

@@ -20,6 +20,7 @@ from ..schema.document import EvaluateSpec, ScoreSpec, TestsSpec
 from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec
 from ..yaml.source import Location
 from .compilation import Compilation
+from .metrics import compile_metric
 from .prompts import compile_judge, compile_settings
 from .tools import command_value, compile_sandbox, is_constant
 
@@ -35,15 +36,18 @@ def compile_evaluators(
     """Compile evaluators in the order in which they run: deterministic evaluators before models."""
     specs = evaluate if isinstance(evaluate, list) else [evaluate] if evaluate else []
     deterministic: list[Step | None] = []
+    measured: list[Step | None] = []
     model_based: list[Step | None] = []
     for i, spec in enumerate(specs):
         at = (*path, "evaluate", i) if isinstance(evaluate, list) else (*path, "evaluate")
         deterministic += _deterministic(compilation, spec, at)
+        if spec.metric is not None:
+            measured.append(compile_metric(compilation, spec.metric, (*at, "metric")))
         model_based += _model_based(compilation, spec, at)
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
     graded = any(spec.graded for spec in specs)
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
-    return _combined([*deterministic, *model_based], graded=graded)
+    return _combined([*deterministic, *measured, *model_based], graded=graded)
 
 
 def _combined(steps: Iterable[Step | None], *, graded: bool = False) -> Step | None:

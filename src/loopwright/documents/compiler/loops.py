@@ -34,6 +34,7 @@ from ..yaml.source import Location
 from .compilation import Compilation
 from .conditions import compile_conditions, compile_until
 from .evaluators import compile_evaluators
+from .metrics import metric_options
 from .workspaces import compile_workspace
 
 __all__ = ["compile_loop"]
@@ -86,7 +87,12 @@ def compile_loop(
     if spec.undecided is not None:
         options["undecided"] = Undecided(**spec.undecided.model_dump())
     options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
-    if evaluate is not None and not (has_goal(until) or has_goal(guards)):
+    measured = metric_options(compilation, spec, path)
+    if measured is None:
+        return None
+    options |= measured
+    # With an objective, the loop looks for the best value until a limit ends it.
+    if evaluate is not None and not (has_goal(until) or has_goal(guards) or spec.optimises):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
         until = any_of(until, Passed())
     stages = (execute, evaluate, adapt, until, guards, name)
@@ -126,7 +132,8 @@ _SAME = (
 def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:
     """Report a minimum of iterations above the limit of the loop."""
     limit = condition_limit(spec)
-    if spec.min_iterations > limit:
+    # A limit below 1 is a problem already, of which this one would only be a consequence.
+    if limit >= 1 and spec.min_iterations > limit:
         what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
         compilation.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
 

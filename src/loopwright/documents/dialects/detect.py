@@ -130,8 +130,9 @@ def _is_v2(source: Source, lenient: bool) -> bool:
     # Without `lenient` a guess is refused: a wrong dialect would report misleading problems.
     if lenient:
         return True
-    message = f"names no dialect; begin with $schema: {V2_SCHEMA}"
-    raise DocumentError([source.problem((), f"{message}, or with schema: loopwright/1")])
+    # The native dialect first: an author who writes a new document needs no older one.
+    message = f"names no dialect; begin with schema: {NATIVE_SCHEMA}, or with $schema: {V2_SCHEMA}"
+    raise DocumentError([source.problem((), message)])
 
 
 def _is_v2_fragment(value: Mapping[str, Json]) -> bool:

@@ -29,6 +29,7 @@ from .fields import (
     SettingsFields,
 )
 from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
+from .metrics import DeclaredMetric, MetricScoreSpec, MetricSpec
 from .models import (
     BudgetSpec,
     ConsensusSpec,
@@ -299,6 +300,10 @@ class EvaluateSpec(Part):
     tests: TestsSpec | list[str] | str | None = Field(
         None, description="A test command. The score is the share of tests that pass."
     )
+    metric: MetricSpec | None = Field(
+        None,
+        description="A number that a command prints. It runs after the other deterministic evaluators passed.",
+    )
     judge: JudgeSpec | str | None = Field(
         None, description="A model decides whether the output meets a criterion."
     )
@@ -315,7 +320,7 @@ class EvaluateSpec(Part):
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
         if not self.model_fields_set - {"graded"}:
-            kinds = "check, checklist, score, tests, judge, confidence, python"
+            kinds = "check, checklist, score, tests, metric, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
@@ -412,6 +417,18 @@ class LoopSpec(Part):
         False,
         description="Whether the input is evaluated before the first iteration. If it passes, the loop is satisfied at once.",
     )
+    metrics: dict[str, Literal["minimise", "maximise"] | DeclaredMetric] = Field(
+        {},
+        description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
+        "Others are recorded and order nothing.",
+    )
+    objective: str = Field(
+        "",
+        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+    )
+    score: MetricScoreSpec | None = Field(
+        None, description="The score that a metric makes. Default: a metric makes no score."
+    )
     on_stall: OnStallSpec | None = Field(
         None, description="What happens after iterations without progress."
     )
@@ -441,6 +458,12 @@ class LoopSpec(Part):
         return (
             ("until", self.until) if self.termination is None else ("termination", self.termination)
         )
+
+    @property
+    def optimises(self) -> bool:
+        """Whether a metric orders its iterations."""
+        values = self.metrics.values()
+        return any(isinstance(item, str) or item.minimise or item.maximise for item in values)
 
     @model_validator(mode="after")
     def _one_end(self) -> LoopSpec:

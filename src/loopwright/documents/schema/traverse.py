@@ -16,6 +16,7 @@ from .agents import CodingAgentSpec
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, TestsSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
+from .metrics import MetricSpec
 from .tools import SandboxSpec, ServerSpec, ToolSpec
 
 __all__ = [
@@ -78,6 +79,9 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
             # A test command with settings is a part too, and has the key `command`.
             if isinstance(command, str | list):
                 yield command, getattr(part, "cwd", None) or "."
+        if isinstance(part, MetricSpec):
+            for gate in part.gates:
+                yield gate, part.cwd or "."
         if isinstance(part, TestsSpec) and part.setup:
             yield part.setup, "."
         if isinstance(part, ToolSpec):

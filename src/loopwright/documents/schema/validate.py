@@ -39,6 +39,7 @@ _SYNONYMS = {
     "regex": "matches", "pattern": "matches",
 }  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
+_KEYS_SHOWN = 3  # keys of a mapping in a message
 _PASSES = 4  # over a value with problems; each pass can reveal problems that earlier ones hid
 _Error = dict[str, Json]  # of pydantic
 _Item = tuple[Location, _Error]
@@ -216,7 +217,9 @@ def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hin
         return f"needs {key!r}" + ("; begin with schema: loopwright/1" if key == "schema" else "")
     if "kinds" in item:
         expected = " or ".join(item["kinds"])
-        return f"expected {expected}, not {shorten(_for_display(item['input']))}"
+        return (
+            f"expected {expected}, not {_kind_for_display(item['input'])}{_list_hint(item, place)}"
+        )
     if kind == "too_short":
         count, minimum = item["ctx"]["actual_length"], item["ctx"]["min_length"]
         return f"list should have at least {_items(minimum)}, not {count}"
@@ -274,6 +277,25 @@ def _for_display(value: Json) -> str:
     return repr(value)
 
 
+def _kind_for_display(value: Json) -> str:
+    """Return a value of a wrong type for a message: a mapping by its first keys, as its author wrote them."""
+    if not isinstance(value, dict) or not value:
+        return shorten(_for_display(value))
+    keys = ", ".join(str(key) for key in islice(value, _KEYS_SHOWN))
+    noun = "key" if len(value) == 1 else "keys"
+    return f"a mapping with the {noun} {shorten(keys)}{', …' if len(value) > _KEYS_SHOWN else ''}"
+
+
+def _list_hint(item: Mapping[str, Json], place: Location) -> str:
+    """Return how to write steps that are a mapping of names."""
+    value = item["input"]
+    if not place or place[-1] != "steps" or not isinstance(value, dict) or not value:
+        return ""
+    return (
+        f"; write each step as an item that begins with - name: {shorten(str(next(iter(value))))}"
+    )
+
+
 def _items(count: int) -> str:
     return "1 item" if count == 1 else f"{count} items"
 
@@ -281,18 +303,21 @@ def _items(count: int) -> str:
 def _keys_at(model: type[BaseModel], place: Location) -> list[str]:
     """Return the keys that the model at a place takes."""
     kinds: list[type[BaseModel]] = [model]
+    by_name = False  # whether the next part is a name that the document chose
     for part in place:
-        if isinstance(part, int):
+        if isinstance(part, int) or by_name:
+            by_name = False
             continue
         for kind in kinds:
             kind.model_rebuild()  # a model that was not used yet has no types of its fields
-        kinds = [
-            inner
+        annotations = [
+            field.annotation
             for kind in kinds
             for name, field in kind.model_fields.items()
             if part in (name, field.alias)
-            for inner in _models_in(field.annotation)
         ]
+        kinds = [inner for annotation in annotations for inner in _models_in(annotation)]
+        by_name = any(get_origin(annotation) is dict for annotation in annotations)
     return list(dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items()))
 
 

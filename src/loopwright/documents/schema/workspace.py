@@ -60,8 +60,8 @@ class WorkspaceSpec(Part):
         "git patch, and none for `here`.",
     )
     branch: str = Field("loopwright/{run}", description="Name of the branch; {run} is the run ID.")
-    commits: Literal["squash", "rounds"] = Field(
-        "squash", description="One commit, or one for each iteration."
+    commits: Literal["squash", "iterations"] = Field(
+        "squash", description="One commit, or one for each iteration that led to the result."
     )
     secrets: Literal["warn", "drop"] = Field(
         "warn",

@@ -27,7 +27,7 @@ _ALIVE = f"NOT w.closed AND w.beat > clock_timestamp() - interval '{DEAD} second
 # repeated. If others wait, each has the same share, and the rest goes round: a worker that has more than its
 # share gives it back after its turn, and asks again behind the others.
 _SETTLE = f"""
-CREATE FUNCTION loopwright_queue.settle(
+CREATE OR REPLACE FUNCTION loopwright_queue.settle(
   wanted text, taker bigint, have integer, want integer, cap integer, calls integer, per float8,
   OUT granted integer, OUT wait float8, OUT allowed integer) LANGUAGE plpgsql AS $$
 DECLARE
@@ -77,7 +77,7 @@ END $$
 """
 # The amounts of a run only grow, so the reports of a run that two workers had for a moment do no harm.
 _SPEND = """
-CREATE FUNCTION loopwright_queue.spend(
+CREATE OR REPLACE FUNCTION loopwright_queue.spend(
   account text, run text, usd_now numeric, tokens_now bigint, calls_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   before loopwright_queue.spending;
@@ -125,17 +125,17 @@ SHARED = (
         "at float8 NOT NULL, until float8 NOT NULL) WITH (fillfactor=50)"
     ),
     (
-        'CREATE TABLE loopwright_queue.accounts(name text COLLATE "C" PRIMARY KEY, usd numeric NOT NULL, '
+        'CREATE TABLE IF NOT EXISTS loopwright_queue.accounts(name text COLLATE "C" PRIMARY KEY, usd numeric NOT NULL, '
         "tokens bigint NOT NULL, calls bigint NOT NULL) WITH (fillfactor=50)"
     ),
     (
-        'CREATE TABLE loopwright_queue.spending(name text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, '
+        'CREATE TABLE IF NOT EXISTS loopwright_queue.spending(name text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, '
         "usd numeric NOT NULL, tokens bigint NOT NULL, calls bigint NOT NULL, PRIMARY KEY(name, run_id))"
     ),
     _SETTLE,
     _SPEND,
 )
-"""The statements that create the tables."""
+"""The statements that create the tables. They may exist: the schema of the journal can be dropped alone."""
 _LOST_PINS = (
     "SELECT run_id, host FROM loopwright_queue.hosts h WHERE NOT EXISTS("
     "SELECT FROM loopwright.runs r WHERE r.run_id = h.run_id) ORDER BY run_id"

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...errors import JournalDamaged
-from ...records import NOTHING, Evaluation, Failure, Iteration, Usage, as_evaluation
+from ...records import NOTHING, Evaluation, Failure, Iteration, Measure, Usage, as_evaluation
 from ...records.codec import Json, encode
 from ..entries import Entry
 from ..protocol import Posted, RunInfo
@@ -228,6 +228,11 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
         parts.append(f'"steps":{contents.fold(dict(steps))}')
     if item.files is not None:
         parts.append(f'"files":{encode(dict(item.files))}')
+    if item.measures:
+        measures = {measure.name: measure.to_json() for measure in item.measures}
+        parts.append(f'"measures":{encode(measures)}')
+    if item.accepted is not None:
+        parts.append(f'"accepted":{"true" if item.accepted else "false"}')
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')
@@ -337,6 +342,8 @@ def _iteration_of(data: dict[str, Json]) -> Iteration:
         truncated=data.get("truncated", False),
         steps=data.get("steps"),
         files=data.get("files"),
+        measures=Measure.listed(data.get("measures")),
+        accepted=data.get("accepted"),
     )
 
 

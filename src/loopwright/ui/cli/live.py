@@ -83,8 +83,7 @@ def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Par
     gap = " " * columns.gap
     return [
         (_padded(label_of(row, columns.label, signs), columns.label) + gap, "bold"),
-        (texts.bar(item.score, columns.bar, signs), style or "cyan"),
-        f" {texts.score(item.score):5}{gap}",
+        *_rating(item, columns, signs, style),
         (_padded(verdict, columns.verdict) + gap, style),
         (_padded(feedback, columns.feedback) + gap, "red" if item.error else ""),
         (f"{texts.cost(item.usage):>{columns.cost}}{gap}", "dim"),
@@ -92,18 +91,41 @@ def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Par
     ]
 
 
+def _rating(item: Iteration, columns: ColumnWidths, signs: Signs, style: str) -> list[Part]:
+    """Return the score with its bar, or the objective in the same width."""
+    gap = " " * columns.gap
+    if item.accepted is not None:
+        shown = texts.fit(texts.objective(item, signs), columns.bar + 6, signs)
+        return [(_padded(shown, columns.bar + 6), style or "cyan"), gap]
+    return [
+        (texts.bar(item.score, columns.bar, signs), style or "cyan"),
+        f" {texts.score(item.score):5}{gap}",
+    ]
+
+
 def row_text(row: IterationRow, signs: Signs) -> str:
     """Return a row as a plain line: `refine 2: score 0.85, passed, $0.0012, 1.2 s: feedback`."""
     item = row.iteration
     summary = texts.fit(texts.one_line(_summary(item)), SHOWN, signs)
+    rated = _objective_text(item, signs)
     facts = [
-        f"score {texts.score(item.score)}" if item.score is not None else "",
+        f"score {texts.score(item.score)}"
+        if item.score is not None and item.accepted is None
+        else "",
+        rated,
         texts.verdict(item, signs)[1],
         texts.cost(item.usage),
         texts.duration(item.seconds),
     ]
     line = f"{indented(row)}{_of_item(row, signs)}: {', '.join(fact for fact in facts if fact)}"
     return f"{line}: {summary}" if summary else line
+
+
+def _objective_text(item: Iteration, signs: Signs) -> str:
+    measure = item.objective
+    return (
+        "" if measure is None else f"{texts.one_line(measure.name)} {texts.objective(item, signs)}"
+    )
 
 
 def _item(row: IterationRow) -> str:
@@ -194,7 +216,13 @@ def ending_text(result: Result, status: str = "") -> str:
                 f"{texts.cost(work) or 'nothing'} for work and {texts.cost(judging)} for judging"
             )
     best = result.best
-    if best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
+    # The only loop of a workflow is what its user optimises.
+    loops = [result, *(result.loops.values() if len(result.loops) == 1 else ())]
+    accepted = next((one.best for one in loops if one.best and one.best.objective), None)
+    if accepted is not None and accepted.objective is not None:
+        value = f"{texts.one_line(accepted.objective.name)} {texts.rated(accepted)}"
+        facts.append(f"accepted: iteration {accepted.number} with {value}")
+    elif best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
         facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
     if result.reported_score is not None:
         facts.append(f"second evaluation: {texts.score(result.reported_score)}")

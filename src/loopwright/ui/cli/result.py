@@ -118,7 +118,7 @@ def report_output(value: Json, output: Output, questions: Sequence[Question] = (
     if waiting:
         value, title = waiting[0], "output to review:"
     if value is None:
-        output.write(("output: none", "dim"))
+        output.write(("output: null", "dim"))
         return
     text = text_of(value)
     if not output.terminal:

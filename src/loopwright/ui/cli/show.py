@@ -213,6 +213,9 @@ def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:
+    if any(item.accepted is not None for item in items):
+        _values(path, items, output)
+        return
     scores = [item.score for item in items if item.eligible and item.score is not None]
     # A curve of one point says no more than its row.
     if len(scores) > 1:
@@ -220,6 +223,25 @@ def _scores(path: str, items: list[Iteration], output: Output) -> None:
         line = texts.sparkline(scores, output.width - texts.width(name) - 24, output.signs)
         ends = f"{texts.score(scores[0])} {output.signs.to} {texts.score(scores[-1])}"
         output.write((f"{name} scores ", "dim"), (line, "cyan"), f" {ends}")
+
+
+def _values(path: str, items: list[Iteration], output: Output) -> None:
+    """Write the objective as a curve between its worst and its best value."""
+    measures = [item.objective for item in items if item.objective is not None]
+    if len(measures) < 2:
+        return
+    ranks = [measure.rank for measure in measures]
+    low, high = min(ranks), max(ranks)
+    if low == high:
+        return
+    name = f"{path.rsplit('/', 1)[-1]} {texts.one_line(measures[0].name)}"
+    curve = [(rank - low) / (high - low) for rank in ranks]
+    ends = (
+        f"{texts.one_line(measures[0].text)} {output.signs.to} {texts.one_line(measures[-1].text)}"
+    )
+    room = output.width - texts.width(name) - texts.width(ends) - 3
+    line = texts.sparkline(curve, max(1, room), output.signs)
+    output.write((f"{name} ", "dim"), (line, "cyan"), f" {ends}")
 
 
 def _rows(entries: list[Entry], only_loop: str, output: Output) -> None:
@@ -295,7 +317,7 @@ def _diff(
         _write_patch(info, path, numbers, kept.diff(None, two), output)
         return
     one, two = (iteration_of(path, loops[path], number, others) for number in numbers)
-    names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
+    names = [f"iteration {i.number} ({texts.rated(i) or 'no score'})" for i in (one, two)]
     before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
     patch = "" if kept is None or one.files is None else kept.diff(one, two)

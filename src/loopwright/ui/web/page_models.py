@@ -13,7 +13,7 @@ from markupsafe import Markup
 from ...conditions import UNITS
 from ...journal import RunInfo
 from ...journal.views import Mark, RunView, enclosing
-from ...records import Iteration, Usage, charts
+from ...records import Iteration, Measure, Usage, charts, number_text
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..progress import item_at
@@ -218,7 +218,12 @@ def _facts(
     items = list(marks)
     facts = []
     scores = [item.score for item in items if item.eligible and item.score is not None]
-    if scores:
+    accepted = [item for item in items if item.accepted and item.objective is not None]
+    if accepted:
+        objective = accepted[-1].objective
+        assert objective is not None
+        facts.append(UsedPart(texts.one_line(objective.name), texts.one_line(objective.text)))
+    elif scores:
         wanted = bounds.get("threshold")
         goal = f"of {texts.score(wanted)} required" if wanted is not None else ""
         facts.append(UsedPart("Best score", texts.score(max(scores)), goal, max(scores)))
@@ -255,18 +260,30 @@ def _document(info: RunInfo) -> str:
 
 
 def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
-    """Return the points of a loop's curves: number, score, US dollars, seconds."""
+    """Return the points of a loop's curves: number, score, US dollars, seconds; then the objective, if any."""
     return [
-        [item.number, item.score if item.eligible else None, item.usage.usd, round(item.seconds, 3)]
+        [
+            item.number,
+            item.score if item.eligible and item.accepted is None else None,
+            item.usage.usd,
+            round(item.seconds, 3),
+            *([_value(item)] if item.accepted is not None else []),
+        ]
         for _, item in marks
     ]
+
+
+def _value(item: Iteration) -> float | None:
+    return item.objective.value if item.objective is not None and item.eligible else None
 
 
 def best_of(marks: Iterable[Mark]) -> int:
     """Return the number of the best iteration, the earliest of equals; 0 without a score."""
     best, top = 0, -1.0
     for _, item in marks:
-        if item.eligible and item.score is not None and item.score > top:
+        if item.accepted is not None:
+            best = item.number if item.accepted else best
+        elif item.eligible and item.score is not None and item.score > top:
             best, top = item.number, item.score
     return best
 
@@ -317,8 +334,8 @@ def _row(loop: str, item: Iteration) -> Row:
     return Row(
         loop=loop,
         number=item.number,
-        score=texts.score(item.score),
-        part=item.score,
+        score=texts.score(item.score) if item.accepted is None else texts.objective(item),
+        part=item.score if item.accepted is None else None,
         sign=sign.strip(),
         verdict=word,
         feedback=_short(texts.one_line(evaluation.feedback) if evaluation else "", SHORT),
@@ -402,7 +419,7 @@ def section_of(
         bounds=bounds,
         chunks=_chunks(view, loop, marks, best, all_rows=all_rows),
         points=points,
-        charts=_charts(points, bounds.get("threshold")),
+        charts=_charts(points, bounds.get("threshold"), _objective(marks)),
         inside=inside,
         limits=limits_text(bounds),
         over_list=is_list(loop, view.info),
@@ -432,7 +449,7 @@ def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section
 
 
 def _score(marks: list[Mark], best: int) -> str:
-    return next((texts.score(item.score) for _, item in marks if item.number == best), "")
+    return next((texts.rated(item) for _, item in marks if item.number == best), "")
 
 
 def chunks_of(view: RunView, loop: str, offset: int, limit: int) -> list[Row]:
@@ -461,15 +478,23 @@ def _chunks(
     return chunks
 
 
-def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
+def _objective(marks: list[Mark]) -> Measure | None:
+    return next((item.objective for _, item in marks if item.objective is not None), None)
+
+
+def _charts(
+    points: list[list[Json]], threshold: float | None, objective: Measure | None = None
+) -> list[Chart]:
+    metric = texts.one_line(f"{objective.name}, {objective.unit}".rstrip(", ")) if objective else ""
     kinds = (
+        *([("metric", metric, 4, number_text, 0.0)] if metric else []),
         ("score", "Score", 1, texts.score, 1.0),
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
         ("time", "Time", 3, texts.duration, 0.0),
     )
     drawn = []
     for kind, title, place, shown, top in kinds:
-        values = [(point[0], point[place]) for point in points if point[place] is not None]
+        values = [(p[0], p[place]) for p in points if len(p) > place and p[place] is not None]
         # One point is no curve, and a loop without model calls has no cost.
         if len(values) < 2 or not any(value for _, value in values):
             continue

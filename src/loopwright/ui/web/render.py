@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from ...records import charts
 from ...records.codec import Json, text_of
+from ...records.decisions import why
 from .. import formatting as texts
 
 _HERE = Path(__file__).parent
@@ -58,6 +59,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "line": lambda value: texts.one_line(str(value)),
         "score": texts.score,
+        "measured": texts.measured,
+        "why": why,
         "cost": texts.cost,
         "duration": texts.duration,
         "when": texts.when,

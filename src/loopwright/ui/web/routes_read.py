@@ -171,6 +171,8 @@ def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
     marks = view.outline(loop) if loop else []
     scored = [item for _, item in marks if item.eligible and item.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0, default=None)
+    if marks and marks[-1][1].accepted is not None:
+        best = next((item for _, item in reversed(marks) if item.accepted), None)
     # A loop without scores has no best iteration, so its latest output is shown.
     if best is None and marks:
         best = marks[-1][1]

@@ -1,7 +1,8 @@
 // Interactive curves of a loop by uPlot, in place of the server's drawings, and their values as tables.
-const KINDS = { score: 1, cost: 2, time: 3 };
+const KINDS = { score: 1, cost: 2, time: 3, metric: 4 };
 const SHOWN = {
   score: (v) => v.toFixed(2),
+  metric: (v) => String(+v.toPrecision(6)),
   cost: (v) => `$${v.toFixed(v < 0.01 ? 4 : 2)}`,
   time: (v) => (v < 1 ? `${+(v * 1000).toFixed(v < 0.01 ? 1 : 0)} ms` : `${v.toFixed(1)} s`),
 };
@@ -58,7 +59,7 @@ function make(section, chart) {
   const options = {
     width: Math.max(160, plot.clientWidth), height: 150, legend: { show: false }, series,
     cursor: { y: false, points: { size: 8 } },
-    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: (_, low, high) => (kind === "score" ? [0, 1] : [0, (high || 1) * 1.08]) } },
+    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: (_, low, high) => (kind === "score" ? [0, 1] : [Math.min(0, low), (high || 1) * 1.08]) } },
     axes: [
       { ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] },
       { ...axis, size: 58, values: (_, ticks) => ticks.map(SHOWN[kind]) },
@@ -95,7 +96,7 @@ export function grow(section, added) {
     const open = chart.querySelector(".numbers[open] .into");
     if (open) numbers(section, chart, open);
   }
-  return all.length > 1 && !section.querySelector(".chart") && all.some((p) => p[1] || p[2] || p[3]);
+  return all.length > 1 && !section.querySelector(".chart") && all.some((p) => p[1] || p[2] || p[3] || p[4]);
 }
 
 export function numbers(section, chart, into) {
@@ -104,7 +105,7 @@ export function numbers(section, chart, into) {
   table.createCaption().textContent = chart.querySelector("figcaption").dataset.title || chart.querySelector("figcaption").textContent;
   table.caption.className = "sr";
   const head = table.createTHead().insertRow();
-  for (const word of ["Iteration", kind === "score" ? "Score" : kind === "cost" ? "Cost" : "Time"]) {
+  for (const word of ["Iteration", kind === "metric" ? "Value" : kind === "score" ? "Score" : kind === "cost" ? "Cost" : "Time"]) {
     const cell = document.createElement("th");
     cell.scope = "col";
     cell.textContent = word;

@@ -1,0 +1,244 @@
+"""The metrics of a loop: their direction and unit, the one that orders iterations, and acceptance.
+
+1. An iteration is accepted if its objective is better than that of the last accepted one by more than
+   `min_delta`. The first one is compared with the evaluation of the baseline, if there is one.
+2. The decision is part of the record, so that a resumed run reads it and the best is the last accepted one.
+3. A metric makes no score, unless `score` says how.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..errors import ConfigurationError, nearest
+from ..records import MAXIMISE, MINIMISE, Evaluation, History, Iteration, Measure
+from ..records.codec import integer, number
+from .repeated import TAKES
+
+__all__ = ["LoopMetrics", "Metric", "MetricScore", "metrics_of"]
+
+DIRECTIONS = (MINIMISE, MAXIMISE)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a loop orders, repeats and shows a metric.
+
+    Args:
+        direction: `minimise` or `maximise`. Default: "", a metric that is only recorded and shown.
+        unit: Its unit, for display, such as `s`. Default: none.
+        min_delta: The smallest change, in its unit, that is an improvement. Default: 0.
+        repeats: How often an output is evaluated for it, at least 1. Default: 1.
+        take: The value of several measurements: `median`, `mean`, `min` or `max`. Default: `median`.
+
+    Raises:
+        ConfigurationError: For an unknown word, or a number out of range.
+
+    Example:
+        >>> Metric("minimise", unit="s", repeats=3).take
+        'median'
+    """
+
+    direction: str = ""
+    unit: str = ""
+    min_delta: float = 0.0
+    repeats: int = 1
+    take: str = "median"
+
+    def __post_init__(self) -> None:
+        if self.direction and self.direction not in DIRECTIONS:
+            raise ConfigurationError(
+                f"metrics: {self.direction!r} is not a direction; use minimise or maximise"
+                f"{nearest(str(self.direction), DIRECTIONS)}"
+            )
+        if not isinstance(self.unit, str):
+            raise ConfigurationError(f"metrics: unit: {self.unit!r} is not text")
+        number("metrics: min_delta", self.min_delta, minimum=0)
+        integer("metrics: repeats", self.repeats, minimum=1)
+        if self.take not in TAKES:
+            raise ConfigurationError(
+                f"metrics: take: {self.take!r} is none of {', '.join(TAKES)}{nearest(str(self.take), TAKES)}"
+            )
+
+
+@dataclass(frozen=True)
+class MetricScore:
+    """A score from 0 to 1 that is linear in a metric.
+
+    A value outside of the range scores 0 or 1, and `details["clamped"]` of the evaluation is true.
+
+    Args:
+        metric: The name of the metric.
+        worst: Its value with the score 0.
+        best: Its value with the score 1.
+
+    Raises:
+        ConfigurationError: If the two values are equal or not finite.
+
+    Example:
+        >>> MetricScore("val_loss", worst=3.0, best=1.0).of(Evaluation(metrics={"val_loss": 1.5})).score
+        0.75
+    """
+
+    metric: str
+    worst: float
+    best: float
+
+    def __post_init__(self) -> None:
+        for name in ("worst", "best"):
+            number(f"score: {name}", getattr(self, name), minimum=-math.inf)
+        if self.worst == self.best:
+            raise ConfigurationError(
+                f"score: worst and best are both {self.worst:g}; use the metric's values for the scores 0 and 1"
+            )
+
+    def of(self, evaluation: Evaluation) -> Evaluation:
+        """Return an evaluation with the score of its metric; without the metric, without a score."""
+        value = evaluation.metrics.get(self.metric)
+        if value is None:
+            return replace(evaluation, score=None)
+        share = (value - self.worst) / (self.best - self.worst)
+        score = min(1.0, max(0.0, share))
+        details = dict(evaluation.details)
+        if score != share:
+            details["clamped"] = True
+        return replace(evaluation, score=score, details=details)
+
+
+@dataclass(frozen=True)
+class LoopMetrics:
+    """The metrics of one loop.
+
+    Args:
+        metrics: The declared metrics by name.
+        objective: The name of the metric that orders the iterations, or "".
+        score: How a metric becomes the score, or None.
+    """
+
+    metrics: Mapping[str, Metric]
+    objective: str = ""
+    score: MetricScore | None = None
+
+    @property
+    def repeats(self) -> dict[str, tuple[int, str]]:
+        """By name, how often a metric is measured and which value counts, for those measured repeatedly."""
+        return {
+            name: (item.repeats, item.take)
+            for name, item in self.metrics.items()
+            if item.repeats > 1
+        }
+
+    def scored(self, evaluation: Evaluation) -> Evaluation:
+        """Return an evaluation with the score that its metric makes."""
+        return evaluation if self.score is None else self.score.of(evaluation)
+
+    def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
+        """Return an iteration with its measures, and whether it is accepted."""
+        if item.evaluation is not None and self.score is not None:
+            item = replace(item, evaluation=self.scored(item.evaluation))
+        base = self._base(history, baseline)
+        measures = tuple(self._measures(item, base))
+        if not self.objective:
+            return replace(item, measures=measures)
+        objective = next((measure for measure in measures if measure.objective), None)
+        # Without a changed file, a better value is noise.
+        changed = item.files is None or item.files.get("files") != 0
+        sound = item.eligible and item.passed is not False and changed
+        accepted = sound and self._better(objective)
+        return replace(item, measures=measures, accepted=accepted)
+
+    def _base(self, history: History, baseline: Evaluation | None) -> Mapping[str, float]:
+        """Return the metrics of the last accepted iteration, or of the baseline."""
+        evaluation = baseline
+        if self.objective and (best := history.best) is not None:
+            evaluation = best.evaluation
+        return {} if evaluation is None else evaluation.metrics
+
+    def _measures(self, item: Iteration, base: Mapping[str, float]) -> list[Measure]:
+        values = {} if item.evaluation is None else item.evaluation.metrics
+        return [
+            Measure(
+                name,
+                values[name],
+                unit=metric.unit,
+                direction=metric.direction,
+                change=values[name] - base[name] if name in base else None,
+                objective=name == self.objective,
+            )
+            for name, metric in self.metrics.items()
+            if name in values
+        ]
+
+    def _better(self, measure: Measure | None) -> bool:
+        if measure is None:
+            return False
+        if measure.change is None:
+            return True
+        gain = -measure.change if measure.direction == MINIMISE else measure.change
+        least = self.metrics[self.objective].min_delta
+        # A difference of floats misses its decimal value: 0.3 - 0.2 is not an improvement by more than 0.1.
+        return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
+
+
+def metrics_of(
+    metrics: Mapping[str, str | Metric] | None, objective: str, score: object
+) -> LoopMetrics | None:
+    """Return the metrics that a loop declares, checked; None without any.
+
+    Raises:
+        ConfigurationError: For an invalid declaration, or an objective that is not a declared metric with a
+            direction.
+    """
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise ConfigurationError(
+            f"loop: metrics: {metrics!r:.60} is not a mapping; use metrics={{'val_loss': 'minimise'}}"
+        )
+    declared = {
+        str(name): item if isinstance(item, Metric) else Metric(item)
+        for name, item in (metrics or {}).items()
+    }
+    if isinstance(score, Mapping):
+        score = _score_of(score)
+    if score is not None and not isinstance(score, MetricScore):
+        raise ConfigurationError(
+            f"loop: score: {score!r:.60} is not a MetricScore; use MetricScore('val_loss', worst=3.0, best=0.8)"
+        )
+    chosen = _objective(declared, objective)
+    if not declared and score is None:
+        return None
+    return LoopMetrics(declared, chosen, score)
+
+
+def _score_of(fields: Mapping[str, object]) -> MetricScore:
+    try:
+        return MetricScore(**fields)  # type: ignore[arg-type]  # a wrong field is reported below
+    except TypeError:
+        raise ConfigurationError(
+            f"loop: score: it has the fields {', '.join(map(str, fields))}; use metric, worst and best"
+        ) from None
+
+
+def _objective(declared: Mapping[str, Metric], objective: str) -> str:
+    ordering = [name for name, metric in declared.items() if metric.direction]
+    if not isinstance(objective, str):
+        raise ConfigurationError(
+            f"loop: objective: {objective!r} is not the name of a metric; one metric orders a loop"
+        )
+    if objective:
+        if objective not in declared:
+            raise ConfigurationError(
+                f"loop: objective: {objective!r} is not a declared metric"
+                f"{nearest(objective, declared) or '; add it to metrics, with minimise or maximise'}"
+            )
+        if objective not in ordering:
+            raise ConfigurationError(
+                f"loop: objective: the metric {objective!r} has no direction; add minimise or maximise"
+            )
+        return objective
+    if len(ordering) > 1:
+        raise ConfigurationError(
+            f"loop: {' and '.join(ordering)} have a direction; name the one that orders the loop as objective"
+        )
+    return ordering[0] if ordering else ""

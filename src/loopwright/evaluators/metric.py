@@ -1,0 +1,228 @@
+"""A metric as a number in the output of a command, or in the output itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Unpack
+
+from .._platform import locks
+from .._regex import Pattern, compile_pattern
+from ..engine.context import Context
+from ..engine.repeated import TAKES, Repeated
+from ..engine.step import FunctionStep, Step, digest_of
+from ..engine.threads import in_thread
+from ..errors import ConfigurationError, nearest
+from ..records import Evaluation, codec, number_text
+from ..records.codec import Json
+from ..tools.shell import CommandOptions, ShellStep
+from .check import command_check, output_of, run_check
+from .checklist import Check, as_check
+from .gates import before
+
+__all__ = ["metric"]
+
+WAIT = 0.05  # seconds between two attempts to take the lock of the machine
+IDEA = 200  # characters of an idea
+
+
+def metric(
+    name: str,
+    command: Sequence[str] | str | None = None,
+    *,
+    pattern: str = "",
+    unit: str = "",
+    repeats: int = 1,
+    take: str = "median",
+    gates: Sequence[Sequence[str] | Check] = (),
+    at_once: int = 1,
+    idea: str = "IDEA.txt",
+    pass_env: Sequence[str] = (),
+    **options: Unpack[CommandOptions],
+) -> Step[object, Evaluation]:
+    """Make an evaluator that measures one number, such as seconds, bytes or a loss.
+
+    The evaluation has the number in `metrics`, and no score and no verdict. A command that fails, or
+    prints no number, has no value; its output is the feedback. Declare the direction of the metric with
+    `Loop(metrics={name: "minimise"})`.
+
+    Args:
+        name: The name of the metric.
+        command: A list of words, or the text of a script for `/bin/sh -e`. Default: none; the number is read
+            in the output of `execute`.
+        pattern: A regular expression whose first group, or complete match, is the number. The last match
+            counts. Default: the last line is the number.
+        unit: The unit, for the feedback, such as `s`. Default: none.
+        repeats: How often it is measured, at least 1. Each measurement is recorded. Default: 1.
+        take: The value of several measurements: `median`, `mean`, `min` or `max`. Default: `median`.
+        gates: Commands that must exit with 0, or other evaluators that must pass, before anything is
+            measured.
+        at_once: How many measurements of this user run on the machine at a time; others wait. 0 is no
+            limit. Default: 1, because concurrent commands change each other's times.
+        idea: A file in the folder whose first line describes the change, for tables. Default: `IDEA.txt`.
+        pass_env: Names of our variables that the command receives.
+        **options: `args`, `env`, `stdin`, `cwd` and `timeout` (seconds), as in `shell`.
+
+    Returns:
+        A step from any output to an Evaluation.
+
+    Raises:
+        ConfigurationError: For an invalid option.
+        EvaluationError: At run time, of kind `bad_metric` for a number that is not finite; of kind
+            `evaluator_broken` if the command cannot run; of kind `check_error` at its timeout.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> measure = metric("val_loss", "echo 'val_loss: 0.93'", pattern="val_loss: ([0-9.]+)")
+        >>> run_sync(measure, None).output.metrics
+        {'val_loss': 0.93}
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"metric: {name!r} is not a name; use text such as 'val_loss'")
+    codec.integer(f"metric {name}: repeats", repeats, minimum=1)
+    codec.integer(f"metric {name}: at_once", at_once, minimum=0)
+    if take not in TAKES:
+        raise ConfigurationError(
+            f"metric {name}: take: {take!r} is none of {', '.join(TAKES)}{nearest(str(take), TAKES)}"
+        )
+    if command is None and options:
+        raise ConfigurationError(
+            f"metric {name}: {next(iter(options))} belongs to a command; add command, or remove it"
+        )
+    find = compile_pattern(pattern, multiline=True) if pattern else None
+    reading = _Reading(name, unit, find)
+    if command is None:
+        step = _of_output(reading)
+    else:
+        shell = ShellStep(command, name=name, pass_env=pass_env, **options)
+        step = _of_command(reading, shell, at_once, idea)
+    step.scores_only = step.measures_only = True
+    measured: Step = step
+    if repeats > 1:
+        measured = Repeated(step, {name: (repeats, take)})
+    return before(measured, *map(_gate, gates)) if gates else measured
+
+
+def _gate(gate: Sequence[str] | Check) -> Step:
+    """Return a check that must pass before the measurement."""
+    if isinstance(gate, Sequence):
+        return command_check(gate)
+    return as_check("", gate)
+
+
+def _of_output(reading: _Reading) -> FunctionStep[object, Evaluation]:
+    async def evaluate(value: Json) -> Evaluation:
+        text = codec.text_of(value)
+        return await in_thread(reading.evaluation, (text,), "the output has no such number", {})
+
+    return FunctionStep(evaluate, name=reading.name, fingerprint=digest_of("metric", repr(reading)))
+
+
+def _of_command(
+    reading: _Reading, shell: ShellStep, at_once: int, idea: str
+) -> FunctionStep[object, Evaluation]:
+    async def evaluate(value: Json, ctx: Context) -> Evaluation:
+        async with _turn(at_once):
+            result = await run_check(shell, value, ctx)
+        details = await in_thread(_idea, ctx.folder, idea)
+        if result.exit_code:
+            printed = output_of(result)
+            feedback = f"{reading.name} has no value: the command {result.ending}"
+            return Evaluation(
+                passed=False,
+                feedback=f"{feedback}\n{printed}" if printed else feedback,
+                details=details,
+            )
+        texts = (result.stdout, result.stderr)
+        return await in_thread(reading.evaluation, texts, output_of(result), details)
+
+    return FunctionStep(
+        evaluate,
+        name=reading.name,
+        fingerprint=digest_of("metric", repr(reading), shell.fingerprint),
+        reports=False,
+    )
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Finds the number of a metric in texts."""
+
+    name: str
+    unit: str
+    pattern: Pattern | None
+
+    def evaluation(
+        self, texts: Sequence[str], printed: str, details: Mapping[str, Json]
+    ) -> Evaluation:
+        """Return the evaluation of the last number in the first text that has one.
+
+        Raises:
+            EvaluationError: of kind `bad_metric` if it is not finite.
+        """
+        word = next((word for text in texts if (word := self._word(text))), "")
+        try:
+            value = float(word)
+        except ValueError:
+            lack = f"{word[:60]!r} is not a number" if word else "no number was printed"
+            if self.pattern is not None and not word:
+                lack = f"nothing matches {self.pattern.text!r}"
+            feedback = f"{self.name} has no value: {lack}"
+            return Evaluation(
+                passed=False,
+                feedback=f"{feedback}\n{printed}" if printed else feedback,
+                details=details,
+            )
+        # A value that is not finite raises here; see `Evaluation`.
+        measured = Evaluation(metrics={self.name: value}, details=details)
+        return replace(measured, feedback=f"{self.name} {number_text(value)} {self.unit}".rstrip())
+
+    def _word(self, text: str) -> str:
+        if self.pattern is None:
+            return text.strip().rpartition("\n")[2].strip()
+        matches = self.pattern.findall(text)
+        if not matches:
+            return ""
+        last = matches[-1]
+        return (last.groups[0] or "") if last.groups else last.text
+
+
+def _idea(folder: Path | None, name: str) -> dict[str, Json]:
+    """Return the first line of the file that describes the change, as details."""
+    try:
+        with (folder or Path()).joinpath(name).open(encoding="utf-8", errors="replace") as file:
+            line = file.readline(IDEA).strip()
+    except (OSError, ValueError):
+        return {}
+    return {"idea": line} if line else {}
+
+
+@asynccontextmanager
+async def _turn(at_once: int) -> AsyncIterator[None]:
+    """Wait until fewer than `at_once` measurements of this user run on the machine."""
+    if not at_once:
+        yield
+        return
+    file = await _taken(at_once)
+    try:
+        yield
+    finally:
+        os.close(file)  # which releases the lock, as the end of the process does
+
+
+async def _taken(at_once: int) -> int:
+    """Return an open file whose lock this process has taken."""
+    folder = Path(tempfile.gettempdir()) / f"loopwright-measuring-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    while True:
+        for place in range(at_once):
+            file = os.open(folder / str(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if locks.take(file):
+                return file
+            os.close(file)
+        await asyncio.sleep(WAIT)
