@@ -283,6 +283,16 @@ class TestsSpec(Part):
         [],
         description="Folders of yours that the clean copy contains as links. Default: those of the workspace.",
     )
+    held_out: str | None = Field(
+        None,
+        description="A folder of tests that the agent cannot read, from the folder of the document. They run at the end.",
+    )
+    held_out_every: bool = Field(
+        False, description="Whether the held-out tests run in each iteration."
+    )
+    held_out_required: bool = Field(
+        False, description="Whether an iteration passes only if the held-out tests pass."
+    )
 
 
 class EvaluateSpec(Part):
@@ -435,6 +445,13 @@ class LoopSpec(Part):
     impossible: ImpossibleSpec | None = Field(
         None,
         description="When evaluations that call the task impossible end the loop, with the status `impossible`.",
+    )
+    explore: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="The share of runs that continue to the limits after their normal end, for replay.",
     )
     undecided: UndecidedSpec | None = Field(
         None, description="What happens after evaluations in a row that could not decide."

@@ -60,6 +60,8 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/": reading.runs,
         "/events": live.runs_events,
         "/start": reading.start,
+        "/compare": insight.compare,
+        "/compare/json": insight.compared_json,
         "/workers": cluster.workers,
         "/workers/tables": cluster.tables,
         "/runs/{run_id}": reading.run,
@@ -83,6 +85,7 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/branch": files.branch,
         "/runs/{run_id}/apply": files.apply,
         "/runs/{run_id}/tune": insight.tuned,
+        "/runs/{run_id}/fork": insight.forked,
     }
     return [
         *(Route(path, _showing(page, show), methods=["GET"]) for path, show in shown.items()),
