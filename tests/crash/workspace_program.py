@@ -198,14 +198,13 @@ def main(words: list[str]) -> int:
     """Try the named points, or all; print a line for each that differs."""
     root, kind, ending = Path(words[0]), words[1], words[2]
     result, commands, counts = undisturbed(root, kind, ending)
-    points = [(name, int(k)) for name, k in (text.split(":") for text in words[3:])]
+    # A sample names parts of a thousand: how many points there are is known only now. Two may be the same.
+    named = (text.split(":") for text in words[3:])
+    sample = [(name, 1 + int(part) * counts[name] // 1000) for name, part in named]
+    points = list(dict.fromkeys(sample))
     if not points:
         points = [(name, k) for name in counts for k in range(1, counts[name] + 1)]
-    failures = []
-    for position, number in points:
-        # A sample names parts of a thousand: how many points there are is known only now.
-        exact = number if not words[3:] else 1 + number * counts[position] // 1000
-        failures.append(problem(root, (kind, ending), (position, exact), (result, commands)))
+    failures = [problem(root, (kind, ending), point, (result, commands)) for point in points]
     failures = [one for one in failures if one]
     print("\n".join([f"{len(points)} points", *failures]))
     return int(bool(failures))

@@ -107,6 +107,20 @@ def _patch(info: RunInfo, entries: Sequence[Entry]) -> str:
     raise ConfigurationError(f"--format patch: {info.run_id} has no workspace, or has not ended")
 
 
-FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str]] = {
-    "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch,
+def _bundle(info: RunInfo, entries: Sequence[Entry]) -> bytes:
+    """Return the snapshots of all iterations as a bundle, which `git clone` and `git fetch` take.
+
+    Raises:
+        ConfigurationError: if the run has no workspace on this machine.
+    """
+    for path in iterations_of(entries):
+        files = run_files(entries, path)
+        saved = None if files is None else files.saved(info.run_id, path)
+        if saved is not None:
+            return saved.bundle()
+    raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
+
+
+FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str | bytes]] = {
+    "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
 }  # fmt: skip

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..coding.workspace.saved import saved_workspaces
+from ..coding.workspace.saved import SavedWorkspace, saved_workspaces
 from ..coding.workspace.store import GitStore
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
 
-__all__ = ["UNRECORDED", "RunFiles", "files_text", "run_files", "unrecorded_folders"]
+__all__ = [
+    "UNRECORDED",
+    "RunFiles",
+    "files_text",
+    "run_files",
+    "turned_tests",
+    "unrecorded_folders",
+]
 
 UNRECORDED = "workspace not in a recorded state"
 
@@ -38,15 +45,46 @@ class RunFiles:
 
     def changes(self, item: Iteration) -> dict[str, list[int]]:
         """Return the changed paths of an iteration with the lines added and removed."""
-        commit = self._commit(item)
+        commit = self.commit_of(item)
         return self.store.changes(self.store.find(f"{commit}^") or self.base, commit)
 
     def diff(self, before: Iteration | None, after: Iteration) -> str:
         """Return the difference of two iterations as a patch; None is the start."""
-        first = self.base if before is None else self._commit(before)
-        return self.store.diff(first, self._commit(after)).encode("utf-8", "replace").decode()
+        first = self.base if before is None else self.commit_of(before)
+        return self.store.diff(first, self.commit_of(after)).encode("utf-8", "replace").decode()
 
-    def _commit(self, item: Iteration) -> str:
+    def diff_from_parent(self, item: Iteration) -> str:
+        """Return what an iteration changed as a patch for readers, without the content of binary files."""
+        commit = self.commit_of(item)
+        parent = self.store.find(f"{commit}^") or self.base
+        return self.readable_diff(parent, commit)
+
+    def readable_diff(self, before: str, after: str) -> str:
+        """Return the difference of two commits as text, without the content of binary files."""
+        words = ("diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv")
+        return self.store.git(*words, before, after).decode("utf-8", "replace")
+
+    def saved(self, run: str, path: str) -> SavedWorkspace:
+        """Return the workspace of a loop on this machine.
+
+        Raises:
+            ConfigurationError: if it was deleted.
+        """
+        around = (
+            one for one in saved_workspaces(self.store.home, run) if path.startswith(one.path)
+        )
+        # The loop's own one before that of the workflow around it.
+        found = max(around, key=lambda one: len(one.path), default=None)
+        if found is None:
+            raise ConfigurationError(f"the files of {path} were deleted")
+        return found
+
+    def commit_of(self, item: Iteration) -> str:
+        """Return the commit of an iteration.
+
+        Raises:
+            ConfigurationError: if the store on this machine does not have it.
+        """
         commit = str((item.files or {})["commit"])
         if not self.store.has(commit):
             raise ConfigurationError(
@@ -54,6 +92,27 @@ class RunFiles:
                 "does not have them, or they were deleted"
             )
         return commit
+
+
+def turned_tests(before: Iteration | None, after: Iteration) -> tuple[list[str], list[str]]:
+    """Return the tests that an iteration turned green and those that it turned red.
+
+    Both are empty if one of the evaluations does not name its failing tests.
+    """
+    first, second = _failing(before), _failing(after)
+    if first is None or second is None:
+        return [], []
+    return sorted(first - second), sorted(second - first)
+
+
+def _failing(item: Iteration | None) -> set[str] | None:
+    """Return the names of the failing tests; None if they are not known."""
+    evaluation = None if item is None else item.evaluation
+    details = {} if evaluation is None else evaluation.details
+    found = [
+        one["failing"] for one in details.values() if isinstance(one, dict) and "failing" in one
+    ]
+    return {str(name) for names in found for name in names} if found else None
 
 
 def unrecorded_folders(info: RunInfo, entries: Sequence[Entry]) -> list[Path]:

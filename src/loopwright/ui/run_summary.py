@@ -23,6 +23,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from .journals import find_run
+from .run_sessions import sessions_in
 
 _OPEN = {
     "queued": "no worker has started it yet",
@@ -165,6 +166,8 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
     row = info.to_json()
     if executions := executions_in(info, entries):
         data["executions"] = executions
+    if sessions := sessions_in(entries):
+        data["sessions"] = [one.to_json() for one in sessions]
     extra = ("name", "input", "created", "updated", "active", "source", "fingerprint")
     return {**data, **{key: row[key] for key in extra}}
 

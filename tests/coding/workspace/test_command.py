@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from loopwright import Context, Loop, Workspace, run_sync
+from loopwright import Context, Evaluation, Loop, Workspace, run_sync, shell
 from loopwright.ui.cli import main
 
+from ..agents.fakes import WRONG_THEN_RIGHT, fake, until_42, working
 from .conftest import Repo
-from .test_loops import by_count, counting
+from .test_loops import COUNT, by_count, counting
 
 
 @pytest.fixture
@@ -75,6 +76,64 @@ def test_show_lists_the_changed_files(run: Path, capsys: pytest.CaptureFixture[s
         0,
     ]
     assert "files 2 +2 -1" in shown(capsys, "show", "r1")
+
+
+def test_the_start_is_iteration_0_of_a_difference(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`show --diff 0 N` prints what changed since the start, as `workspace diff` does."""
+    assert run.exists()
+    text = shown(capsys, "show", "r1", "--diff", "0", "3")
+    assert "-0\n+3" in text
+    assert text == shown(capsys, "workspace", "diff", "r1", "0", "3")
+
+
+def test_apply_changes_the_files_of_the_folder(
+    repo: Repo, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default it applies the files in place; a file that both sides changed is refused."""
+    assert "2 files" not in shown(capsys, "workspace", "list")
+    assert "changed" in shown(capsys, "workspace", "apply", "r1")
+    assert (repo.folder / "n.txt").read_text() == (run / "n.txt").read_text() == "2\n"
+    (repo.folder / "n.txt").write_text("mine\n")
+    assert main(["workspace", "apply", "r1", "3"]) == 2
+    assert "nothing was changed" in capsys.readouterr().err
+    assert (repo.folder / "n.txt").read_text() == "mine\n"
+
+
+def test_tests_that_an_iteration_turned_green_or_red_are_named(
+    repo: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are those whose state differs from the iteration before."""
+
+    def judge(output: str) -> Evaluation:
+        failing = {"1": ["test_a"], "2": ["test_b"]}[output]
+        return Evaluation(0.5, False, "no", details={"tests": {"failing": failing}})
+
+    loop = Loop(shell(COUNT, name="edit"), judge, max_iterations=2, name="fix",
+                workspace=Workspace(repo.folder, merge="none"))  # fmt: skip
+    run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="t")
+    text = shown(capsys, "show", "t", "--iteration", "2")
+    assert "tests that turned green: test_a" in text
+    assert "tests that turned red: test_b" in text
+    assert "turned" not in shown(capsys, "show", "t", "--iteration", "1")
+
+
+def test_show_has_the_cost_of_each_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two calls of one session are one line, with the sum of their costs."""
+    monkeypatch.chdir(tmp_path)
+    step = fake(tmp_path, "claude", *WRONG_THEN_RIGHT, session="loop")
+    result = run_sync(
+        until_42(step, working(tmp_path)), journal="sqlite:.loopwright/runs.db", run_id="s"
+    )
+    [session] = json.loads(shown(capsys, "show", "s", "--json"))["sessions"]
+    assert session["calls"] == 2
+    assert session["usage"]["usd"] == pytest.approx(result.usage.usd)
+    assert f"session {session['agent']} {session['session'][:12]}: 2 calls" in shown(
+        capsys, "show", "s"
+    )
 
 
 def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,3 +149,29 @@ def test_an_unknown_value_of_secrets_is_refused() -> None:
     """The values are `warn` and `drop`."""
     with pytest.raises(ConfigurationError, match="secrets"):
         Workspace(secrets="dorp")
+
+
+def test_the_command_fork_continues_from_the_recorded_files(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The forked run makes its third iteration from the files of the second, in a folder of its own."""
+    repo.write(**{
+        "count.yaml": """
+schema: loopwright/1
+name: fix
+steps:
+  - name: count
+    loop:
+      workspace: {merge: none}
+      execute: {shell: 'n=$(cat n.txt); echo $((n+1)) > n.txt; cat n.txt'}
+      evaluate: {check: {command: [grep, -q, "9", n.txt]}}
+      until: [passed, {max_iterations: 3}]
+"""
+    })  # fmt: skip
+    monkeypatch.chdir(repo.folder)
+    assert main(["run", "count.yaml", "--yes", "--run-id", "first"]) == 3
+    assert main(["fork", "first", "--at", "fix/count/3", "--run-id", "second"]) == 3
+    capsys.readouterr()
+    assert main(["workspace", "diff", "second", "0", "3"]) == 0
+    assert "-0\n+3" in capsys.readouterr().out
+    assert (repo.folder / ".loopwright/trees/second").is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ from pathlib import Path
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from .git import Git
-from .merge import HandOver, make_branch
+from .merge import HandOver, applied, make_branch
 from .sources import WorkspaceSource
 from .store import GitStore, slug_of
 from .tree import FileTree
 
 __all__ = ["SavedWorkspace", "saved_workspace", "saved_workspaces"]
 
+HEAD = "refs/heads/start"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -102,17 +104,73 @@ class SavedWorkspace:
     def branch(self, number: int | None, name: str) -> str:
         """Make a branch in the user's repository, by default of the files in place; return its name."""
         commit = self.present if number is None else self.commit_of(number)
+        end = "the end" if number is None else f"iteration {number}"
+        return self.branch_of(commit, f"{self.path}: files of {end}", name)
+
+    def branch_of(self, commit: str, title: str, name: str = "") -> str:
+        """Make a branch of a snapshot in the user's repository; return its name.
+
+        Args:
+            commit: the snapshot.
+            title: the first line of the message.
+            name: the name of the branch. Default: `loopwright/` and the ID of the run.
+
+        Raises:
+            ConfigurationError: if the folder is not a repository, or the name is not one of a branch.
+        """
         source = WorkspaceSource.of(self.source)
         if not source.git:
             raise ConfigurationError(
                 f"{self.source} is not a git repository; use loopwright workspace diff for a patch"
             )
-        title = f"{self.path}: files of {'the end' if number is None else f'iteration {number}'}"
-        message = f"{title}\n\nLoopwright-Run: {self.run}\n"
-        modules = self.tree.memory.get("submodules", {})
-        return make_branch(
-            self.tree.store, source, HandOver(self.base, commit, message, modules), name
+        wanted = name or f"loopwright/{slug_of(self.run)}"
+        words = ("check-ref-format", "--branch", wanted)
+        if wanted.startswith("-") or Git(cwd=self.home).run(*words, ok=(0, 128)).returncode:
+            raise ConfigurationError(f"{wanted!r} is not a name for a branch")
+        return make_branch(self.tree.store, source, self._hand_over(commit, title), wanted)
+
+    def apply(self, commit: str) -> int:
+        """Change the user's files by what a snapshot changed, three ways; return the number of files.
+
+        Raises:
+            ConfigurationError: if a file was changed on both sides; then nothing was changed.
+        """
+        if self.kind == "here":
+            raise ConfigurationError(f"{self.folder} is your folder: the files are there already")
+        root = WorkspaceSource.of(self.source).root
+        user = FileTree(
+            self.tree.store,
+            root,
+            self.tree.private / "source",
+            f"{self.tree.refs}source/",
+            max_file=self.tree.max_file,
         )
+        outcome = applied(user, self._hand_over(commit, "applied"))
+        if names := outcome.get("conflicts"):
+            raise ConfigurationError(
+                f"nothing was changed: you and the run both changed {', '.join(names[:5])}; make a branch, and merge it"
+            )
+        return int(outcome["applied"])
+
+    def _hand_over(self, commit: str, title: str) -> HandOver:
+        message = f"{title}\n\nLoopwright-Run: {self.run}\n"
+        return HandOver(self.base, commit, message, self.tree.memory.get("submodules", {}))
+
+    def bundle(self) -> bytes:
+        """Return the start and the snapshots of all iterations as a bundle, with a branch for each."""
+        store, git = self.tree.store, Git(cwd=self.home)
+        with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
+            folder = Path(scratch) / "bundle.git"
+            # A repository of its own, whose branches have short names, with the objects of the store.
+            git("init", "--quiet", "--bare", "--", str(folder))
+            (folder / "objects" / "info" / "alternates").write_text(f"{store.folder / 'objects'}\n")
+            inner = Git(folder, cwd=folder)
+            for number, commit in self.snapshots.items():
+                inner("update-ref", f"refs/heads/iteration-{number}" if number else HEAD, commit)
+            inner("symbolic-ref", "HEAD", HEAD)
+            file = Path(scratch) / "files.bundle"
+            inner("bundle", "create", "--quiet", str(file), "HEAD", "--branches")
+            return file.read_bytes()
 
     @property
     def expired(self) -> bool:

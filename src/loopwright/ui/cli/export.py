@@ -32,6 +32,7 @@ class Form(StrEnum):
     JSONL = "jsonl"
     HTML = "html"
     PATCH = "patch"
+    BUNDLE = "bundle"
 
 
 def export(
@@ -43,24 +44,26 @@ def export(
         typer.Option("--out", "-o", metavar="FILE", help="Output file.  [default: stdout]"),
     ] = None,
 ) -> int:
-    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report) or a patch (files)."""
+    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle."""
     info, entries = reading(journal, lambda store: on_record(store, name))
-    text = FORMS[form](info, entries)
+    content = FORMS[form](info, entries)
     with Output() as output:
         if out is None or out == "-":
-            output.write_result(text)
+            if isinstance(content, bytes):
+                raise ConfigurationError("--format bundle: give a file with --out FILE")
+            output.write_result(content)
         else:
-            _write(Path(out), text)
+            _write(Path(out), content)
             output.note(f"wrote {info.run_id} to {out}")
     return 0
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     """Write a complete file, or none."""
     # Beside the target, because `replace` is atomic only within one file system.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        partial.write_text(text, "utf-8", newline="")
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):  # a folder without write access

@@ -21,7 +21,8 @@ from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
-from ..run_files import UNRECORDED, files_text, run_files, unrecorded_folders
+from ..run_files import UNRECORDED, files_text, run_files, turned_tests, unrecorded_folders
+from ..run_sessions import sessions_in
 from ..run_summary import (
     agents_package,
     ended,
@@ -91,7 +92,11 @@ def show(
     ] = None,
     diff: Annotated[
         tuple[int, int] | None,
-        typer.Option("--diff", metavar="I J", help="Compare outputs and files of two iterations."),
+        typer.Option(
+            "--diff",
+            metavar="I J",
+            help="Compare outputs and files of two iterations; 0 is the start.",
+        ),
     ] = None,
     loop: LoopName = "",
     timeline: Annotated[
@@ -170,6 +175,9 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
         _scores(path, loops[path], output)
         _rows(entries, path if loop else "", output)
     _agents(info, entries, output)
+    for one in sessions_in(entries):
+        name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
+        output.write((f"session {name}: ", "dim"), one.text)
     questions = open_questions(surviving(entries))
     report_output(result.output, output, questions)
     output.write((f"journal: {shown_url(url)}", "dim"))
@@ -270,7 +278,25 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         )
     for improvement in item.evaluation.improvements if item.evaluation else ():
         output.write(f"  to do: {texts.one_line(improvement)}")
+    green, red = turned_tests(loops[path][number - 2] if number > 1 else None, item)
+    for title, names in (("turned green", green), ("turned red", red)):
+        if names:
+            output.write(
+                (f"tests that {title}: ", "dim"), texts.one_line(", ".join(names)), wrap=True
+            )
     _effects([e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")], output)
+
+
+def _write_patch(
+    info: RunInfo, path: str, numbers: tuple[int, int], patch: str, output: Output
+) -> None:
+    """Write the difference of an iteration from the start, which has files and no output."""
+    if output.as_json:
+        output.write_json(
+            {"run_id": info.run_id, "loop": path, "iterations": [*numbers], "files": patch}
+        )
+    else:
+        output.write(patch.rstrip("\n") or "no file differs")
 
 
 def _part(title: str, text: str, output: Output) -> None:
@@ -285,11 +311,15 @@ def _diff(
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop)
     others = other_loops(loops, path, loop)
+    kept = run_files(entries, path)
+    if numbers[0] == 0 and kept is not None:
+        two = iteration_of(path, loops[path], numbers[1], others)
+        _write_patch(info, path, numbers, kept.diff(None, two), output)
+        return
     one, two = (iteration_of(path, loops[path], number, others) for number in numbers)
     names = [f"iteration {i.number} ({texts.rated(i) or 'no score'})" for i in (one, two)]
     before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
-    kept = run_files(entries, path)
     patch = "" if kept is None or one.files is None else kept.diff(one, two)
     if output.as_json:
         text = "\n".join(lines)

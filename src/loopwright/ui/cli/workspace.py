@@ -16,13 +16,15 @@ from .output import Output
 
 __all__ = ["workspace"]
 
-Action = Literal["list", "show", "restore", "diff", "branch", "prune"]
+Action = Literal["list", "show", "restore", "diff", "branch", "apply", "prune"]
 
 
 def workspace(
     action: Annotated[
         Action,
-        typer.Argument(help="list, show, restore, diff, branch or prune.", show_default=False),
+        typer.Argument(
+            help="list, show, restore, diff, branch, apply or prune.", show_default=False
+        ),
     ],
     name: Annotated[
         str, typer.Argument(metavar="RUN", help="Run ID, or the beginning of it.")
@@ -43,8 +45,9 @@ def workspace(
     """List, show or put back the files of loops.
 
     `restore RUN [N]` puts iteration N in place, or the recorded state; the present files are kept. `diff RUN I J`
-    prints a patch. `branch RUN [N]` makes a branch in your repository. `prune` deletes the workspaces of ended loops
-    after their time, or the one of RUN.
+    prints a patch. `branch RUN [N]` makes a branch in your repository, and `apply RUN [N]` changes the files of your
+    folder, both from iteration N or the files in place. `prune` deletes the workspaces of ended loops after their time,
+    or the one of RUN.
     """
     with Output(as_json=as_json) as output:
         if action in ("list", "prune") and not name:
@@ -117,6 +120,10 @@ def _one(
     elif action == "branch":
         made = one.branch(first, branch or f"loopwright/{one.run}")
         output.write_json({"branch": made}) if as_json else output.write(f"branch {made}")
+    elif action == "apply":
+        count = one.apply(one.present if first is None else one.commit_of(first))
+        text = f"{texts.plural(count, 'file')} of {one.source} changed"
+        output.write_json({"applied": count}) if as_json else output.write(text)
     else:
         one.remove()
         output.write_json({"deleted": str(one.folder)}) if as_json else output.write(

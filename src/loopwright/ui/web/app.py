@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from ...errors import ConfigurationError, LoopwrightError, RunNotFound
 from ...journal import Journal
 from . import routes_events as live
+from . import routes_files as files
 from . import routes_insight as insight
 from . import routes_read as reading
 from . import routes_workers as cluster
@@ -69,6 +70,7 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/inside": reading.inside,
         "/runs/{run_id}/iteration": reading.iteration,
         "/runs/{run_id}/compare": reading.compare,
+        "/runs/{run_id}/files": files.difference,
         "/runs/{run_id}/timeline": reading.timeline,
         "/runs/{run_id}/limits": insight.limits,
         "/runs/{run_id}/export/{form}": reading.export,
@@ -80,6 +82,8 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/rewind": actions.rewind,
         "/runs/{run_id}/answer": actions.answered,
         "/runs/{run_id}/raise": actions.raised,
+        "/runs/{run_id}/branch": files.branch,
+        "/runs/{run_id}/apply": files.apply,
         "/runs/{run_id}/tune": insight.tuned,
         "/runs/{run_id}/fork": insight.forked,
     }

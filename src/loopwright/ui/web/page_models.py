@@ -17,6 +17,7 @@ from ...records import Iteration, Measure, Usage, charts, number_text
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..progress import item_at
+from ..run_files import files_text
 from .events import RunProgress
 from .queries import in_order
 
@@ -60,6 +61,7 @@ class Row:
     item: str = ""
     best: bool = False
     retries: int = 0
+    files: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +345,7 @@ def _row(loop: str, item: Iteration) -> Row:
         cost=texts.cost(item.usage),
         calls=item.usage.calls,
         seconds=texts.duration(item.seconds),
+        files=files_text(item),
     )
 
 
@@ -386,6 +389,8 @@ class Section:
     over_list: bool = False
     open: bool = False
     item: str = ""  # the item of a list that it runs for
+    best_number: int = 0
+    has_files: bool = False
 
     @property
     def unit(self) -> str:
@@ -409,6 +414,8 @@ def section_of(
         item=_short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
         count=len(marks),
         best=_score(marks, best),
+        best_number=best,
+        has_files=any(item.files for _, item in marks),
         bounds=bounds,
         chunks=_chunks(view, loop, marks, best, all_rows=all_rows),
         points=points,

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from ...errors import LoopwrightError
 from ...journal import Entry, RunInfo
 from ...journal.views import EntriesView
 from ...records import Failure
 from ...records.codec import Json
+from ..run_files import run_files
 from .events import RunProgress
 from .page_models import Row, Section, inner_of, run_of, section_of
 from .queries import in_order, main_loop
 from .render import STATIC, cut, readable, render
+from .routes_files import PatchLine, lines_of
 from .steps import steps_of
 
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail
@@ -36,7 +39,7 @@ def report(info: RunInfo, entries: Sequence[Entry]) -> str:
         "report.html", run=run_of(view, main_loop(view), run_progress), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
-        detail=lambda row: _detail(view, row), inside=lambda row: _inside(view, row),
+        detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row), inside=lambda row: _inside(view, row),
     )  # fmt: skip
 
 
@@ -50,6 +53,17 @@ def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
     if item.evaluation is not None:
         parts.append(("Feedback", item.evaluation.feedback))
     return [(title, text) for title, text in parts if text]
+
+
+def _patch(entries: Sequence[Entry], view: EntriesView, row: Row) -> list[PatchLine]:
+    """Return the lines that an iteration changed, if its files are on this machine."""
+    files = run_files(entries, row.loop)
+    if files is None:
+        return []
+    try:
+        return lines_of(files.diff_from_parent(view.iteration(row.loop, row.number)))
+    except LoopwrightError as error:
+        return [PatchLine("file", str(error))]
 
 
 def _shown(value: Json) -> str:

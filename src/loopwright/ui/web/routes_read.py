@@ -18,6 +18,8 @@ from ...journal.views import RunView, Wanted
 from ...records import Failure, Reason
 from ..diff import side_by_side
 from ..export import FORMS
+from ..run_files import files_text, turned_tests
+from ..run_sessions import SessionCost, sessions_in
 from .access import is_loop, is_run_id
 from .events import RunProgress
 from .forms import QuestionForm, form_of
@@ -25,7 +27,7 @@ from .page import Page
 from .page_models import chunks_of, inner_of, name_of, run_of, section_of
 from .queries import Listing, in_order, main_loop
 from .render import cut, readable, render
-from .steps import effects_of, steps_of
+from .steps import MAX_ENTRIES, effects_of, steps_of
 
 STATUSES = (
     "queued", "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
@@ -137,7 +139,8 @@ async def run(page: Page, request: Request) -> Response:
                 form_of(question) for question in open_questions(surviving(view.between(0, 0)))
             ]
         return render(
-            "run.html", run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
+            "run.html", with_files=[one for one in sections if one.has_files], sessions=_sessions(view),
+            run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
             rewindable=bool(sections) and "bounds" in view.info.source,
@@ -145,6 +148,11 @@ async def run(page: Page, request: Request) -> Response:
         )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
+
+
+def _sessions(view: RunView) -> list[SessionCost]:
+    """Return the sessions of coding agents, unless the run is too long to be read at once."""
+    return sessions_in(view.between(0, MAX_ENTRIES)) if view.last <= MAX_ENTRIES else []
 
 
 def _failure(view: RunView) -> Failure | None:
@@ -202,12 +210,17 @@ async def inside(page: Page, request: Request) -> Response:
 async def iteration(page: Page, request: Request) -> Response:
     """One iteration in full."""
     run_id, loop, number = run_in(request), loop_in(request), number_in(request, "number")
+    address = urlencode({"loop": loop, "b": number, "part": "yes"})
 
     def work(view: RunView) -> str:
         item = view.iteration(loop, number)
+        green, red = turned_tests(view.iteration(loop, number - 1) if number > 1 else None, item)
         effects = effects_of(view.effects(loop, number), view.info.active, f"{loop}/{number}/")
         loops = inner_of(view, f"{loop}/{number}")
-        return render("iteration.html", item=item, effects=effects, loops=loops)
+        return render(
+            "iteration.html", item=item, effects=effects, loops=loops, green=green, red=red,
+            files=files_text(item), files_url=f"/runs/{run_id}/files?{address}",
+        )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
 
@@ -254,7 +267,7 @@ async def timeline(page: Page, request: Request) -> Response:
 
 _TYPES = {
     "html": "text/html", "json": "application/json", "csv": "text/csv",
-    "jsonl": "application/jsonl",
+    "jsonl": "application/jsonl", "patch": "text/x-diff", "bundle": "application/octet-stream",
 }  # fmt: skip
 
 
@@ -265,9 +278,10 @@ async def export(page: Page, request: Request) -> Response:
         raise ConfigurationError(f"form: unknown format; use one of {', '.join(_TYPES)}")
     info = await page.records.journal.find(run_id)
     entries = await page.records.journal.entries(info.run_id)
-    text = await asyncio.to_thread(FORMS[form], info, entries)
+    content = await asyncio.to_thread(FORMS[form], info, entries)
+    charset = "; charset=utf-8" if isinstance(content, str) else ""
     return Response(
-        text, media_type=f"{_TYPES[form]}; charset=utf-8",
+        content, media_type=f"{_TYPES[form]}{charset}",
         headers={"content-disposition": f'attachment; filename="{info.run_id}.{form}"'},
     )  # fmt: skip
 

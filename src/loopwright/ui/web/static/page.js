@@ -85,7 +85,7 @@ const visibility = new IntersectionObserver((entries) => {
 
 function ready(within) {
   for (const chunk of $$("tbody.chunk", within)) visibility.observe(chunk);
-  for (const folded of $$("details.inner, details.timeline, details.limits, details.numbers", within)) {
+  for (const folded of $$("details.inner, details.timeline, details.limits, details.numbers, details.changes", within)) {
     folded.addEventListener("toggle", () => loadContent(folded));
     if (folded.open && folded.matches(".inner") && !$(".into", folded).childElementCount) loadContent(folded);
   }
@@ -112,7 +112,7 @@ async function change(form, button) {
   outcome.classList.remove("error");
   outcome.textContent = "…";
   try {
-    const answer = await fetch(form.dataset.action, {
+    const answer = await fetch(button?.dataset.action || form.dataset.action, {
       method: "POST",
       headers: { "content-type": "application/json", "x-loopwright": "1" },
       body: JSON.stringify(values),

@@ -1,0 +1,133 @@
+"""The routes of the files of a run: differences of iterations, and branches and changes made from them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ...errors import ConfigurationError, RunLocked
+from ...journal.views import RunView
+from ...records import Iteration
+from ...records.codec import Json, text_of
+from ...records.redaction import of_environment
+from ..run_files import RunFiles, run_files
+from .access import is_loop
+from .page import Page
+from .page_models import name_of
+from .render import render
+from .routes_read import loop_in, number_in, run_in
+
+MAX_DIFF = 200_000  # characters of a difference on a page and in a report
+
+
+@dataclass(frozen=True, slots=True)
+class PatchLine:
+    """A line of a patch: `file`, `hunk`, `added`, `removed` or `same`."""
+
+    kind: str
+    text: str
+
+
+def lines_of(patch: str) -> list[PatchLine]:
+    """Return the lines of a patch without the secrets of this process, and without those over the limit."""
+    # Before the cut: a key that is cut in two is not found.
+    text = str(of_environment(os.environ).clean(patch))
+    lines = [PatchLine(_kind(line), line) for line in text[:MAX_DIFF].splitlines()]
+    if len(text) > MAX_DIFF:
+        rest = f"{len(text) - MAX_DIFF:,} more characters; loopwright workspace diff has the complete patch"
+        lines.append(PatchLine("file", rest))
+    return lines
+
+
+def _kind(line: str) -> str:
+    if line.startswith(("diff --git ", "--- ", "+++ ", "index ", "new file", "deleted file")):
+        return "file"
+    signs = {"@": "hunk", "+": "added", "-": "removed"}
+    return signs.get(line[:1], "same")
+
+
+async def _files(page: Page, run_id: str, loop: str) -> RunFiles:
+    found = run_files(await page.records.journal.entries(run_id), loop)
+    if found is None:
+        raise ConfigurationError(f"{loop} has no workspace")
+    return found
+
+
+async def _item(page: Page, run_id: str, loop: str, number: int) -> Iteration:
+    def work(view: RunView) -> Iteration:
+        return view.iteration(loop, number)
+
+    return await page.records.with_view(run_id, work)
+
+
+async def difference(page: Page, request: Request) -> Response:
+    """The files of two iterations side by side; without `a` those that iteration `b` changed, 0 is the start."""
+    run_id, loop, after = run_in(request), loop_in(request), number_in(request, "b", default=1)
+    before = number_in(request, "a") if "a" in request.query_params else None
+    files, item = await _files(page, run_id, loop), await _item(page, run_id, loop, after)
+    first = await _item(page, run_id, loop, before) if before else None
+
+    def work() -> tuple[str, dict[str, list[int]]]:
+        commit = files.commit_of(item)
+        if before is None:
+            return files.diff_from_parent(item), files.changes(item)
+        start = files.base if first is None else files.commit_of(first)
+        return files.readable_diff(start, commit), files.store.changes(start, commit)
+
+    # Git reads the trees of large repositories, and other pages must not wait.
+    patch, changes = await asyncio.to_thread(work)
+    title = f"Files that iteration {after} changed"
+    if before is not None:
+        title = f"Files of {f'iteration {before}' if before else 'the start'} and iteration {after}"
+    values = {"title": title, "changes": changes, "lines": lines_of(patch), "run_id": run_id}
+    if request.query_params.get("part"):
+        return HTMLResponse(render("patch.html", **values))
+    name = await page.records.with_view(run_id, lambda view: name_of(loop, view.info))
+    return HTMLResponse(render("files.html", name=name, **values))
+
+
+async def branch(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Make a branch of the files of an iteration in the user's repository."""
+    files, item, loop = await _chosen(page, request, fields)
+    name = text_of(fields.get("name")).strip()
+
+    def work() -> str:
+        saved = files.saved(run_in(request), loop)
+        return saved.branch_of(
+            files.commit_of(item), f"{loop}: files of iteration {item.number}", name
+        )
+
+    made = await asyncio.to_thread(work)
+    return {"said": f"Branch {made} has the files of iteration {item.number}."}
+
+
+async def apply(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Change the files of the user's folder by what a run changed up to an iteration."""
+    files, item, loop = await _chosen(page, request, fields)
+    run_id = run_in(request)
+    if (await page.records.journal.find(run_id)).status == "running":
+        raise RunLocked(f"{run_id} is running. Wait for its end, or cancel it")
+
+    def work() -> int:
+        return files.saved(run_id, loop).apply(files.commit_of(item))
+
+    count = await asyncio.to_thread(work)
+    return {"said": f"{count} file{'' if count == 1 else 's'} of your folder changed."}
+
+
+async def _chosen(
+    page: Page, request: Request, fields: dict[str, Json]
+) -> tuple[RunFiles, Iteration, str]:
+    """Return the iteration that the fields of a form name."""
+    run_id, loop, number = (
+        run_in(request),
+        text_of(fields.get("loop")),
+        text_of(fields.get("number")),
+    )
+    if not is_loop(loop) or not (number.isascii() and number.isdigit() and len(number) < 6):
+        raise ConfigurationError("give a loop and the number of one of its iterations")
+    return await _files(page, run_id, loop), await _item(page, run_id, loop, int(number)), loop

@@ -1,0 +1,133 @@
+"""The files of a run on the page: changes of iterations, differences, branches, and exports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Server, call, environ, serving, visiting
+from .test_browser import accessible
+
+# Three iterations: the second is best, the third breaks a test that was green.
+LOOP = """
+from loopwright import Evaluation, Loop, Workspace, run_sync, shell
+
+EDIT = "n=$(cat n.txt); n=$((n+1)); echo $n > n.txt; echo key=$SECRET_TOKEN > new$n; cat n.txt"
+FAILING = {"1": ["test_a", "test_b"], "2": ["test_b"], "3": ["test_a", "test_b"]}
+SCORES = {"1": 0.2, "2": 0.6, "3": 0.4}
+
+def judge(output):
+    details = {"tests": {"passing": 1, "total": 3, "failing": FAILING[output]}}
+    return Evaluation(SCORES[output], False, "not yet", details=details)
+
+loop = Loop(shell(EDIT, name="edit", pass_env=["SECRET_TOKEN"]), judge, max_iterations=3, name="fix",
+            workspace=Workspace("project", merge="none"))
+run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="files")
+"""
+TOKEN = "tok-4f9a8b7c6d5e"
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one run of a loop in a workspace."""
+    made = tmp_path_factory.mktemp("files")
+    project = made / "project"
+    project.mkdir()
+    (project / "n.txt").write_text("0\n")
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "-A")
+    git(project, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "start")
+    (made / "loop.py").write_text(LOOP)
+    env = environ(made) | {"SECRET_TOKEN": TOKEN}
+    subprocess.run([sys.executable, "loop.py"], cwd=made, env=env, check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    """The page of that folder."""
+    with serving(folder, SECRET_TOKEN=TOKEN) as made:
+        yield made
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_files_of_iterations_are_shown_and_compared(
+    browser: Any, server: Server, width: int
+) -> None:
+    """Rows have counts; an open row has tests and changes; two iterations are compared, without a key."""
+    with visiting(browser, server, width=width, at="/runs/files") as page:
+        assert "files 2 +2 -1" in page.text_content("tr.iteration[data-number='2']")
+        page.locator("button.open").nth(1).click()
+        page.wait_for_selector(".opened .detail")
+        assert "test_a turned green" in page.text_content(".opened .criteria")
+        page.locator(".opened .changes summary").click()
+        page.wait_for_selector(".opened .patch .added")
+        assert "new2" in page.text_content(".opened .changed")
+        form = page.locator("form.compare[action$='/files']")
+        form.locator("button").click()
+        page.wait_for_selector(".compared .patch")
+        text = page.text_content(".compared .patch-of")
+        assert "Files of the start and iteration 3" in text
+        assert "key=[redacted]" in text
+        assert TOKEN not in page.content()
+        page.locator(".action", has_text="Files…").locator("summary").click()
+        accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_test_that_fails_again_turned_red(browser: Any, server: Server) -> None:
+    """The third iteration broke what the second had repaired."""
+    with visiting(browser, server, at="/runs/files") as page:
+        page.locator("button.open").nth(2).click()
+        page.wait_for_selector(".opened .detail")
+        assert "test_a turned red" in page.text_content(".opened .criteria")
+
+
+def test_a_branch_is_made_and_files_are_applied(browser: Any, server: Server, folder: Path) -> None:
+    """Both need the token and the header of the page; the branch that is checked out does not move."""
+    from playwright.sync_api import expect
+
+    project = folder / "project"
+    head = git(project, "rev-parse", "HEAD")
+    assert server.ask("/runs/files/branch", None, **{"x-loopwright": "1"})[0] in (404, 405)
+    assert server.ask("/runs/files/branch", {"loop": "fix", "number": "1", "name": "-x"})[0] == 400
+    with visiting(browser, server, at="/runs/files") as page:
+        page.locator(".action", has_text="Files…").locator("summary").click()
+        form = page.locator("form[data-action$='/branch']")
+        form.locator("input[name=number]").fill("1")
+        form.locator("input[name=name]").fill("first")
+        form.get_by_role("button", name="Make branch").click()
+        expect(form.locator(".outcome")).to_contain_text("first", timeout=60_000)
+        form.locator("input[name=number]").fill("2")
+        form.get_by_role("button", name="Apply to my folder").click()
+        expect(form.locator(".outcome")).to_contain_text("3 files", timeout=60_000)
+    assert git(project, "show", "first:n.txt") == "1"
+    assert git(project, "rev-parse", "HEAD") == head
+    assert (project / "n.txt").read_text() == "2\n"
+
+
+def test_exports_have_the_files(server: Server, folder: Path) -> None:
+    """A report has the differences, a patch applies, and a bundle is cloned with all iterations."""
+    html = server.ask("/runs/files/export/html")[1]
+    assert 'class="added">+2' in html
+    assert TOKEN not in html
+    assert "+2" in server.ask("/runs/files/export/patch")[1]
+    assert (
+        call(folder, "export", "files", "--format", "bundle", "--out", "f.bundle").returncode == 0
+    )
+    git(folder, "clone", "-q", "f.bundle", "clone")
+    assert git(folder / "clone", "show", "origin/iteration-3:n.txt") == "3"
+    assert (folder / "clone" / "n.txt").read_text() == "0\n"
+    refused = call(folder, "export", "files", "--format", "bundle")
+    assert refused.returncode == 2
+    assert "--out FILE" in refused.stderr
