@@ -309,6 +309,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         error=failed.error,
         cause=failed.cause,
         workspace=result.workspace,
+        held_out=result.held_out,
         members=step.steps if isinstance(step, Workflow) else {},
     )
 

@@ -197,6 +197,8 @@ class Result(Record, Generic[Out]):
         members: the steps of the workflow by name, for `of`.
         workspace: where the files of its workspace are: `folder`, `base`, `commit`, `tree`, the
             `iteration` they come from, and the `branch` or `patch` that was made. None without one.
+        held_out: the figures of held-out tests by the name of their evaluator: `passing`, `total`, `score`,
+            the `visible` score of the same files, and the `gap` between the two. None without such tests.
 
     Example:
         >>> from loopwright import Loop, ScoreAtLeast, run_sync
@@ -233,6 +235,7 @@ class Result(Record, Generic[Out]):
     total: int = 0
     members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     workspace: Mapping[str, Json] | None = None
+    held_out: Mapping[str, Json] | None = None
 
     def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
@@ -333,7 +336,12 @@ class Result(Record, Generic[Out]):
         }
 
     def _reported(self) -> dict[str, Json]:
-        return {} if self.reported_score is None else {"reported_score": self.reported_score}
+        data: dict[str, Json] = {}
+        if self.reported_score is not None:
+            data["reported_score"] = self.reported_score
+        if self.held_out:
+            data["held_out"] = dict(self.held_out)
+        return data
 
     def _failed(self) -> dict[str, Json]:
         return {} if self.error is None else {"error": self.error.to_json()}

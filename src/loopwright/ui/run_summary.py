@@ -74,6 +74,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
             seconds=end["seconds"],
             request=end.get("request"),
             reported_score=own.reported_score if own is not None else None,
+            held_out=own.held_out if own is not None else None,
             outcomes=replay.outcomes(end["steps"]),
             error=Failure.from_json(end.get("error")),
             **common,
@@ -139,6 +140,7 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
         also=stop.also,
         seconds=history.elapsed,
         reported_score=reported,
+        held_out=None if end is None else end.get("held_out"),
         items=replay.table(path),
         error=failure_of(stop, history),
     )
