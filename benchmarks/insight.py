@@ -5,26 +5,50 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 import sys
 import time
+from statistics import fmean, stdev
 
-from loopwright import Evaluation, Loop, MaxIterations, NoImprovement, ScoreAtLeast, Usage
-from loopwright.insight import Backtest, Recording, Recordings, StoppingPolicy
+from loopwright import (
+    Evaluation,
+    Impossible,
+    Loop,
+    MaxIterations,
+    NoImprovement,
+    ScoreAtLeast,
+    Usage,
+)
+from loopwright._statistics import wilson
+from loopwright.engine.loop_exploration import explores
+from loopwright.evaluators.judge.votes import Votes, error_rates, unattainable
+from loopwright.insight import (
+    Backtest,
+    JudgeCase,
+    Recording,
+    Recordings,
+    StoppingPolicy,
+    measure_judge,
+)
 from loopwright.insight.policies import grid
 from loopwright.records import History, Iteration
 
 LIMIT = 8
 
 
-def recordings(count: int, until, *, seed: int = 1) -> Recordings:
+def recordings(count: int, until, *, seed: int = 1, explore: float = 0.0) -> Recordings:
     """Return recordings of a loop whose scores rise to a plateau, made without a journal."""
-    loop = Loop(lambda v: v, lambda v: v, until=until | MaxIterations(LIMIT), name="write")
+    loop = Loop(
+        lambda v: v, lambda v: v, until=until | MaxIterations(LIMIT), name="write", explore=explore
+    )
     items = []
     for number in range(count):
         chance = random.Random(seed * 1_000_003 + number)
         best, history, prefixes, stop = chance.uniform(0.6, 1.0), History(), [], None
-        while stop is None:
+        chosen, stopped_at = explores(f"s{seed}-r{number}", explore), 0
+        while stop is None or (chosen and len(history) < LIMIT):
             t = len(history) + 1
             quality = best - (best - 0.4) * 0.6**t
             score = min(1.0, max(0.0, quality + chance.gauss(0, 0.05)))
@@ -32,9 +56,10 @@ def recordings(count: int, until, *, seed: int = 1) -> Recordings:
             item = Iteration(t, output=f"draft {t}", evaluation=evaluation)
             history = history.with_iteration(item, float(t), Usage(2 * t, 20 * t, 0, 0.01 * t))
             prefixes.append(history)
-            stop = loop.decide(history)
+            if stop is None:
+                stop, stopped_at = loop.decide(history), t
         items.append(
-            Recording(f"r{number}", "write", loop, prefixes, stop, stopped_at=len(prefixes))
+            Recording(f"r{number}", "write", loop, prefixes, stop, chosen, stopped_at=stopped_at)
         )
     return Recordings("write", items)
 
@@ -72,6 +97,107 @@ def coverage(draws: int = 200) -> bool:
     )
 
 
+def exploring(logs: int = 500, runs: int = 200) -> bool:
+    """The estimate of a later stop from 10 % explored runs has no bias against full-length runs."""
+    policy = StoppingPolicy(MaxIterations(LIMIT))
+    errors, judged = [], 0
+    for seed in range(logs):
+        result = Backtest(recordings(runs, ScoreAtLeast(0.75), seed=seed, explore=0.1)).evaluate(
+            policy, intervals=False
+        )
+        truth = Backtest(recordings(runs, MaxIterations(LIMIT), seed=seed)).evaluate(
+            policy, intervals=False
+        )
+        if result.quality is not None:
+            judged += 1
+            errors.append(result.quality.value - truth.quality.value)
+    mean = abs(fmean(errors))
+    error = stdev(errors) / math.sqrt(len(errors))
+    report(
+        f"explore, standard error of the bias ({judged} of {logs} logs judged)", error, 0.005 / 3
+    )
+    return report(f"explore, {logs} logs of {runs} runs: |bias|", mean, 0.005)
+
+
+def judges(draws: int = 1000, of_icc: int = 300) -> bool:
+    """Intervals of a simulated judge with known rates cover them."""
+    good = True
+    for count in (100, 200):
+        hits = {"sensitivity": 0, "specificity": 0}
+        for seed in range(draws):
+            cases = judge_cases(seed, count)
+            for name, label, truth in (("sensitivity", True, 0.9), ("specificity", False, 0.85)):
+                right = [case.votes[0] is label for case in cases if case.label is label]
+                _, low, high = wilson(fmean(right), len(right))
+                hits[name] += low <= truth <= high
+        for name, count_of_hits in hits.items():
+            title = f"judge of {count} cases, {draws} draws: {name}"
+            good &= report(title, count_of_hits / draws, 0.93, below=False)
+    covered = 0
+    for seed in range(of_icc):
+        row = measure_judge(judge_cases(seed, 200)).to_json()["icc"]
+        covered += row["low"] <= 0.5 <= row["high"]
+    title = f"judge of 200 cases with 3 votes, {of_icc} draws: icc"
+    return good & report(title, covered / of_icc, 0.92, below=False)
+
+
+def judge_cases(seed: int, count: int) -> list[JudgeCase]:
+    """Return cases of a judge with se .9, sp .85 and an icc of .5 over all votes."""
+    chance, cases = random.Random(seed), []
+    for number in range(count):
+        label = number % 2 == 0
+        error = 0.1 if label else 0.15
+        wrong = chance.betavariate(error, 1 - error)
+        votes = tuple((chance.random() < wrong) != label for _ in range(3))
+        cases.append(JudgeCase(f"c{number}", "text", label, votes))
+    return cases
+
+
+def unattainable_judges() -> bool:
+    """On a grid of rates, a judge is refused exactly where no rule of the exact programme keeps alpha."""
+    wrong = 0
+    for se, sp, icc, alpha in itertools.product(
+        (0.7, 0.8, 0.9, 0.95), (0.7, 0.8, 0.9, 0.95), (0.0, 0.3, 0.6, 0.9), (0.01, 0.05, 0.1)
+    ):
+        kept = any(
+            error_rates(1 - sp, rule, icc).accept <= alpha
+            and error_rates(se, rule, icc).accept >= 0.5
+            for rule in RULES
+        )
+        wrong += bool(unattainable(se, sp, icc, alpha=alpha)) is kept
+    return report("unattainable, 192 judges: wrong sentences", wrong, 0)
+
+
+RULES = [
+    Votes(accept, reject, most)
+    for most in range(1, 8)
+    for accept in range(1, most + 1)
+    for reject in range(1, most + 1)
+]
+
+
+def impossible() -> bool:
+    """No sequence of verdicts ends a loop as impossible before iteration 4, or on a single look."""
+    wrong, never = 0, Evaluation(impossible=True)
+    for pattern in itertools.product((None, False, never), repeat=6):
+        history, looks = History(), 0
+        for number, verdict in enumerate(pattern, 1):
+            evaluation = (
+                Evaluation(undecided=True)
+                if verdict is None
+                else verdict or Evaluation(passed=False)
+            )
+            history = history.with_iteration(Iteration(number, evaluation=evaluation), 0.0, Usage())
+            if evaluation.impossible:
+                looks += number >= 3
+            elif not evaluation.undecided:
+                looks = 0
+            ended = Impossible().check(history) is not None
+            wrong += ended is not (evaluation.impossible and looks >= 2)
+            wrong += ended and number < 4
+    return report("impossible, 729 sequences: wrong ends", wrong, 0)
+
+
 def censoring() -> bool:
     """No policy with more than 5 % censored runs has an estimate."""
     data = recordings(300, ScoreAtLeast(0.75))
@@ -85,8 +211,12 @@ def censoring() -> bool:
     return report("estimates for censored policies", wrong, 0)
 
 
+CHECKS = (speed, coverage, censoring, exploring, judges, unattainable_judges, impossible)
+
+
 def main() -> int:
-    return 0 if all([speed(), coverage(), censoring()]) else 1
+    results = [check() for check in CHECKS]  # a list: each figure is printed, missed or not
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

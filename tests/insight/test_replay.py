@@ -127,6 +127,7 @@ async def test_report_has_a_stable_shape_and_a_plot() -> None:
     assert data["reproduced"] == {"ok": 20, "of": 20, "left_out": []}
     assert list(data["policies"][1]) == [
         "policy", "exact", "censored", "iterations", "calls", "usd", "quality", "difference", "bounds", "judged", "needed",
+        "sample",
     ]  # fmt: skip
     assert list(data["policies"][1]["quality"]) == ["mean", "low", "high"]
     assert (
@@ -203,3 +204,28 @@ async def test_selectors_refuse_mixed_documents_and_fingerprints() -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigurationError, match=expected):
             await selected(journal, selectors, now=now)
+
+
+async def test_explored_runs_judge_a_later_stop() -> None:
+    """A policy that most runs cannot show is judged by the explored runs, a random sample."""
+    until = ScoreAtLeast(0.75) | MaxIterations(8)
+    recordings = await recorded(120, until, explore=0.2)
+    explored = [item for item in recordings.items if item.explored]
+    assert recordings.reproduced == "120 of 120"
+    assert all(len(item) == 8 for item in explored)
+    assert any(item.stopped_at < 8 for item in explored)
+    later = Backtest(recordings).evaluate(StoppingPolicy(MaxIterations(8)))
+    assert (later.judged, later.sample) == (True, len(explored))
+    assert later.iterations == 8
+    without = await recorded(120, until)
+    unjudged = Backtest(without).evaluate(StoppingPolicy(MaxIterations(8)))
+    assert (unjudged.judged, unjudged.sample) == (False, 0)
+
+
+async def test_the_recorded_policy_is_that_of_the_normal_end() -> None:
+    """Exploration changes neither the recorded quality nor the recorded cost."""
+    until = ScoreAtLeast(0.75) | MaxIterations(8)
+    explored = Backtest(await recorded(60, until, explore=0.3)).recorded
+    normal = Backtest(await recorded(60, until)).recorded
+    assert explored.quality == normal.quality
+    assert (explored.calls, explored.iterations) == (normal.calls, normal.iterations)

@@ -75,6 +75,7 @@ class ForEach(CompositeStep):
     on_stall: ClassVar[None] = None
     measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()
+    explore: ClassVar[float] = 0.0
     unbound = ""
     plain = False
     wall = math.inf
@@ -122,6 +123,9 @@ class ForEach(CompositeStep):
         if failed is None or not self.halts:
             return None
         return Stop(Reason.ERROR, f"item {failed.number}: {failed.feedback}")
+
+    def at_limit(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return None: a list does not explore."""
 
     def satisfied_by(self, evaluation: Evaluation) -> bool:
         """Return whether an evaluation of the input satisfies it: a list has none."""

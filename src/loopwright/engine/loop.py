@@ -51,6 +51,7 @@ from .composites import retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
+from .loop_exploration import check_exploration
 from .loop_limits import LoopLimits, check_conditions, with_limits
 from .loop_run import LoopRun
 from .loop_stalls import OnStall
@@ -126,6 +127,9 @@ class Loop(CompositeStep[In, Out]):
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
             the second one in a row ends the loop as `evaluator_unusable`.
+        explore: the share of runs, from 0 to 1, that continue to the limits after their normal end; the run
+            ID decides. Status, reason and output are those of the normal end. Replay uses the explored
+            iterations. Default: 0.
         rejudge: how often the final output is evaluated again. The mean is the result's
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
@@ -190,6 +194,7 @@ class Loop(CompositeStep[In, Out]):
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
     undecided: Undecided = field(default=Undecided(), kw_only=True)
+    explore: float = field(default=0.0, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
     min_score: InitVar[float | None] = field(default=None, kw_only=True)
     max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
@@ -260,6 +265,8 @@ class Loop(CompositeStep[In, Out]):
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
+        if self.explore:
+            check_exploration(self)
 
     def _check(self) -> None:
         one_of("loop: on_failure", self.on_failure, ("halt", "continue", "retry"))
@@ -284,6 +291,7 @@ class Loop(CompositeStep[In, Out]):
             raise ConfigurationError(
                 f"loop: undecided: {self.undecided!r:.60} is not an Undecided; use Undecided(2, 'reject')"
             )
+        codec.number("loop: explore", self.explore, minimum=0, maximum=1)
         codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
             condition = getattr(self, name)
@@ -428,6 +436,7 @@ class Loop(CompositeStep[In, Out]):
                 else []
             ),
             *([f"accept {' '.join(self.accept)}"] if self.accept else []),
+            *([f"explore {self.explore:g}"] if self.explore else []),
             *([f"approve {' '.join(self.approve)}"] if self.approve else []),
             *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
         )
@@ -525,6 +534,13 @@ class Loop(CompositeStep[In, Out]):
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)
         return preferred
+
+    def at_limit(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return the limit or the failure that ends a loop that explores, or None."""
+        if (stop := self._failed(history)) is not None:
+            return stop
+        limits = (c for c in members or self.members if not c.early)
+        return prefer([stop for c in limits if (stop := c.check(history)) is not None])
 
     def _failed(self, history: History) -> Stop | None:
         last = history[-1]

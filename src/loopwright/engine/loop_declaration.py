@@ -52,6 +52,9 @@ class LoopDeclaration(Protocol):
     def undecided(self) -> Undecided: ...
 
     @property
+    def explore(self) -> float: ...
+
+    @property
     def approve(self) -> str | Sequence[str]: ...
 
     @property
@@ -95,6 +98,9 @@ class LoopDeclaration(Protocol):
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop ends after the latest record, or None."""
+
+    def at_limit(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return the limit or the failure that ends a loop that explores, or None."""
 
     def satisfied_by(self, evaluation: Evaluation) -> bool:
         """Return whether the evaluation before the first iteration satisfies the loop."""

@@ -53,6 +53,7 @@ from .effects import being_cancelled, retyped, unrecorded
 from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
+from .loop_exploration import explores, may_continue
 from .scope import Scope
 from .snapshots import Snapshots
 
@@ -69,7 +70,8 @@ class LoopRun:
     input. `members` are the conditions, with the limits that a person changed; `seconds` and `wall` are
     its limits of time. `task` executes an iteration now. `cut` is the guard or
     the cancellation that ended the last iteration early or prevented one. `cause` is the exception of
-    the last iteration that failed in this process. `ended` is the result once the loop has ended, and
+    the last iteration that failed in this process. `normal` is the normal end of a loop that explores, with
+    its history then, and `explored` counts the iterations since. `ended` is the result once the loop has ended, and
     `terminated` says whether `on_terminate` was called.
     """
 
@@ -83,9 +85,11 @@ class LoopRun:
         "current",
         "cut",
         "ended",
+        "explored",
         "history",
         "loop",
         "members",
+        "normal",
         "path",
         "run_state",
         "scope",
@@ -154,6 +158,8 @@ class LoopRun:
         self.cause: BaseException | None = None
         self.ended: Result | None = None
         self.terminated = False
+        self.normal: tuple[Stop, History] | None = None
+        self.explored = 0
         self.scope = Scope(loop.name, value, ctx.scope, path)
         self.snapshots: Snapshots | None = None
         declared, output_type = self.types
@@ -255,7 +261,7 @@ class LoopRun:
         began = replay.began(self.path)
         if began is not None:
             self.start = began
-        usage = NOTHING
+        usage, would_stop = NOTHING, replay.would_stop.get(self.path)
         for entry in replay.records.get(self.path, ()):
             record = self._typed_record(entry.value)
             usage += record.usage
@@ -265,9 +271,13 @@ class LoopRun:
             # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
+            self.explored += record.explored
+            if would_stop is not None and record.number == would_stop["iterations"]:
+                self.normal = Stop.from_json(would_stop["stop"]), self.history
         self.scope.history = self.history
         ended = replay.ended.get(self.path)
         if ended is not None:
+            self._return_to_normal_end()
             stop = Stop.from_json(ended["stop"])
             spent, reported = replay.spent(self.path), ended.get("reported_score")
             output = self._typed_output(ended["output"])
@@ -397,12 +407,36 @@ class LoopRun:
         # The record of an iteration that was cut short is incomplete, so it does not decide.
         if self.cut is not None:
             return self.cut.stop
+        if self.normal is not None:
+            return self.loop.at_limit(self.history, self.members)
         stop = self.loop.decide(self.history, self.members)
+        if stop is not None and self.loop.explore and self._explores(stop):
+            return self.loop.at_limit(self.history, self.members)
         stall = self.loop.on_stall
         stalled = stall is not None and stall.then == "ask" and stall.restarts_now(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
+
+    def _explores(self, stop: Stop) -> bool:
+        """Whether the loop continues after its normal end; that end is recorded then."""
+        run = self.run_state
+        # Without a journal, no replay could use the iterations.
+        if run.silent or not may_continue(stop) or not explores(run.run_id, self.loop.explore):
+            return False
+        self.normal = stop, self.history
+        value = {"stop": run.cleaned_stop(stop).to_json(), "iterations": len(self.history)}
+        run.append(Entry("would_stop", self.path, run.now(), value=value))
+        return True
+
+    def _return_to_normal_end(self) -> None:
+        """Restore the history of the normal end: what was explored has no effect on the result."""
+        if self.normal is not None:
+            _, self.history = self.normal
+            self.scope.history = self.history
+            # A limit that the exploration reached did not cut the loop itself.
+            if self.cut is not None and self.cut.owner == self.path:
+                self.cut = None
 
     def begin(self) -> Stop | None:
         """Begin a new iteration, or return the deadline, guard or budget that prevents it."""
@@ -467,6 +501,9 @@ class LoopRun:
         if (metrics := self.loop.measured) is not None:
             iteration = metrics.judged(iteration, self.history, self.scope.baseline)
         run, attempt = self.run_state, self.attempted
+        if self.normal is not None:
+            iteration = replace(iteration, explored=True)
+            self.explored += 1
         self.current = attempt.input
         if attempt.cut is not None:
             self.cut = attempt.cut
@@ -481,7 +518,8 @@ class LoopRun:
             if (cut := attempt.cut) is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             run.append(entry)
-            run.note(iteration)
+            if not iteration.explored:
+                run.note(iteration)
         else:
             run.iterations += 1
         self.history = self.scope.history = self.history.with_iteration(
@@ -496,6 +534,9 @@ class LoopRun:
             Stopped: if a guard of an outer loop or a cancellation ended it.
         """
         if self.ended is None:
+            if self.normal is not None:
+                stop, _ = self.normal
+                self._return_to_normal_end()
             await self._end(self.loop.ending(stop, self.history))
         if not self.run_state.silent:
             self.run_state.open_loops.pop(self.path, None)
@@ -606,6 +647,7 @@ class LoopRun:
             also=stop.also,
             seconds=self.history.elapsed,
             reported_score=reported,
+            explored_iterations=self.explored,
             error=(error := failure_of(stop, self.history)),
             cause=self.cause if error is not None else None,
         )

@@ -303,6 +303,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         request=request,
         judging=account.judging,
         reported_score=result.reported_score,
+        explored_iterations=result.explored_iterations,
         items=result.items,
         outcomes=state.outcomes,
         total=state.iterations,

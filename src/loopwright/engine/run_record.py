@@ -157,6 +157,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         judging=replay.judging,
         reported_score=own.reported_score if own is not None else None,
         held_out=own.held_out if own is not None else None,
+        explored_iterations=own.explored_iterations if own is not None else 0,
         agents=agents,
         outcomes=replay.outcomes(ended["steps"]),
         total=replay.iterations,
@@ -235,10 +236,7 @@ def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
 
 
 def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:
-    history, usage = History(), Usage()
-    for entry in replay.records.get(path, ()):
-        usage += entry.value.usage
-        history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
+    history, explored = replay.history(path)
     stop = Stop.from_json(value["stop"])
     return Result(
         stop.reason.status,
@@ -253,6 +251,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
         seconds=history.elapsed,
         reported_score=value.get("reported_score"),
         held_out=value.get("held_out"),
+        explored_iterations=explored,
         items=replay.table(path),
         error=failure_of(stop, history),
         workspace=value.get("workspace"),

@@ -279,7 +279,7 @@ class Run:
         self.score: float | None = None
         # The row of a resumed run shows the iterations of all its processes.
         for entry in log.recorded:
-            if entry.kind == "iteration":
+            if entry.kind == "iteration" and not entry.value.explored:
                 self.note(entry.value)
         self.task: asyncio.Task[object] | None = None
         self._pending: list[Entry] = [] if self.listeners else _NONE

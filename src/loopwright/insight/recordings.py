@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..conditions import Condition, raised, tuned
 from ..engine.loop import Loop
+from ..engine.loop_exploration import explores
 from ..engine.step import Step
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, RunInfo, surviving
@@ -46,7 +47,8 @@ class Recording:
         loop: the loop with the conditions of that time.
         prefixes: the history after each iteration, with the recorded time and usage.
         stop: the recorded end.
-        explored: whether the run continued to its limits after the normal end.
+        explored: whether the run was to continue to its limits after the normal end. The ID of the run
+            decides, so these runs are a random sample of all runs.
         stopped_at: the number of iterations at the normal end.
     """
 
@@ -211,23 +213,34 @@ def _recording(
         return LeftOut(info.run_id, f"{path} has not ended; the run is {info.status}")
     stop = Stop.from_json(end["stop"])
     records = replay.records[path]
+    normal = replay.would_stop.get(path)
+    # A limit may cut the last explored iteration; the run itself ended before.
+    if normal is not None and records[-1].error is not None:
+        records = records[:-1]
     if any(entry.error is not None for entry in records):
         return LeftOut(info.run_id, f"its last iteration was cut short: {stop.detail}")
     prefixes = list(_prefixes(info, records))
-    for number, (entry, history) in enumerate(zip(records, prefixes, strict=True), start=1):
+    stopped_at = len(prefixes) if normal is None else int(normal["iterations"])
+    # What follows the normal end was explored, and no condition decided on it.
+    decisions = zip(records[:stopped_at], prefixes[:stopped_at], strict=True)
+    for number, (entry, history) in enumerate(decisions, start=1):
         decided = _decided(loop, history, limits.before(entry))
         # A limit may have been taken between the last record and the decision, as on a resume.
-        if number == len(prefixes) and (decided is None or decided.reason is not stop.reason):
+        if number == stopped_at and (decided is None or decided.reason is not stop.reason):
             decided = _decided(loop, history, limits.last)
-        if number < len(prefixes) and decided is not None:
+        if number < stopped_at and decided is not None:
             why = f"{decided.reason.value} after iteration {number}, where the run continued"
             return LeftOut(info.run_id, why)
-        if number == len(prefixes) and (decided is None or decided.reason is not stop.reason):
+        if number == stopped_at and (decided is None or decided.reason is not stop.reason):
             here = "to continue" if decided is None else decided.reason.value
             return LeftOut(
                 info.run_id, f"the run ended with {stop.reason.value}, its conditions say {here}"
             )
-    return Recording(info.run_id, path, loop, prefixes, stop, stopped_at=len(prefixes))
+    # Also without a normal end before a limit: a sample of the others only would be biased.
+    explored = explores(info.run_id, loop.explore)
+    return Recording(
+        info.run_id, path, loop, prefixes, stop, explored=explored, stopped_at=stopped_at
+    )
 
 
 def _decided(loop: Loop, history: History, members: tuple[Condition, ...]) -> Stop | None:

@@ -26,6 +26,7 @@ class Entry:
             - `asked`, `answered`: a question to a person, and the answer
             - `rewound`, `accepted`, `warned`: a rewind, an accepted change of code, a warning
             - `reported`: the report of an agent about its end
+            - `would_stop`: the normal end of a loop that explores: its `stop` and the `iterations` until then
             - `step`: the outcome of a step of the root workflow
             - `tuned`: a person changed a limit; see `journal.tunes`
             - `forked`: the run continues another one; its `value` names that run and the path

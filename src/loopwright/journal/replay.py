@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..records import (
     NOTHING,
     Evaluation,
+    History,
     ItemOutcome,
     Iteration,
     StepOutcome,
@@ -34,6 +35,7 @@ class RecordedRun:
     - `unsettled`: effects without an outcome, whose call may have been made and billed
     - `records`: the iterations of each loop; one that a person edited is the edited one
     - `ended`: the ends of loops, "" for the run
+    - `would_stop`: the normal ends of loops that explore
     - `asked`, `answers`: questions to people and their answers
     - `raised`: raised limits of loops, "" for the run; without those that were tuned before
     - `accepted`: the fingerprints accepted in place of recorded ones
@@ -50,6 +52,7 @@ class RecordedRun:
         self.unsettled: dict[str, Entry] = {}
         self.records: dict[str, list[Entry]] = {}
         self.ended: dict[str, Json] = {}
+        self.would_stop: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
         self.asked: dict[str, Entry] = {}
         self.raised: dict[str, dict[str, Json]] = {}
@@ -70,6 +73,7 @@ class RecordedRun:
             "answered": self._add_answer, "accepted": self._add_accepted,
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
             "tuned": self.tuned.add,
+            "would_stop": self._add_normal_end,
         }  # fmt: skip
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
@@ -113,6 +117,9 @@ class RecordedRun:
 
     def _add_asked(self, entry: Entry) -> None:
         self.asked[entry.path] = entry
+
+    def _add_normal_end(self, entry: Entry) -> None:
+        self.would_stop[entry.path] = entry.value
 
     def _add_answer(self, entry: Entry) -> None:
         self.answers[entry.path] = entry.value
@@ -183,8 +190,24 @@ class RecordedRun:
 
     @property
     def iterations(self) -> int:
-        """The number of recorded iterations of all loops and items of all lists."""
-        return sum(len(entries) for entries in self.records.values())
+        """The number of recorded iterations of all loops and items of all lists, without explored ones."""
+        return sum(
+            not entry.value.explored for entries in self.records.values() for entry in entries
+        )
+
+    def history(self, path: str) -> tuple[History, int]:
+        """Return the iterations of the loop at a path, and the number of those that it explored later.
+
+        What a loop explored after its normal end has no effect on its result, so it is left out.
+        """
+        history, usage, explored = History(), NOTHING, 0
+        for entry in self.records.get(path, ()):
+            if entry.value.explored:
+                explored += 1
+                continue
+            usage += entry.value.usage
+            history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
+        return history, explored
 
     def outcomes(self, outputs: Mapping[str, Json] | None = None) -> dict[str, StepOutcome]:
         """Return the outcomes of the steps of the workflow by name.

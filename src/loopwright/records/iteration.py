@@ -134,6 +134,7 @@ class Iteration(Record, Generic[In, Out]):
         measures: the declared metrics, in a loop that declares metrics.
         accepted: whether its objective is better than that of the last accepted iteration. None in a
             loop without an objective.
+        explored: it follows the normal end of a loop that explores, and has no effect on the result.
 
     Example:
         >>> Iteration(1, output="draft", evaluation=Evaluation(0.4, feedback="shorter")).feedback
@@ -153,6 +154,7 @@ class Iteration(Record, Generic[In, Out]):
     files: Mapping[str, Json] | None = None
     measures: tuple[Measure, ...] = ()
     accepted: bool | None = None
+    explored: bool = False
 
     def __init__(
         self,
@@ -169,6 +171,7 @@ class Iteration(Record, Generic[In, Out]):
         files: Mapping[str, Json] | None = None,
         measures: tuple[Measure, ...] = (),
         accepted: bool | None = None,
+        explored: bool = False,
     ) -> None:
         # A fast path: with the method of the dataclass, the rows without a journal of benchmarks/compare.py
         # are 9 to 17 % slower.
@@ -185,6 +188,7 @@ class Iteration(Record, Generic[In, Out]):
         _files(self, files)
         _measures(self, measures)
         _accepted(self, accepted)
+        _explored(self, explored)
 
     _raw_input: ClassVar[Json]
     _raw_output: ClassVar[Json]
@@ -215,6 +219,7 @@ class Iteration(Record, Generic[In, Out]):
             files=None if self.files is None else dict(self.files),
             measures=self.measures,
             accepted=self.accepted,
+            explored=self.explored,
             **held,
         )
 
@@ -294,7 +299,7 @@ class Iteration(Record, Generic[In, Out]):
         }
         if self.evaluation is not None:
             data["evaluation"] = self.evaluation.to_json()
-        for flag in ("interrupted", "truncated"):
+        for flag in ("interrupted", "truncated", "explored"):
             if getattr(self, flag):
                 data[flag] = True
         if self.steps:
@@ -325,12 +330,14 @@ class Iteration(Record, Generic[In, Out]):
             files=data.get("files"),
             measures=Measure.listed(data.get("measures")),
             accepted=data.get("accepted"),
+            explored=data.get("explored", False),
         )
 
 
 (
     _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated, _steps, _files,
     _measures, _accepted,
+    _explored,
 ) = (
     slot_of(Iteration, item.name).__set__ for item in fields(Iteration)
 )  # fmt: skip

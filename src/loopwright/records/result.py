@@ -199,6 +199,8 @@ class Result(Record, Generic[Out]):
             `iteration` they come from, and the `branch` or `patch` that was made. None without one.
         held_out: the figures of held-out tests by the name of their evaluator: `passing`, `total`, `score`,
             the `visible` score of the same files, and the `gap` between the two. None without such tests.
+        explored_iterations: the iterations after the normal end, of a loop that explores. They are not in
+            `history`, and `usage` counts them.
 
     Example:
         >>> from loopwright import Loop, ScoreAtLeast, run_sync
@@ -236,6 +238,7 @@ class Result(Record, Generic[Out]):
     members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     workspace: Mapping[str, Json] | None = None
     held_out: Mapping[str, Json] | None = None
+    explored_iterations: int = 0
 
     def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
@@ -341,6 +344,8 @@ class Result(Record, Generic[Out]):
             data["reported_score"] = self.reported_score
         if self.held_out:
             data["held_out"] = dict(self.held_out)
+        if self.explored_iterations:
+            data["explored_iterations"] = self.explored_iterations
         return data
 
     def _failed(self) -> dict[str, Json]:

@@ -245,6 +245,10 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A document of a recorded run no longer exists. The run continues with the recorded text.",
         "Nothing, or restore the file.",
     ),
+    "explored_python": (
+        "A loop with `explore` executes Python functions, and an explored run calls them after the normal end too.",
+        "Nothing, if they do not act outside the run. Otherwise remove `explore`, or give the loop a workspace.",
+    ),
     "goal_without_evaluator": (
         "A success condition needs an evaluation, and the loop has no `evaluate`.",
         "Add `evaluate`, or remove the condition.",

@@ -75,6 +75,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
             request=end.get("request"),
             reported_score=own.reported_score if own is not None else None,
             held_out=own.held_out if own is not None else None,
+            explored_iterations=own.explored_iterations if own is not None else 0,
             outcomes=replay.outcomes(end["steps"]),
             error=Failure.from_json(end.get("error")),
             **common,
@@ -118,10 +119,7 @@ def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
 
 
 def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
-    history, usage = History(), Usage()
-    for entry in replay.records.get(path, ()):
-        usage += entry.value.usage
-        history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
+    history, explored = replay.history(path)
     end = replay.ended.get(path)
     if end is not None:
         stop, output = Stop.from_json(end["stop"]), end["output"]
@@ -141,6 +139,7 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
         seconds=history.elapsed,
         reported_score=reported,
         held_out=None if end is None else end.get("held_out"),
+        explored_iterations=explored,
         items=replay.table(path),
         error=failure_of(stop, history),
     )

@@ -122,6 +122,24 @@ def _document_lints(document: Document) -> _Notes:
                     f"the document does not use the model {name!r}, so its price has no effect",
                 )
     yield from _unused_limits(document)
+    yield from _explored(document)
+
+
+def _explored(document: Document) -> _Notes:
+    """Note Python functions in loops that explore: an explored run calls them more often."""
+    for i, step in enumerate(document.steps):
+        loop = step.loop
+        if loop is None or not loop.explore or loop.workspace is not None:
+            continue
+        if any(isinstance(part.__dict__.get("python"), str) for part in parts(loop.execute)):
+            yield (
+                ("steps", i, "loop", "explore"),
+                "explored_python",
+                (
+                    "an explored run also calls the Python functions of this loop after the normal end; explore only if "
+                    "they do not act outside the run"
+                ),
+            )
 
 
 def _unused_limits(document: Document) -> _Notes:

@@ -126,6 +126,7 @@ _SAME = (
     "required",
     "approve",
     "baseline",
+    "explore",
 )
 
 

@@ -446,6 +446,13 @@ class LoopSpec(Part):
         None,
         description="When evaluations that call the task impossible end the loop, with the status `impossible`.",
     )
+    explore: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="The share of runs that continue to the limits after their normal end, for replay.",
+    )
     undecided: UndecidedSpec | None = Field(
         None, description="What happens after evaluations in a row that could not decide."
     )

@@ -223,7 +223,9 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
         parts.append(f'"used":{_usage_text(usage)}')
     if item.seconds:
         parts.append(f'"took":{_microseconds(item.seconds)}')
-    parts += [f'"{flag}":true' for flag in ("interrupted", "truncated") if getattr(item, flag)]
+    parts += [
+        f'"{flag}":true' for flag in ("interrupted", "truncated", "explored") if getattr(item, flag)
+    ]
     if steps := item.steps:
         parts.append(f'"steps":{contents.fold(dict(steps))}')
     if item.files is not None:
@@ -344,6 +346,7 @@ def _iteration_of(data: dict[str, Json]) -> Iteration:
         files=data.get("files"),
         measures=Measure.listed(data.get("measures")),
         accepted=data.get("accepted"),
+        explored=data.get("explored", False),
     )
 
 

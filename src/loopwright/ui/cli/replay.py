@@ -202,4 +202,6 @@ def _row(result: PolicyResult, suggested: bool) -> str:
     if result.difference is not None:
         mean, low, high = result.difference
         delta = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    if result.sample:
+        delta += f" (from {texts.plural(result.sample, 'explored run')})"
     return f"{start} {result.iterations:10.2f} {result.calls:7.2f}  {quality:22} {delta}{bounds}"

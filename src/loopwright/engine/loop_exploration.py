@@ -1,0 +1,83 @@
+"""Exploration: a share of the runs of a loop continues to its limits after the normal end.
+
+The normal end decides status, reason and output. The iterations after it are recorded as `explored`, so that
+replay can say what a later stop would have been worth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigurationError
+from ..records import Reason, Status, Stop
+from .step import Step
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+__all__ = ["check_exploration", "explores", "may_continue"]
+
+# After these there is nothing left to explore, or nothing that should go on.
+_FINAL = frozenset({
+    Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT, Reason.CEILING, Reason.TIMEOUT, Reason.DEADLINE,
+    Reason.BUDGET, Reason.CANCELLED, Reason.TAMPERED, Reason.ACCEPTED, Reason.STOPPED,
+})  # fmt: skip
+_ENDINGS = (Status.SATISFIED, Status.EXHAUSTED, Status.IMPOSSIBLE)
+
+
+def explores(run_id: str, share: float) -> bool:
+    """Return whether a run explores: its ID decides, so that a resumed run decides alike.
+
+    Args:
+        run_id: the ID of the run.
+        share: the share of runs that explore, from 0 to 1.
+
+    >>> sum(explores(f"run-{number}", 0.1) for number in range(1000))
+    97
+    """
+    # Of the digest and not of the text: IDs with a common beginning would decide alike.
+    number = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:7], "big")
+    return number < share * 256**7
+
+
+def may_continue(stop: Stop) -> bool:
+    """Return whether a loop that ends for this reason can explore."""
+    return stop.reason.status in _ENDINGS and stop.reason not in _FINAL
+
+
+def check_exploration(loop: Loop) -> None:
+    """Refuse to explore with a loop that asks people, or acts on the world outside a workspace.
+
+    Raises:
+        ConfigurationError: names the option or the step.
+    """
+    where = f"loop {loop.name}: explore"
+    stall = loop.on_stall
+    if loop.approve or loop.undecided.then == "pause" or (stall and stall.then == "ask"):
+        raise ConfigurationError(
+            f"{where}: a loop that asks a person cannot explore, because the answer would have no effect. "
+            "Remove approve, or explore."
+        )
+    if loop.workspace is not None:
+        return
+    acting = next(_acting(loop), None)
+    if acting is not None:
+        raise ConfigurationError(
+            f"{where}: {acting.name} acts outside the run, and an explored run would repeat that. Give the "
+            "loop a workspace, or declare the step with idempotent=True."
+        )
+
+
+def _acting(step: Step) -> Iterator[Step]:
+    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so."""
+    if getattr(step, "idempotent", True) is False:
+        yield step
+    # Of a prompt, or of a judge, which keeps them with their limits.
+    tools = getattr(step, "tools", ())
+    for tool in getattr(tools, "tools", tools):
+        if getattr(tool, "idempotent", False) is not True:
+            yield tool
+    for part in step.parts():
+        yield from _acting(part)
