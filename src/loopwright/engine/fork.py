@@ -91,8 +91,8 @@ async def fork(
         >>> loop = Loop(lambda n: n + 1, adapt=lambda i: i.output, name="l", until=MaxIterations(3))
         >>> asyncio.run(run(loop, 1, journal=journal, run_id="a")).output
         4
-        >>> asyncio.run(fork("a", journal=journal, at="l/2", new_id="b")).entries
-        5
+        >>> asyncio.run(fork("a", journal=journal, new_id="b")).path
+        'l/3'
         >>> asyncio.run(resume(loop, "b", journal=journal)).output
         4
     """

@@ -141,7 +141,7 @@ class LoopRun:
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             self._failed(attempt, error)
-        return self._record_of(attempt)
+        return attempt.iteration()
 
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
         self.loop = loop
@@ -187,11 +187,6 @@ class LoopRun:
         self.call: Call = unrecorded if unread else Context.call
         if not run.silent and self.ended is None:
             run.open_loops[path] = self
-
-    def _record_of(self, attempt: Attempt) -> Iteration:
-        """Return the record of an attempt that has ended; from here, no limit of time cuts it."""
-        self.task = None
-        return attempt.iteration()
 
     def _retune(self, limits: Mapping[str, Json]) -> Budget | None:
         """Change the conditions as a person set their limits; return the new budget."""
@@ -492,7 +487,8 @@ class LoopRun:
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
         replay, value = self.run_state.replay, self.current
-        self.task = asyncio.current_task()
+        if not self.run_state.silent:
+            self.task = asyncio.current_task()
         adapts = self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -516,6 +512,7 @@ class LoopRun:
         elapsed = attempt.ended - self.start
         wall = run.clock.wall() if self.wall < math.inf else 0.0
         if not run.silent:
+            self.task = None  # from here, no limit of time cuts it
             entry = Entry("iteration", self.path, attempt.ended, iteration)
             entry.seconds = elapsed
             if (cut := attempt.cut) is not None:

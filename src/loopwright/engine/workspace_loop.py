@@ -116,6 +116,7 @@ class WorkspaceLoopRun(LoopRun):
         self.scope.chain = self.history.put_backs if self._files.source.refine_from != "last" else 0
         await self._files.place(self.history, number, best=best)
         iteration = await super().iterate()
+        self.task = None  # a limit of time that a person sets does not cut the capture of files
         return replace(iteration, files=await self._files.close(number))
 
     def _beginning(self) -> Iteration:
