@@ -22,6 +22,7 @@ from ...journal import Journal
 from . import routes_events as live
 from . import routes_insight as insight
 from . import routes_read as reading
+from . import routes_replay as replaying
 from . import routes_workers as cluster
 from . import routes_write as actions
 from .access import AccessGuard
@@ -59,6 +60,10 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/": reading.runs,
         "/events": live.runs_events,
         "/start": reading.start,
+        "/replay": replaying.replay,
+        "/replay.json": replaying.replay_json,
+        "/judges": replaying.judges,
+        "/judges.json": replaying.judges_json,
         "/workers": cluster.workers,
         "/workers/tables": cluster.tables,
         "/runs/{run_id}": reading.run,
