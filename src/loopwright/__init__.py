@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .coding.until import until
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
+    from .engine.fork import fork
     from .engine.loop_stalls import OnStall
     from .engine.loop_verdicts import Impossible, Undecided
     from .engine.objectives import Metric, MetricScore
@@ -124,6 +125,7 @@ __all__ = [
     "checklist",
     "fallback",
     "for_each",
+    "fork",
     "judge",
     "metric",
     "parallel",
@@ -172,6 +174,7 @@ _LAZY = {
     "OnStall": "engine.loop_stalls",
     "Undecided": "engine.loop_verdicts",
     "for_each": "engine.for_each",
+    "fork": "engine.fork",
     "stream": "engine.streaming",
     "tests": "coding.sealed.evaluator",
     "tool": "tools",

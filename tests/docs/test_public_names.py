@@ -31,7 +31,7 @@ PROMISED = {
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
         File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded
-        until tests OnStall NoChange NoProgress Workspace Impossible Undecided tune metric Measure Metric MetricScore
+        until tests OnStall NoChange NoProgress Workspace Impossible Undecided tune fork metric Measure Metric MetricScore
         MetricAtLeast MetricAtMost""",
     "loopwright.evaluators": """
         judge rubric check checklist score metric gates test_report json_schema similarity trend agreement read_score
@@ -50,7 +50,8 @@ PROMISED = {
     "loopwright.testing": "ScriptedModel run_virtual VirtualClock assert_replays",
     "loopwright.interop": "Adapter as_step as_evaluator",
     "loopwright.progress": "rich_rows tqdm_bar notebook plain",
-    "loopwright.insight": "StoppingPolicy Recordings recordings_of replay selected measure_judge JudgeMeasurement",
+    "loopwright.insight": """
+        StoppingPolicy Recordings recordings_of replay selected measure_judge JudgeMeasurement compare Comparison""",
 }
 # Loopwright creates these; a program only reads them.
 CREATED = {

@@ -14,7 +14,7 @@ from documents.playing import crashed_everywhere, loaded, play, scripted
 from engine.support import DyingJournal
 from loopwright import Budget, MemoryJournal, run
 from loopwright.documents.steps.items import inside, items_of
-from loopwright.engine.for_each import ListRun
+from loopwright.engine.list_run import ListRun
 from loopwright.engine.loop_run import LoopRun
 from loopwright.engine.resume import raise_limit
 from loopwright.errors import DocumentError, OwnershipLost, StepError

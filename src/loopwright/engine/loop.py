@@ -390,11 +390,12 @@ class Loop(CompositeStep[In, Out]):
     def parts(self) -> Iterable[Step]:
         return self._parts
 
-    @property
+    # Read once: a run of a loop reads its types six times, and annotations do not change.
+    @functools.cached_property
     def input_type(self) -> ValueType | None:
         return self._parts[0].input_type
 
-    @property
+    @functools.cached_property
     def output_type(self) -> ValueType | None:
         return self._parts[0].output_type
 

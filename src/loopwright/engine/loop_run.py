@@ -287,7 +287,8 @@ class LoopRun:
             spent, reported = replay.spent(self.path), ended.get("reported_score")
             output = self._typed_output(ended["output"])
             result = self._result(stop, output, spent, reported)
-            self.ended = replace(result, workspace=ended.get("workspace"))
+            more = {name: ended.get(name) for name in ("workspace", "held_out")}
+            self.ended = replace(result, **more)
             self.terminated = True
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
@@ -559,14 +560,16 @@ class LoopRun:
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
         if self.snapshots is not None:
+            result = replace(result, held_out=await self.concluded(result))
             where = await self.snapshots.end(self.history, result, loop.keep)
             result = replace(result, workspace=where)
         if not run.silent:
             ended = {"name": loop.name, "stop": stop.to_json(), "output": result.output}
             if reported is not None:
                 ended["reported_score"] = reported
-            if result.workspace is not None:
-                ended["workspace"] = result.workspace
+            for name in ("workspace", "held_out"):
+                if (value := getattr(result, name)) is not None:
+                    ended[name] = value
             if cut is not None and cut.owner != self.path:
                 ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
             run.append(Entry("ended", self.path, run.now(), value=ended))
@@ -574,6 +577,10 @@ class LoopRun:
         # Set before the hook is called, so that a cancellation during the hook keeps this end.
         self.ended = result
         await self._terminated()
+
+    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
+        """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
+        return None
 
     async def _rejudged(self, stop: Stop) -> float | None:
         """Return the mean score of new votes on the output, which did not take part in its choice.

@@ -10,7 +10,15 @@ from dataclasses import replace
 from functools import partial
 
 from ..conditions import Budget, raised_budget, tuned_budget
-from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
+from ..errors import (
+    ConfigurationError,
+    JournalError,
+    OwnershipLost,
+    ReplayMismatch,
+    StepError,
+    Stopped,
+    Suspended,
+)
 from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
 from ..records import Failure, Reason, Result, Status, Stop, codec
@@ -72,6 +80,12 @@ async def open_run(
         return fresh, NoLog(fresh)
     log = await store.open(fresh, takeover=takeover)
     if not log.recorded:
+        if "forked" in log.info.source and log.info.epoch > 1:
+            await log.close(replace(log.info, status="interrupted"))
+            raise ConfigurationError(
+                f"{log.info.run_id}: the process that forked it ended before its entries were written; "
+                "fork again with another run ID"
+            )
         if log.info.queue:  # limits may have been changed before it started
             await take_up(store, log)
         return fresh, log
@@ -296,6 +310,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         error=failed.error,
         cause=failed.cause,
         workspace=result.workspace,
+        held_out=result.held_out,
         members=step.steps if isinstance(step, Workflow) else {},
     )
 

@@ -46,6 +46,7 @@ __all__ = [
     "fresh_row",
     "new_run_id",
     "row_of",
+    "valid_run_id",
 ]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -60,16 +61,22 @@ def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
 
 
+def valid_run_id(run_id: str) -> str:
+    """Return a run ID; "" stands for a new one. Raises ConfigurationError."""
+    if run_id and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
+        raise ConfigurationError(
+            f"run_id: {run_id!r} is not a run ID; use 1 to 64 letters, digits, - and _"
+        )
+    return run_id
+
+
 def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
     """Return the row of a new run.
 
     Raises:
         ConfigurationError: for an invalid run ID or input.
     """
-    if run_id and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
-        raise ConfigurationError(
-            f"run_id: {run_id!r} is not a run ID; use 1 to 64 letters, digits, - and _"
-        )
+    valid_run_id(run_id)
     declared = step.input_type
     try:
         if declared is None:
@@ -149,6 +156,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         seconds=ended["seconds"],
         judging=replay.judging,
         reported_score=own.reported_score if own is not None else None,
+        held_out=own.held_out if own is not None else None,
         explored_iterations=own.explored_iterations if own is not None else 0,
         agents=agents,
         outcomes=replay.outcomes(ended["steps"]),
@@ -242,6 +250,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
         also=stop.also,
         seconds=history.elapsed,
         reported_score=value.get("reported_score"),
+        held_out=value.get("held_out"),
         explored_iterations=explored,
         items=replay.table(path),
         error=failure_of(stop, history),

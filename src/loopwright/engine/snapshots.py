@@ -83,7 +83,8 @@ class Snapshots:
         if cwd is None:
             return self.folder
         try:
-            return self.folder / Path(cwd).resolve().relative_to(self.state.source)
+            # Of a subfolder of a repository, the state has the files of the repository.
+            return self.root / Path(cwd).resolve().relative_to(self.state.source)
         except ValueError:
             return self.folder / cwd  # an absolute one elsewhere stays
 
@@ -157,9 +158,16 @@ class Snapshots:
             kept = await self._complete(self.state.capture(f"{self.path}/suspended", self._commit))
             await self._complete(self.state.restore(kept["commit"], busy=False))
 
+    async def interrupt(self, history: History) -> None:
+        """Put the best files in place for a process that ends; the present ones are kept under a name."""
+        if self._opened and self.source.on_cancel == "best":
+            files = None if history.best is None else history.best.files
+            commit = (files or self.base)["commit"]
+            await self._complete(self.state.restore(commit, busy=not self.owns, edits="discard"))
+
     async def end(self, history: History, result: Result, keep: str) -> Json:
         """Put the files of the loop's output in place and hand them over; return where they are."""
-        chosen = self._chosen(history, result, keep)
+        chosen = self.chosen(history, result, keep)
         snapshot = dict((None if chosen is None else chosen.files) or self.base)
         number = 0 if chosen is None else chosen.number
         await self._complete(self.state.restore(snapshot["commit"], busy=not self.owns))
@@ -195,7 +203,8 @@ class Snapshots:
         by_objective = history.last is not None and history.last.accepted is not None
         return history.best if by_objective else history.best or kept.last
 
-    def _chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+    def chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
+        """Return the iteration whose state remains after the loop, or None for the beginning."""
         if result.satisfied and result.reason is not Reason.IMPROVED:
             return history.last
         if result.reason is Reason.CANCELLED and self.source.on_cancel == "leave":

@@ -148,6 +148,14 @@ class Step(Generic[In_contra, Out_co]):
         """
         return (step for part in self.parts() for step in part.preparations())
 
+    def conclusions(self) -> Iterable[Step]:
+        """Return the steps that a loop with a workspace runs once, at its end.
+
+        The input is the number of the iteration whose files remain. The outputs stand in `Result.held_out`
+        under the names of the steps.
+        """
+        return (step for part in self.parts() for step in part.conclusions())
+
 
 class Leaf(Step[In_contra, Out_co]):
     """A step that acts: each call is one effect, which the journal records."""

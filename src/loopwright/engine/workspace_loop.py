@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import StepError, Stopped, Suspended
@@ -52,6 +53,10 @@ class WorkspaceLoopRun(LoopRun):
         except Suspended:
             await self._files.suspend()
             raise
+        except asyncio.CancelledError:
+            # Ctrl-C: the person finds the best files, and a resumed run continues from its last step.
+            await self._files.interrupt(self.history)
+            raise
 
     async def baseline(self) -> Stop | None:
         """Evaluate the files of the beginning, and put back what the evaluator changed in them."""
@@ -83,6 +88,24 @@ class WorkspaceLoopRun(LoopRun):
                 return self.cut.stop
             scope.prepared = {**scope.prepared, fingerprint: value}
         return None
+
+    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
+        """Run the conclusions of the evaluator on the files that remain; their failure is a warning."""
+        loop, run = self.loop, self.run_state
+        chosen = self._files.chosen(self.history, result, loop.keep)
+        steps = () if loop.evaluate is None else tuple(loop.evaluate.conclusions())
+        if not steps or chosen is None or self.cut is not None or run.stubs is not None:
+            return None
+        outputs: dict[str, Json] = {}
+        self.ctx.path = f"{self.path}/end"
+        for step in steps:
+            try:
+                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
+            except (StepError, Stopped) as error:
+                run.warn(
+                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
+                )
+        return outputs or None
 
     async def iterate(self) -> Iteration:
         """Run one iteration on the files of its parent, and keep those that it made."""

@@ -60,6 +60,9 @@ class _Gates(CompositeStep[object, Evaluation]):
     def preparations(self) -> Iterable[Step]:
         return (step for _, part in self.members for step in part.preparations())
 
+    def conclusions(self) -> Iterable[Step]:
+        return (step for _, part in self.members for step in part.conclusions())
+
     def deciding_alone(self, policy: Undecided) -> _Gates | None:
         """Return these gates with a policy for an undecided judge; None without a member before it."""
         asked = [part.asks_model for _, part in self.members]

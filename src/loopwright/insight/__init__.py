@@ -7,6 +7,7 @@ asks a model.
 
 from .._statistics import Estimate
 from .backtest import Backtest, Pair, PolicyResult
+from .comparing import ComparedRun, Comparison, compare
 from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
 from .judge_run import JudgeMeasurement, measurement_input, robustness_set
 from .policies import StoppingPolicy, grid, policy_from_json
@@ -17,6 +18,8 @@ from .suggestions import Suggestion, suggestions
 
 __all__ = [
     "Backtest",
+    "ComparedRun",
+    "Comparison",
     "Estimate",
     "JudgeCase",
     "JudgeMeasurement",
@@ -30,6 +33,7 @@ __all__ = [
     "StoppingPolicy",
     "Suggestion",
     "cases_from_jsonl",
+    "compare",
     "frontier_svg",
     "grid",
     "loop_named",

@@ -29,6 +29,7 @@ class Entry:
             - `would_stop`: the normal end of a loop that explores: its `stop` and the `iterations` until then
             - `step`: the outcome of a step of the root workflow
             - `tuned`: a person changed a limit; see `journal.tunes`
+            - `forked`: the run continues another one; its `value` names that run and the path
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
         at: active seconds of the run at the event; for an effect, at its beginning.
         value: the value of the event, by kind.
@@ -194,6 +195,34 @@ def set_aside(entries: Sequence[Entry], path: str) -> int:
             f"nothing was recorded at {path!r}{nearest(path, {e.path for e in entries})}"
         )
     return len(entries) - len(_before(list(entries), path))
+
+
+def kept_by_fork(entries: Sequence[Entry], path: str) -> list[Entry]:
+    """Return the surviving entries of a run that a fork at `path` begins with.
+
+    Calls without an outcome are left out: they belong to the run that made them.
+
+    Raises:
+        RunNotFound: if no entry is at or under that path; names the nearest path.
+    """
+    remaining = surviving(entries)
+    if not any(is_at(entry, path) for entry in remaining):
+        # Composite steps have no entries, but a fork may begin at one.
+        parts = [entry.path.split("/") for entry in remaining]
+        points = {"/".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
+        raise RunNotFound(f"nothing was recorded at {path!r}{nearest(path, sorted(points))}")
+    first = next(i for i, entry in enumerate(remaining) if is_at(entry, path))
+    kept = [e for e in _before(remaining, path)[:first] if e.kind not in _OF_PROCESSES]
+    finished = {e.path for e in kept if e.kind == "finished"}
+    before = {id(entry) for entry in remaining[:first]}
+    return [
+        e
+        for e in kept
+        if id(e) in before and (e.kind not in ("started", "cut") or e.path in finished)
+    ]
+
+
+_OF_PROCESSES = ("suspended", "interrupted")  # the end of a process, which a fork does not share
 
 
 def is_note(fingerprint: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from ..records import Iteration, codec, own
 from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
 from .inbox import cancel_waiting
-from .protocol import Posted, Rewind, RunInfo, missing_run
+from .protocol import Posted, Rewind, RunInfo, existing_run, missing_run
 from .tunes import UNASKED
 from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
@@ -216,9 +217,9 @@ class MemoryJournal:
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
         # A copy, because the caller may change its answer later.
-        copy = replace(answer, value=own(answer.value))
+        mine = replace(answer, value=own(answer.value))
         run = self._find(run_id)
-        first = run.inbox.setdefault((answer.asked, answer.path), copy)
+        first = run.inbox.setdefault((answer.asked, answer.path), mine)
         if answer.asked == UNASKED and run.owner is not None and run.owner.on_posted is not None:
             run.owner.on_posted()
         return first
@@ -227,6 +228,14 @@ class MemoryJournal:
         """Return the answers in the inbox of a run; see Journal.inbox."""
         answers = sorted(self._find(run_id).inbox.items(), key=lambda item: item[0])
         return [replace(answer, value=own(answer.value)) for _, answer in answers]
+
+    async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
+        """Create a run that begins with entries of another one; see Journal.fork."""
+        self._find(origin)
+        if info.run_id in self._runs:
+            raise existing_run(info.run_id)
+        run = self._runs[info.run_id] = _MemoryRun(replace(info, status="interrupted", epoch=1))
+        run.entries = _numbered([copy.copy(entry) for entry in entries])
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
         """Discard the recorded results from `path` onward; see Journal.rewind."""

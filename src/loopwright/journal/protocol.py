@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..errors import RunNotFound
+from ..errors import RunLocked, RunNotFound
 from ..records import NOTHING, HeldJson, Iteration, Record, Usage, read_by_copy
 from ..records.codec import Json
 from .entries import Entry
@@ -245,6 +245,19 @@ class Journal(Protocol):
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return all answers ever put into the inbox of a run, in the order of their questions."""
 
+    async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
+        """Create a run that begins with entries of another one; their values are not stored again.
+
+        Args:
+            origin: the ID of the run that has the entries.
+            info: the row of the new run, whose status becomes `interrupted`.
+            entries: the entries, in order.
+
+        Raises:
+            RunNotFound: if there is no run `origin`.
+            RunLocked: if a run with the new ID exists.
+        """
+
     async def rewind(self, run_id: str, path: str) -> Rewind:
         """Discard the recorded results from `path` onward, so that a resume repeats that part.
 
@@ -270,6 +283,11 @@ class Journal(Protocol):
 
     async def close(self) -> None:
         """Write all waiting entries and close the store."""
+
+
+def existing_run(run_id: str) -> RunLocked:
+    """Return the error for a new run whose ID is taken."""
+    return RunLocked(f"{run_id}: a run with this ID exists; use another ID")
 
 
 def missing_run(run_id: str, matches: int = 0) -> RunNotFound:

@@ -197,6 +197,8 @@ class Result(Record, Generic[Out]):
         members: the steps of the workflow by name, for `of`.
         workspace: where the files of its workspace are: `folder`, `base`, `commit`, `tree`, the
             `iteration` they come from, and the `branch` or `patch` that was made. None without one.
+        held_out: the figures of held-out tests by the name of their evaluator: `passing`, `total`, `score`,
+            the `visible` score of the same files, and the `gap` between the two. None without such tests.
         explored_iterations: the iterations after the normal end, of a loop that explores. They are not in
             `history`, and `usage` counts them.
 
@@ -235,6 +237,7 @@ class Result(Record, Generic[Out]):
     total: int = 0
     members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     workspace: Mapping[str, Json] | None = None
+    held_out: Mapping[str, Json] | None = None
     explored_iterations: int = 0
 
     def view(self, *, typed: bool = True) -> Result[Out]:
@@ -339,6 +342,8 @@ class Result(Record, Generic[Out]):
         data: dict[str, Json] = {}
         if self.reported_score is not None:
             data["reported_score"] = self.reported_score
+        if self.held_out:
+            data["held_out"] = dict(self.held_out)
         if self.explored_iterations:
             data["explored_iterations"] = self.explored_iterations
         return data

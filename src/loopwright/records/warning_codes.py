@@ -57,6 +57,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A check had different results in two runs on the unchanged files.",
         "Repair the tests that the warning names. They do not count until then.",
     ),
+    "not_held_out": (
+        "The held-out tests could not run at the end of the loop.",
+        "Run them yourself on the files of the result. The warning has the cause.",
+    ),
     "check_without_canaries": (
         "The test program does not run tests that are added beside the others, so a forged report may not be noticed.",
         "Let the command run a folder, and leave out options that select tests or stop at the first failure.",

@@ -10,6 +10,7 @@ from ..journal.replay import RecordedRun
 from ..progress import depth_of
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
 from ..records.codec import Json, text_of
+from ..records.figures import cost
 
 
 class _AtPath:
@@ -110,6 +111,10 @@ def _notice(entry: Entry) -> str:
     if entry.kind == "accepted" and entry.value is not None:
         raised = ", ".join(f"{key} is now {value:g}" for key, value in entry.value.items())
         return f"{entry.path or 'run'}: {raised}"
+    if entry.kind == "forked":
+        spent = Usage.from_json(entry.value["inherited"])
+        inherited = f", inherited: {cost(spent)}" if cost(spent) else ""
+        return f"continues {entry.value['run_id']} from {entry.value['path']}{inherited}"
     if entry.kind == "tuned":
         change = entry.value
         new = "removed" if change["new"] is None else f"now {text_of(change['new'])}"

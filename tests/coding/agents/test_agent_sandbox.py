@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from loopwright import agent, run_sync
 from loopwright.coding.agents import load_manifest
+from loopwright.documents import Settings, load
+from loopwright.documents.check.trust import local_actions
 from loopwright.errors import ConfigurationError
 from loopwright.tools.sandbox import sandbox_problem
 
@@ -78,3 +81,34 @@ def test_an_agent_without_a_sandbox_of_its_own(tmp_path: Path) -> None:
     """`own` is refused before the first call for a program that has none."""
     with pytest.raises(ConfigurationError, match="has no sandbox"):
         agent(scripted(tmp_path, "aider"), "x", sandbox="own")
+
+
+def test_the_home_folders_of_old_runs_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home folder stays a week after its last call, because a suspended run still needs its sessions."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    homes = tmp_path / "loopwright" / "homes"
+    for name, age in (("old", 8), ("young", 6)):
+        (homes / name).mkdir(parents=True)
+        (homes / name / "sessions").write_text("x")
+        then = time.time() - age * 86_400
+        os.utime(homes / name, (then, then))
+    assert words_of(tmp_path, "claude")
+    assert not (homes / "old").exists() and (homes / "young" / "sessions").exists()
+    assert len(list(homes.iterdir())) == 2
+
+
+def test_a_manifest_is_read_once(tmp_path: Path) -> None:
+    """The approval covers the bytes that the run uses: a later change of the file changes nothing."""
+    manifest = tmp_path / "mine.yaml"
+    manifest.write_text("program: [echo, approved]\n")
+    (tmp_path / "fix.yaml").write_text(
+        "schema: loopwright/1\nname: fix\nsteps:\n  - {name: a, agent: {cli: ./mine.yaml, prompt: x, workspace: here}}\n"
+    )
+    actions = local_actions(load(tmp_path / "fix.yaml", Settings()))
+    assert actions.contents[manifest.resolve()] == b"program: [echo, approved]\n"
+    manifest.write_text("program: [echo, changed]\n")
+    loaded = load(tmp_path / "fix.yaml", Settings(agreed=actions.contents))
+    assert local_actions(loaded).digest == actions.digest
+    assert "approved x" in str(run_sync(loaded.step).output)

@@ -9,7 +9,8 @@ from typing import Any
 
 from loopwright import Workflow, Workspace, run_sync
 from loopwright.coding.sealed.measure import TestCommand
-from loopwright.coding.sealed.sealed_check import Sealed, SealedCheck, SealOptions
+from loopwright.coding.sealed.record import Sealed, SealOptions
+from loopwright.coding.sealed.sealed_check import SealedCheck
 from loopwright.records import Evaluation
 
 Change = Callable[[Path], None]

@@ -241,6 +241,18 @@ ATTACKS: list[tuple[int, str, str, Callable[[Path], None]]] = [
          "    subprocess.Popen(['sleep', '987'], start_new_session=True)\ntime.sleep(600)\n")),
 ]  # fmt: skip
 
+HELD_OUT = """\
+from calc import add
+
+
+def test_other_numbers():
+    assert add(4, 5) == 9
+
+
+def test_not_anything():
+    assert add(2, 3) != 6
+"""
+
 # They share a process with their tests, so no check of the report can tell; held-out tests can.
 KNOWN_TO_PASS: list[tuple[int, str, Callable[[Path], None]]] = [
     (37, "a result that is equal to everything",

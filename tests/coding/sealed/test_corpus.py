@@ -9,7 +9,7 @@ import pytest
 from loopwright.records import Evaluation
 
 from .bench import judged, verdict
-from .pytest_corpus import ATTACKS, HONEST, KNOWN_TO_PASS, PROJECT
+from .pytest_corpus import ATTACKS, HELD_OUT, HONEST, KNOWN_TO_PASS, PROJECT
 
 SCORE = 5 / 6  # of the base: one of six tests fails
 
@@ -54,6 +54,23 @@ def test_attacks(row: tuple, results: dict[str, Evaluation]) -> None:
 def test_known_to_pass(row: tuple, results: dict[str, Evaluation]) -> None:
     """Code that shares a process with its tests can pass without solving the task."""
     assert verdict(results[label(row)]) == "passed", results[label(row)].feedback
+
+
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evaluation]:
+    """The evaluation of those that are known to pass, and of a fix, with held-out tests."""
+    root = tmp_path_factory.mktemp("held_out")
+    (root / "hidden").mkdir()
+    (root / "hidden" / "test_hidden.py").write_text(HELD_OUT)
+    changes = {label(row): row[-1] for row in [*KNOWN_TO_PASS, HONEST[0]]}
+    options = {"held_out": str(root / "hidden"), "held_out_required": True}
+    return judged(root, PROJECT, "pytest -q", changes, **options)
+
+
+@pytest.mark.parametrize("row", [*KNOWN_TO_PASS, HONEST[0]], ids=label)
+def test_held_out(row: tuple, held_out: dict[str, Evaluation]) -> None:
+    """Held-out tests tell a real fix from code that was written for the visible tests."""
+    assert held_out[label(row)].passed is (row in HONEST), held_out[label(row)].details
 
 
 @pytest.mark.parametrize("row", HONEST, ids=label)

@@ -255,3 +255,88 @@ def test_what_a_check_writes_does_not_reach_the_next_one(bench: Bench) -> None:
 
     result = bench.run(leaves, leaves, leaves, until=Passed() | MaxIterations(3))
     assert [item.score for item in result.history] == [0.5, 0.5, 0.5]
+
+
+HIDDEN = """\
+import os
+import pathlib
+
+
+def test_one():
+    assert "ONE=1" in (pathlib.Path(__file__).parent.parent / "lib.sh").read_text()
+
+
+def test_three():
+    assert "ONE=1\\nTWO=2\\nTHREE=3\\n" == (pathlib.Path(__file__).parent.parent / "lib.sh").read_text()
+"""
+VISIBLE = """\
+import pathlib
+
+
+def test_one():
+    assert "ONE=1" in (pathlib.Path(__file__).parent / "lib.sh").read_text()
+"""
+
+
+@pytest.fixture
+def hidden(bench: Bench) -> Bench:
+    """A project with pytest, and held-out tests beside it."""
+    (bench.project / "test_lib.py").write_text(VISIBLE)
+    (bench.root / "hidden").mkdir()
+    (bench.root / "hidden" / "test_hidden.py").write_text(HIDDEN)
+    return bench
+
+
+def with_hidden(bench: Bench, **options: Any) -> Any:
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return tests("python -m pytest -q", env=env, held_out=bench.root / "hidden", **options)
+
+
+def solve(folder: Path) -> None:
+    (folder / "lib.sh").write_text("ONE=1\nTWO=2\nTHREE=3\n")
+
+
+def test_held_out_tests_run_at_the_end(hidden: Bench, tmp_path: Path) -> None:
+    """Their figures stand beside the visible score, in the result and in its record."""
+    options: dict[str, Any] = {"journal": f"sqlite:{tmp_path / 'runs.db'}", "run_id": "one"}
+    result = run_sync(hidden.loop(fix, evaluate=with_hidden(hidden)), "", **options)
+    expected = {"passing": 1, "total": 2, "score": 0.5, "visible": 1.0, "gap": 0.5}
+    assert (result.satisfied, result.held_out) == (True, {"tests": expected})
+    assert result.to_json()["held_out"] == {"tests": expected}
+    again = run_sync(hidden.loop(fix, evaluate=with_hidden(hidden)), "", **options)
+    assert again.held_out == {"tests": expected}
+
+
+def test_required_held_out_tests(hidden: Bench) -> None:
+    """An iteration passes only if they pass, and the agent does not learn which of them failed."""
+    result = hidden.run(fix, solve, evaluate=with_hidden(hidden, held_out_required=True))
+    first = result.history[0]
+    assert (first.passed, first.score, result.satisfied) == (False, 0.5, True)
+    assert "test_three" not in first.feedback
+    assert result.held_out is not None
+    assert result.held_out["tests"]["gap"] == 0
+
+
+def test_held_out_tests_of_each_iteration(hidden: Bench) -> None:
+    """Their figures are in the details of each evaluation, and decide nothing."""
+    evaluate = with_hidden(hidden, held_out_every=True)
+    result = hidden.run(lambda folder: None, fix, evaluate=evaluate)
+    figures = [
+        item.evaluation.details["tests"]["held_out"]["passing"]
+        for item in result.history
+        if item.evaluation
+    ]
+    assert (figures, result.satisfied) == ([0, 1], True)
+
+
+def test_held_out_tests_that_cannot_run(hidden: Bench) -> None:
+    """A folder without tests ends the loop before its first iteration."""
+    (hidden.root / "hidden" / "test_hidden.py").unlink()
+    result = hidden.run(fix, evaluate=with_hidden(hidden))
+    assert (result.reason.value, result.iterations) == ("evaluator_unusable", 0)
+
+
+def test_held_out_tests_need_a_report() -> None:
+    """An exit code says nothing about single tests."""
+    with pytest.raises(ConfigurationError, match="held_out needs a sealed check with a report"):
+        tests("true", held_out="hidden")

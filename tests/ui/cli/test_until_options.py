@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -95,6 +96,16 @@ def test_each_option_is_a_key(folder: Project) -> None:
         "openai:any",
         True,
     )
+
+
+def test_the_first_command_of_the_readme(folder: Project) -> None:
+    """It is valid as it stands there, although it needs Claude Code to run."""
+    text = (Path(__file__).parents[3] / "README.md").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("    loopwright until "))
+    words = shlex.split(line)[1:]
+    answer = folder.call(words[0], "--print-yaml", *words[1:])
+    agent = yaml.safe_load(answer.out)["steps"][0]["loop"]["execute"]["agent"]
+    assert agent["cli"] == "claude" and agent["prompt"].startswith("Make the tests pass.\n")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_reports_of_judges_over_time(browser: Any, recorded: Server, width: int)
 
 def test_the_figures_are_json_too(recorded: Server) -> None:
     """The same objects as on the command line."""
-    status, text = recorded.ask(f"/replay.json?{QUERY}")
+    status, text = recorded.ask(f"/replay/json?{QUERY}")
     assert status == 200, text
     shown = json.loads(text)
     printed = json.loads(
@@ -111,7 +111,7 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
         ).stdout
     )  # fmt: skip
     assert shown == printed
-    status, text = recorded.ask("/judges.json")
+    status, text = recorded.ask("/judges/json")
     reports = json.loads(text)["reports"]
     assert [row["run_id"] for row in reports] == ["bench-b", "bench-a"]
     assert reports[0]["confusion"]["tn"] == 2
@@ -131,4 +131,4 @@ def test_wrong_fields_are_one_sentence(recorded: Server, query: str, sentence: s
     status, text = recorded.ask(f"/replay?{query}")
     assert status == 200
     assert sentence in text.replace("&#39;", "'")
-    assert recorded.ask(f"/replay.json?{query}")[0] == 400
+    assert recorded.ask(f"/replay/json?{query}")[0] == 400

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from .sessions import Session, sessions_of
 __all__ = ["AgentCall", "AgentRecord", "CallSettings", "environment", "home_of", "outcome"]
 
 VERSION_SECONDS = 10.0
+HOME_SECONDS = 7 * 86_400.0  # that the home folder of a run stays, as long as its workspace
 LIVE_READ = 4_000  # characters of a text that are prepared for a live line
 LIVE_CHARS = 160  # of a live line
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -441,8 +443,13 @@ def home_of(manifest: Manifest, token: str) -> dict[str, str]:
     It is not in the folder of temporary files, where some programs refuse to keep their state.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "loopwright" / "homes" / token
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    homes = cache / "loopwright" / "homes"
+    home = homes / token
+    if not home.is_dir():
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_old(homes)
+    # The age of a home folder counts from its last call: a suspended run still needs its sessions.
+    os.utime(home)
     for name, content in manifest.home.items():
         path = home / name
         if not path.exists():
@@ -453,6 +460,14 @@ def home_of(manifest: Manifest, token: str) -> dict[str, str]:
         (home / name).mkdir(parents=True, exist_ok=True)
         result[variable] = str(home / name)
     return result
+
+
+def _remove_old(homes: Path) -> None:
+    """Remove the home folders of runs that were not used for HOME_SECONDS."""
+    for place in homes.iterdir():
+        with contextlib.suppress(OSError):  # another process removes it too
+            if time.time() - place.stat().st_mtime > HOME_SECONDS:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def _redactor(settings: CallSettings, env: Mapping[str, str]) -> Redactor:

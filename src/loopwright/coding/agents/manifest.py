@@ -292,13 +292,16 @@ def manifest_names() -> tuple[str, ...]:
     return BUILT_IN
 
 
-def load_manifest(name: str, folder: str | Path | None = None) -> Manifest:
+def load_manifest(
+    name: str, folder: str | Path | None = None, *, content: bytes | None = None
+) -> Manifest:
     """Return a built-in manifest by its name, or the manifest in a YAML file.
 
     Args:
         name: `claude`, `codex`, `gemini`, `qwen`, `opencode`, `aider`, or a path that contains `/` or
             ends with `.yaml`.
         folder: the folder of relative paths. Default: the working folder.
+        content: the content of the file, which is not read then.
 
     Returns:
         The checked manifest.
@@ -316,7 +319,7 @@ def load_manifest(name: str, folder: str | Path | None = None) -> Manifest:
         hint = nearest(name, BUILT_IN) or f"; use {', '.join(BUILT_IN)}, or the path of a manifest"
         raise ConfigurationError(f"agent: there is no coding agent {name!r}{hint}")
     path = Path(folder or ".") / name
-    return _manifest(path.stem, _extended(path), str(path))
+    return _manifest(path.stem, _extended(path, content), str(path))
 
 
 @functools.cache
@@ -325,9 +328,9 @@ def _built_in(name: str) -> Manifest:
     return _manifest(name, _read(path), str(path))
 
 
-def _extended(path: Path) -> dict[str, Any]:
+def _extended(path: Path, content: bytes | None) -> dict[str, Any]:
     """Return the keys of a manifest file over those of the built-in manifest that it extends."""
-    data = _read(path)
+    data = _read(path, content)
     base = data.pop("extends", None)
     if base is None:
         return data
@@ -369,12 +372,13 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror or error}") from None
+def _read(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    if content is None:
+        try:
+            with path.open("rb") as file:
+                content = file.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror or error}") from None
     if len(content) > _MAX_BYTES:
         raise ConfigurationError(f"{path}: a manifest has at most {_MAX_BYTES // 1024} KiB")
     try:

@@ -54,6 +54,7 @@ class CleanCopy:
     ) -> None:
         self.store, self.setup, self.links, self.source = store, setup, tuple(links), source
         self._place: Path | None = None
+        self._home = source
         self._state: _State = {}
 
     @property
@@ -102,6 +103,13 @@ class CleanCopy:
         return Git(self.store.folder, work_tree=self.folder, index=self.index, cwd=self.store.home)
 
     @property
+    def writable(self) -> tuple[Path, ...]:
+        """What a check may change: the copy, its HOME and its cache, and not the index."""
+        assert self._place is not None
+        self.cache.mkdir(exist_ok=True)
+        return (self.folder, self.cache, self._home)
+
+    @property
     def cache(self) -> Path:
         """A folder for what a compiler keeps between two checks."""
         return self.index.with_name("cache")
@@ -109,9 +117,9 @@ class CleanCopy:
     def home(self) -> Path:
         """Return a new empty folder for HOME."""
         assert self._place is not None
-        place = self._place / secrets.token_hex(8)
-        place.mkdir()
-        return place
+        self._home = self._place / secrets.token_hex(8)
+        self._home.mkdir()
+        return self._home
 
     def _make(self, base: str) -> None:
         self.close()

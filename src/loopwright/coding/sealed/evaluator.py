@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...engine.context import Context
@@ -13,7 +14,8 @@ from ...records.codec import Json
 from ...tools.sandbox import Sandbox, SandboxMode
 from .feedback import LISTED, NAMED, evaluation_of_exit
 from .measure import Measured, TestCommand, feedback_of, unusable
-from .sealed_check import ON_TAMPER, Sealed, SealedCheck, SealOptions
+from .record import ON_TAMPER, Sealed, SealOptions
+from .sealed_check import SealedCheck
 
 __all__ = ["tests"]
 
@@ -22,11 +24,15 @@ class TestsStep(FunctionStep[object, Evaluation]):
     """The step that `tests` makes: in a loop with a workspace, the base is measured before the first iteration."""
 
     __test__ = False  # pytest would collect a class of this name
-    __slots__ = ("preparation",)
+    __slots__ = ("conclusion", "preparation")
     preparation: FunctionStep[object, Json] | None
+    conclusion: FunctionStep[int, Json] | None
 
     def preparations(self) -> Iterable[Step]:
         return () if self.preparation is None else (self.preparation,)
+
+    def conclusions(self) -> Iterable[Step]:
+        return () if self.conclusion is None else (self.conclusion,)
 
 
 def tests(
@@ -46,6 +52,9 @@ def tests(
     on_tamper: str = "put_back",
     setup: Sequence[str] | str = "",
     link: Sequence[str] = (),
+    held_out: str | Path = "",
+    held_out_every: bool = False,
+    held_out_required: bool = False,
 ) -> FunctionStep[object, Evaluation]:
     """Make an evaluator that runs a test command in the folder of the loop.
 
@@ -77,6 +86,10 @@ def tests(
             the iteration, `stop` also ends the loop. Default: `put_back`.
         setup: A command that prepares the clean copy. Default: that of the workspace.
         link: Folders of yours that the copy contains as links. Default: those of the workspace.
+        held_out: A folder of tests that the agent cannot read. They run at the end of the loop, in a folder
+            of the clean copy, and `Result.held_out` has their figures. Default: none.
+        held_out_every: Whether they run in each iteration. Default: false.
+        held_out_required: Whether an iteration passes only if they pass. Default: false.
 
     Returns:
         A step from any output to an Evaluation.
@@ -100,14 +113,29 @@ def tests(
         _one_of(name, on_tamper),
         setup if isinstance(setup, str) else tuple(setup),
         _patterns(f"{name}: link", link),
+        # Now, because the folder of the process may be another one later.
+        str(Path(held_out).expanduser().absolute()) if held_out else "",
+        held_out_every,
+        held_out_required,
     )
+    if held_out and not (sealed and runs.has_report):
+        raise ConfigurationError(
+            f"{name}: held_out needs a sealed check with a report; name a test program, or its report"
+        )
     # Without the options of a sealed check as long as they are the usual ones: earlier runs can be resumed.
     meaning = [repr((command, report, sorted(env or {}), tuple(pass_env)))]
     if not sealed or options != SealOptions():
-        meaning.append(repr((sealed, options)))
+        # The place of the held-out tests differs between machines.
+        meaning.append(repr((sealed, replace(options, held_out=str(bool(held_out))))))
 
     async def prepare(_: Json, ctx: Context) -> Json:
         return (await SealedCheck(name, runs, options, cwd, ctx).prepare()).to_json()
+
+    async def conclude(number: int, ctx: Context) -> Json:
+        assert ctx.scope is not None
+        assert step.preparation is not None
+        record = Sealed.from_json(ctx.scope.prepared[step.preparation.fingerprint])
+        return await SealedCheck(name, runs, options, cwd, ctx).conclude(record, number)
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
@@ -126,7 +154,11 @@ def tests(
         return await check.evaluate(Sealed.from_json(record))
 
     step = TestsStep(evaluate, name=name, fingerprint=digest_of("tests", *meaning), reports=False)
-    step.preparation = None
+    step.preparation = step.conclusion = None
+    if held_out:
+        step.conclusion = FunctionStep(
+            conclude, name=name, fingerprint=digest_of("tests held out", *meaning), reports=False
+        )
     if sealed:
         step.preparation = FunctionStep(
             prepare, name="prepare", fingerprint=digest_of("tests sealed", *meaning), reports=False

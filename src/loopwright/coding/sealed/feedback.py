@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...evaluators.check import output_of
-from ...evaluators.parsing.reports import TestCase
+from ...evaluators.parsing.reports import TestCase, TestState
 from ...records import Criterion, Evaluation, Tampering
 from ...records.codec import Json
 from .baseline import Baseline, Tally
 from .measure import Measured, feedback_of
 from .verdict import Judged
 
-__all__ = ["evaluation_of_base", "evaluation_of_exit", "evaluation_of_tests", "rejected", "touched"]
+__all__ = [
+    "evaluation_of_base",
+    "evaluation_of_exit",
+    "evaluation_of_tests",
+    "gated",
+    "held_out_figures",
+    "rejected",
+    "touched",
+    "with_held_out",
+]
 
 LISTED = 50  # failing tests in the improvements
 NAMED = 300  # characters of one name with its message
@@ -88,6 +98,43 @@ def touched(evaluation: Evaluation, tampered: Tampering) -> Evaluation:
     """Return the evaluation of the clean copy, with a sentence on the files that were put back."""
     sentence = f"{tampered.why}: the check does not use your version of protected files. Change the code instead."
     return replace(evaluation, feedback=f"{sentence}\n{evaluation.feedback}", tampered=tampered)
+
+
+def held_out_figures(measured: Measured, baseline: Baseline, folder: str) -> dict[str, Json] | None:
+    """Return how many held-out tests pass, or None if none of them ran.
+
+    They are those in their folder; without folders in its ids, those of the report that the base does not have.
+    """
+    cases = () if measured.report is None else measured.report.cases
+    inside = [case for case in cases if folder in case.id]
+    held_out = inside or [case for case in cases if case.id not in baseline.states]
+    ran = [case for case in held_out if case.ran]
+    if not ran:
+        return None
+    passing = sum(case.state is TestState.PASSED for case in ran)
+    return {"passing": passing, "total": len(ran), "score": passing / len(ran)}
+
+
+def with_held_out(name: str, evaluation: Evaluation, figures: Mapping[str, Json]) -> Evaluation:
+    """Return an evaluation with the figures of the held-out tests in its details, and not in its feedback."""
+    details = dict(evaluation.details)
+    details[name] = {**(details.get(name) or {}), "held_out": dict(figures)}
+    return replace(evaluation, details=details)
+
+
+def gated(evaluation: Evaluation, figures: Mapping[str, Json]) -> Evaluation:
+    """Return an evaluation that passes only if the held-out tests do."""
+    if not evaluation.passed or figures["passing"] == figures["total"]:
+        return evaluation
+    # Without names and messages: an agent that knew the tests would write code for them.
+    gap = "the tests pass, but tests that you cannot read do not; solve the task in general"
+    return replace(
+        evaluation,
+        score=min(evaluation.score or 0.0, figures["score"]),
+        passed=False,
+        feedback=gap,
+        criteria=(*evaluation.criteria, Criterion("held_out", False, gap)),
+    )
 
 
 def rejected(name: str, tampered: Tampering) -> Evaluation:

@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,15 +20,26 @@ from ...engine.threads import in_thread
 from ...errors import EvaluationError, StepError
 from ...evaluators.check import broken
 from ...evaluators.parsing.reports import TestReport
-from ...records import Evaluation, Tampering, as_evaluation
+from ...records import Evaluation, Tampering
 from ...records.codec import Json
+from ...tools.process import inherited
 from .baseline import Baseline, baseline_of
 from .canaries import Canary, imports_outside, plant
 from .copy import CleanCopy, environment
-from .feedback import evaluation_of_base, evaluation_of_exit, evaluation_of_tests, rejected, touched
+from .feedback import (
+    evaluation_of_base,
+    evaluation_of_exit,
+    evaluation_of_tests,
+    gated,
+    held_out_figures,
+    rejected,
+    touched,
+    with_held_out,
+)
 from .imports import modules_of, outside, paths_for
 from .measure import Measured, TestCommand, unusable
 from .protect import Protection, TreeChange
+from .record import Sealed, SealOptions
 from .trees import blob, entries_of, tree_with
 from .verdict import Judged, judge
 
@@ -33,67 +47,10 @@ if TYPE_CHECKING:
     from ...engine.snapshots import Snapshots
     from ..workspace.workspace import Files
 
-__all__ = ["ON_TAMPER", "SealOptions", "Sealed", "SealedCheck"]
+__all__ = ["SealedCheck"]
 
-ON_TAMPER = ("put_back", "reject", "stop")
 WITHOUT_CANARIES = "check_without_canaries"  # codes of warnings
 FLAKY = "flaky_tests"
-
-
-@dataclass(frozen=True)
-class SealOptions:
-    """The options of a sealed check, as `tests` explains them."""
-
-    protect: tuple[str, ...] = ("auto",)
-    allow: tuple[str, ...] = ()
-    allow_new: bool = True
-    on_tamper: str = "put_back"
-    setup: Sequence[str] | str = ""
-    link: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Sealed:
-    """What is recorded of the base before the first iteration.
-
-    Args:
-        protected: the digests of the protected files by path.
-        baseline: the tests and their states; None for a command without a report.
-        canaries: whether the test program runs tests that are added beside the others (`beside`), only if
-            they are named (`named`), or not at all (`none`).
-        paths: the folders of the copy that come first on the import path.
-        evaluation: the evaluation of the base.
-    """
-
-    protected: Mapping[str, str]
-    baseline: Baseline | None
-    canaries: str
-    paths: tuple[str, ...]
-    evaluation: Evaluation
-
-    def to_json(self) -> Json:
-        """Return it as the journal has it."""
-        baseline = self.baseline
-        return {
-            "protected": dict(self.protected),
-            "states": None if baseline is None else dict(baseline.states),
-            "flaky": [] if baseline is None else list(baseline.flaky),
-            "canaries": self.canaries,
-            "paths": list(self.paths),
-            "evaluation": self.evaluation.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Sealed:
-        """Return what `to_json` wrote."""
-        states = data["states"]
-        return cls(
-            data["protected"],
-            None if states is None else Baseline(states, tuple(data["flaky"])),
-            data["canaries"],
-            tuple(data["paths"]),
-            as_evaluation(data["evaluation"]),
-        )
 
 
 @dataclass
@@ -138,16 +95,22 @@ class SealedCheck:
         except StepError as error:
             raise broken(f"{self.name}: {error}") from error
         paths: tuple[str, ...] = ()
-        if modules and await outside(copy, modules, self._variables(())):
+        if modules and await self._outside(copy, modules, ()):
             # An editable install of the user's folder: the copy comes first.
             paths = paths_for(modules)
-            if places := await outside(copy, modules, self._variables(paths)):
+            if places := await self._outside(copy, modules, paths):
                 raise broken(f"{self.name}: {imports_outside(places)}")
         if not self.command.has_report:
             sealed = await self._exit_codes(protected, paths)
         else:
             sealed = await self._reports(protected, tests, modules, paths)
         return replace(sealed, evaluation=self._shown(sealed.evaluation))
+
+    async def _outside(
+        self, copy: Path, modules: Mapping[str, str], paths: tuple[str, ...]
+    ) -> dict[str, str]:
+        own = {**inherited(self.command.pass_env), **(self.command.env or {})}
+        return await outside(copy, modules, {**own, **self._variables(paths)})
 
     async def _exit_codes(self, protected: dict[str, str], paths: tuple[str, ...]) -> Sealed:
         """Measure the base of a command of which only the exit code is known."""
@@ -202,6 +165,11 @@ class SealedCheck:
                 code=FLAKY,
             )
         evaluation = evaluation_of_base(self.name, second, baseline)
+        if self.options.held_out:
+            # A folder without tests is noticed here, and not after the cost of the loop.
+            figures = await self.held_out(base, baseline, paths)
+            if self.options.held_out_required:
+                evaluation = gated(evaluation, figures)
         return Sealed(protected, baseline, mode, paths, evaluation)
 
     async def _first(
@@ -250,6 +218,8 @@ class SealedCheck:
             # On the base it ended in time, so the iteration is the cause.
             return Evaluation(0.0, False, str(error), tampered=tampered)
         evaluation = self._shown(evaluation)
+        if self.options.held_out:
+            evaluation = await self._with_held_out(evaluation, sealed, tree)
         return evaluation if tampered is None else touched(evaluation, tampered)
 
     def _shown(self, evaluation: Evaluation) -> Evaluation:
@@ -281,6 +251,64 @@ class SealedCheck:
         if judged.forged:
             return rejected(self.name, self._forged(judged))
         return evaluation_of_tests(self.name, measured, judged, sealed.baseline)
+
+    async def _with_held_out(self, evaluation: Evaluation, sealed: Sealed, tree: str) -> Evaluation:
+        """Add the figures of the held-out tests, if they are wanted in this iteration."""
+        options = self.options
+        if evaluation.tampered is not None or sealed.baseline is None:
+            return evaluation
+        if not options.held_out_every and not (options.held_out_required and evaluation.passed):
+            return evaluation
+        figures = await self.held_out(tree, sealed.baseline, sealed.paths)
+        evaluation = with_held_out(self.name, evaluation, figures)
+        return gated(evaluation, figures) if options.held_out_required else evaluation
+
+    async def held_out(
+        self, tree: str, baseline: Baseline, paths: tuple[str, ...]
+    ) -> dict[str, Json]:
+        """Run the held-out tests on a tree and return their figures.
+
+        Raises:
+            EvaluationError: of kind `evaluator_broken`, if they cannot run.
+        """
+        source = Path(self.options.held_out)
+        if not source.is_dir():
+            raise broken(f"{self.name}: held_out: {source} is not a folder")
+        folder = await self._copy.put(tree, self.files.base["commit"])
+        place = folder / f"held_out_{secrets.token_hex(4)}"
+        try:
+            await in_thread(lambda: shutil.copytree(source, place, symlinks=True))
+            measured = await self.command.run(
+                self._inside(folder), self.ctx, self._variables(paths),
+                words=f"--continue-on-collection-errors {place}", writable=self._copy.writable,
+            )  # fmt: skip
+        finally:
+            # Before the next check, in which the code of the agent would find them.
+            shutil.rmtree(place, ignore_errors=True)
+        figures = held_out_figures(measured, baseline, place.name)
+        if figures is None:
+            raise unusable(f"{self.name}: held_out", measured)
+        return figures
+
+    async def conclude(self, sealed: Sealed, number: int) -> Json:
+        """Return the figures of the held-out tests on the files of an iteration."""
+        scope = self.ctx.scope
+        assert scope is not None
+        chosen = next(item for item in scope.history if item.number == number)
+        evaluation = chosen.evaluation or Evaluation()
+        figures = (evaluation.details.get(self.name) or {}).get("held_out")
+        if figures is None:
+            assert chosen.files is not None
+            assert sealed.baseline is not None
+            store, commit = self._state.tree.store, chosen.files["commit"]
+            base = await in_thread(entries_of, store, self.files.base["commit"])
+            entries = await in_thread(entries_of, store, commit)
+            change = self._rules.changes(base, entries, lambda digest: blob(store, digest))
+            tree = await in_thread(tree_with, store, commit, change.clean)
+            figures = await self.held_out(tree, sealed.baseline, sealed.paths)
+        visible = evaluation.score
+        gap = None if visible is None else round(visible - figures["score"], 6)
+        return {**figures, "visible": visible, "gap": gap}
 
     def _forged(self, judged: Judged) -> Tampering:
         action = "stop" if self.options.on_tamper == "stop" else "reject"
@@ -344,7 +372,11 @@ class SealedCheck:
             words += f" {folder / canary.path}" if named else ""
         try:
             return await self.command.run(
-                self._inside(folder), self.ctx, self._variables(paths), words=words
+                self._inside(folder),
+                self.ctx,
+                self._variables(paths),
+                words=words,
+                writable=copy.writable,
             )
         finally:
             if canary is not None:
@@ -364,7 +396,11 @@ class SealedCheck:
         runner, text = self.command.runner, str(self.command.command)
         # A script, and `python -m`, import from their folder on purpose.
         isolated = runner is not None and runner.name == "pytest" and "-m" not in text.split()
-        return environment(self._copy, isolated=isolated, paths=paths)
+        variables = environment(self._copy, isolated=isolated, paths=paths)
+        own = (self.command.env or {}).get("PYTHONPATH")
+        if own and paths:
+            variables["PYTHONPATH"] += os.pathsep + own
+        return variables
 
     @property
     def _rules(self) -> Protection:

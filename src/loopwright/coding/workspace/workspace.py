@@ -187,7 +187,6 @@ class Files:
         self._kind = settings.kind
         self.submodules: dict[str, str] = {}
         self.base = ""
-        self._iteration = 0
 
     @property
     def source(self) -> Path:
@@ -221,14 +220,9 @@ class Files:
         """Environment variables of its commands.
 
         Bytecode of Python is found by time and size only, which a file that was put back may share with
-        another version of it.
+        another version of it, so no command writes any.
         """
-        cache = self.tree.private / "pycache" / str(self._iteration)
-        return {
-            "LOOPWRIGHT_WORKSPACE": str(self.folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPYCACHEPREFIX": str(cache),
-        }
+        return {"LOOPWRIGHT_WORKSPACE": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
     @property
     def stops_at_edits(self) -> bool:
@@ -449,7 +443,7 @@ class Files:
         return edit
 
     def _restore(self, commit: str, busy: bool, edits: Edits) -> Json:
-        tree, self._iteration = self.tree, self._iteration + busy
+        tree = self.tree
         memory = tree.memory
         present, left_out = tree.scan()
         # While a step was busy, the changes are its own; between steps they come from outside.

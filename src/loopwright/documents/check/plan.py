@@ -7,7 +7,7 @@ from dataclasses import asdict
 from urllib.parse import urlsplit
 
 from ...conditions import CEILING
-from ...engine.for_each import MOST_ITEMS
+from ...engine.list_items import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of

@@ -95,7 +95,9 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
             if not Path(name).name.startswith(GENERATED):
                 for file in _files_named(command, folder, cwd):
                     files.take(file)
-        for program in _programs(document, folder):
+        for manifest in _manifests(document, folder):
+            files.take(manifest)
+        for program in _programs(document, folder, files.taken):
             commands.append(shlex.join(program))
             for file in _files_named(program, folder, "."):
                 files.take(file)
@@ -121,13 +123,23 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     )
 
 
-def _programs(document: Document, folder: Path) -> Iterator[list[str]]:
+def _manifests(document: Document, folder: Path) -> Iterator[Path]:
+    """Iterate over the files of the manifests that a document names."""
+    for part in parts(document):
+        if isinstance(part, CodingAgentSpec) and (folder / part.cli).is_file():
+            yield folder / part.cli
+
+
+def _programs(
+    document: Document, folder: Path, contents: Mapping[Path, bytes]
+) -> Iterator[list[str]]:
     """Iterate over the programs that the manifests of coding agents name."""
     for part in parts(document):
         if isinstance(part, CodingAgentSpec):
+            content = contents.get(Path(os.path.realpath(folder / part.cli)))
             # An invalid manifest is reported by the compiler.
             with suppress(ConfigurationError):
-                yield load_manifest(part.cli, folder).program
+                yield load_manifest(part.cli, folder, content=content).program
 
 
 class _Files:

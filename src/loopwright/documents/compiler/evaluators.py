@@ -166,7 +166,10 @@ def _tests(
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
         return None
     cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
-    options = spec.model_dump(exclude={"command", "cwd", "sandbox"})
+    options = spec.model_dump(exclude={"command", "cwd", "held_out", "sandbox"})
+    if spec.held_out is not None:
+        # Outside of the workspace on purpose, and often outside of the project.
+        options["held_out"] = compilation.folder / spec.held_out
     # A check needs no network, and the tests of an agent must not need one either.
     options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)
     return compilation.attempt(path, lambda: tests(spec.command, cwd=cwd, **options))

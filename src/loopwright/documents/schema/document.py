@@ -283,6 +283,16 @@ class TestsSpec(Part):
         [],
         description="Folders of yours that the clean copy contains as links. Default: those of the workspace.",
     )
+    held_out: str | None = Field(
+        None,
+        description="A folder of tests that the agent cannot read, from the folder of the document. They run at the end.",
+    )
+    held_out_every: bool = Field(
+        False, description="Whether the held-out tests run in each iteration."
+    )
+    held_out_required: bool = Field(
+        False, description="Whether an iteration passes only if the held-out tests pass."
+    )
 
 
 class EvaluateSpec(Part):

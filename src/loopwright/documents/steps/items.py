@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ...engine.context import Context
-from ...engine.for_each import ItemsStep
+from ...engine.list_items import ItemsStep
 from ...engine.step import digest_of
 from ...errors import StepError
 from ...evaluators.parsing.text import clean_text, read_json, strip_fence

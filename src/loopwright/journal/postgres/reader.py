@@ -36,8 +36,11 @@ STATEMENTS = {
     f"ORDER BY mark {_LIMIT} OFFSET %s",
     "iterations of a loop": "SELECT mark, first FROM loopwright.entries WHERE run=%s AND loop=%s "
     f"ORDER BY mark {_LIMIT} OFFSET %s",
-    "contents": "SELECT id, digest, size, body FROM loopwright.contents WHERE run=%s "
-    "AND id=ANY(ARRAY(SELECT json_array_elements_text(%s::json)::bigint))",
+    # Those of the run and of the runs that it was forked from; an id is unique over all runs.
+    "contents": "WITH r AS (SELECT %s::bigint AS id) SELECT c.id, digest, size, body "
+    "FROM loopwright.contents c WHERE c.run IN (SELECT id FROM r UNION ALL "
+    "SELECT origin FROM loopwright.forks f JOIN r ON f.run=r.id) "
+    "AND c.id=ANY(ARRAY(SELECT json_array_elements_text(%s::json)::bigint))",
     "newest key": "SELECT max(id) FROM loopwright.runs",
     "names": "SELECT min(name) FROM loopwright.runs WHERE name>%s",
     "next loop": "SELECT min(loop) FROM loopwright.entries WHERE run=%s AND loop>%s",

@@ -275,6 +275,10 @@ class PostgresRunTable:
         db.execute(_ASIDE, (row.key, plan.first))
         _write_row(db, rewind.row, row.info.epoch)
 
+    def share(self, db: Connection, origin: int, run: int) -> None:
+        """Record that a run refers to contents of another one, and of those that that one refers to."""
+        db.execute(_SHARE, {"run": run, "origin": origin})
+
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; see RunTable."""
         row = find_run(db, run_id)
@@ -306,8 +310,14 @@ def _write_row(db: Connection, row: RunRow, epoch: int) -> bool:
     return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
 
 
+_SHARE = (
+    "INSERT INTO loopwright.forks(run, origin) SELECT %(run)s, %(origin)s UNION "
+    "SELECT %(run)s, origin FROM loopwright.forks WHERE run=%(origin)s"
+)
+# A run whose contents a fork refers to stays until the fork is deleted.
 _OLD = (
-    "SELECT id FROM loopwright.runs WHERE status=ANY(%s) AND updated<%s ORDER BY id LIMIT %s "
+    "SELECT id FROM loopwright.runs r WHERE status=ANY(%s) AND updated<%s "
+    "AND NOT EXISTS(SELECT FROM loopwright.forks f WHERE f.origin=r.id) ORDER BY id LIMIT %s "
     "FOR UPDATE SKIP LOCKED"
 )
 _ENDED = ["satisfied", "exhausted", "failed", "impossible", "cancelled"]
@@ -320,7 +330,7 @@ def prune(db: Connection, before: float) -> int:
     # `SKIP LOCKED` leaves out a run that another process opens now.
     keys = [key for (key,) in db.execute(_OLD, (_ENDED, before, _PRUNED)).fetchall()]
     if keys:
-        for table in ("entries", "contents", "inbox"):
+        for table in ("entries", "contents", "inbox", "forks"):
             db.execute(f"DELETE FROM loopwright.{table} WHERE run=ANY(%s)", (keys,))
         # What the runs have spent stays, because it counts for the budgets of their queues.
         for table in ("returned", "hosts"):

@@ -9,6 +9,7 @@
     entries     a row per run and commit with its entries, chained by checksums
     inbox       answers of people, a row per question, whoever owns the run; the first one stays
     contents    long values, each once per run
+    forks       a row per run and run whose contents it refers to
     files       the contents of files that runs use, by digest
     memories    a row per entry, never changed and never deleted
 
@@ -101,8 +102,15 @@ _SECOND = (
     "ALTER TABLE loopwright.files ADD COLUMN stored timestamptz NOT NULL DEFAULT now()",
     *SHARED,
 )
+_THIRD = (
+    (
+        "CREATE TABLE loopwright.forks(run bigint NOT NULL, origin bigint NOT NULL, "
+        "PRIMARY KEY(run, origin))"
+    ),
+    "CREATE INDEX forks_by_origin ON loopwright.forks(origin)",
+)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND)
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD)
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (

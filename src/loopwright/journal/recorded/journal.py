@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -16,7 +17,7 @@ from ...errors import JournalError
 from ...records import Iteration
 from ..entries import Entry, is_at, set_aside, surviving
 from ..inbox import cancel_waiting
-from ..protocol import Posted, Rewind, RunInfo
+from ..protocol import Posted, Rewind, RunInfo, existing_run
 from ..views import RunPage, RunView, Wanted, Watch
 from .encoding import Contents
 from .pages import PageReader
@@ -71,6 +72,9 @@ class RunTable(Protocol[Connection_contra]):
 
     def rewind(self, db: Connection_contra, plan: RewindPlan) -> None:
         """Record a rewind of a run without an owner. Raises RunLocked."""
+
+    def share(self, db: Connection_contra, origin: int, run: int) -> None:
+        """Let a run refer to the contents of another one, by their keys."""
 
     def post(self, db: Connection_contra, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; return the answer that is stored."""
@@ -228,6 +232,22 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         """Return the answers in the inbox of a run; see Journal.inbox."""
         self._expect(run_id)
         return await self._read(lambda reader: reader.inbox(reader.row(run_id)))
+
+    async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
+        """Create a run that begins with entries of another one; see Journal.fork."""
+        self._expect(origin)
+        table = self._runs
+        if not await self._perform(Transaction(lambda db: table.create(db, [info]))):
+            raise existing_run(info.run_id)
+        row, recorded = await self._read(lambda r: (r.row(origin), r.recorded(r.row(origin))))
+        log = await self.open(info, resume=True)
+        await self._perform(Transaction(lambda db: table.share(db, row.key, log.key)))
+        # The texts of long values are recognised by their digests, and only referred to.
+        log.share(recorded.contents)
+        # In one pass of the event loop, and so in one transaction: a fork has all its entries or none.
+        for entry in entries:
+            log.append(copy.copy(entry))
+        await log.close(replace(info, epoch=log.info.epoch, status="interrupted", owner=""))
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
         """Discard the recorded results from `path` onward; see Journal.rewind."""

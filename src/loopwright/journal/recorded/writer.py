@@ -192,6 +192,10 @@ class DurableLog:
                 self._contents.rank(entry.path)
         self._seq, self._first, self._sum = last, last + 1, head
 
+    def share(self, stored: Mapping[bytes, int]) -> None:
+        """Refer to contents of another run, by their digests, instead of storing them again."""
+        self._contents.add_stored(stored)
+
     @property
     def position(self) -> tuple[int, bytes]:
         """The number of the last entry in a batch and the checksum of its row."""

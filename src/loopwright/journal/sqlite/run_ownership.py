@@ -156,6 +156,9 @@ class SqliteRuns:
         db.execute(_ASIDE, (row.key, plan.first))
         _write_row(db, rewind.row, row.info.epoch)
 
+    def share(self, db: sqlite3.Connection, origin: int, run: int) -> None:
+        """Do nothing: contents belong to the file, and no run is ever deleted from it."""
+
     def post(self, db: sqlite3.Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; see RunTable."""
         return put(db, find_run(db, run_id).key, answer)

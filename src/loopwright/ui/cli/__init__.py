@@ -57,6 +57,8 @@ COMMANDS = (
     Command("cancel", "cancel_rewind", "Cancel a run."),
     Command("tune", "tune", "Show the limits of a run, or change them while it runs."),
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
+    Command("fork", "fork", "Run again from a recorded point, as a new run."),
+    Command("compare", "compare", "Compare recorded runs."),
     Command("workspace", "workspace", "List, show or put back the files of loops."),
     Command("bench", "bench", "Measure the judge of a document against labels of people."),
     Command("replay", "replay", "Show what other limits would have done on recorded runs."),

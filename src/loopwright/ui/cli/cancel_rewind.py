@@ -73,7 +73,7 @@ def rewind(
 
         async def work(store: Journal) -> tuple[RunInfo, Rewind]:
             info = await find_run(store, name)
-            at = await _full_path(store, info.run_id, path.strip("/"))
+            at = await full_path(store, info.run_id, path.strip("/"))
             if edited:
                 return info, await rewind_with_input(store, info.run_id, at, value)
             return info, await store.rewind(info.run_id, at)
@@ -91,7 +91,7 @@ def rewind(
     return 0
 
 
-async def _full_path(store: Journal, run_id: str, path: str) -> str:
+async def full_path(store: Journal, run_id: str, path: str) -> str:
     """Return the one recorded path that ends in `path`, or else `path` itself.
 
     The loops of a document are below the document's name, which the lines of a run do not show.

@@ -226,6 +226,9 @@ def ending_text(result: Result, status: str = "") -> str:
         facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
     if result.reported_score is not None:
         facts.append(f"second evaluation: {texts.score(result.reported_score)}")
+    owners = (result,) if result.held_out else result.loops.values()
+    hidden = [one for loop in owners for one in (loop.held_out or {}).values()]
+    facts.extend(f"held-out tests: {one['passing']} of {one['total']} pass" for one in hidden)
     if result.explored_iterations:
         facts.append(texts.plural(result.explored_iterations, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"

@@ -60,10 +60,12 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/": reading.runs,
         "/events": live.runs_events,
         "/start": reading.start,
+        "/compare": insight.compare,
+        "/compare/json": insight.compared_json,
         "/replay": replaying.replay,
-        "/replay.json": replaying.replay_json,
+        "/replay/json": replaying.replay_json,
         "/judges": replaying.judges,
-        "/judges.json": replaying.judges_json,
+        "/judges/json": replaying.judges_json,
         "/workers": cluster.workers,
         "/workers/tables": cluster.tables,
         "/runs/{run_id}": reading.run,
@@ -84,6 +86,7 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/runs/{run_id}/answer": actions.answered,
         "/runs/{run_id}/raise": actions.raised,
         "/runs/{run_id}/tune": insight.tuned,
+        "/runs/{run_id}/fork": insight.forked,
     }
     return [
         *(Route(path, _showing(page, show), methods=["GET"]) for path, show in shown.items()),

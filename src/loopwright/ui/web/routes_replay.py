@@ -74,7 +74,7 @@ async def replay(page: Page, request: Request) -> Response:
     if report is not None:
         # Safe markup: `frontier_svg` escapes the titles of policies.
         plot = Markup(report.frontier_svg())  # noqa: S704
-    link = f"/replay.json?{request.url.query}"
+    link = f"/replay/json?{request.url.query}"
     return HTMLResponse(
         render("replay.html", form=form, report=report, problem=problem, names=names, plot=plot, link=link)
     )  # fmt: skip
@@ -183,9 +183,11 @@ def _plot(rows: Sequence[JudgeRow]) -> str:
         for share in (0.0, 1.0)
     ]
     for offset, (name, colour) in enumerate(_COLOURS.items()):
-        lines.append(
-            f'<text x="{_MARGIN + offset * 110}" y="{_MARGIN - 14}" fill="{colour}">{name}</text>'
-        )
+        left = _MARGIN + offset * 120
+        lines += [
+            f'<g fill="{colour}"><rect x="{left}" y="{_MARGIN - 24}" width="10" height="10"/></g>',
+            f'<text x="{left + 15}" y="{_MARGIN - 14}">{name}</text>',
+        ]
         for place, row in enumerate(ordered):
             value = row.report[name]
             if "value" not in value:

@@ -230,6 +230,8 @@ function updateRuns(changes) {
   for (const [id, html] of Object.entries(changes.rows)) {
     const fresh = fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr");
     const hadFocus = rows.get(id)?.contains(document.activeElement);
+    const box = rows.get(id) && $("input[type=checkbox]", rows.get(id));
+    if (box?.checked) $("input[type=checkbox]", fresh).checked = true;
     rows.get(id)?.replaceWith(fresh);
     // Replacing a row must not take the focus from a person who uses the keyboard.
     if (hadFocus) $("a", fresh).focus();

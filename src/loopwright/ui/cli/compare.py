@@ -1,0 +1,140 @@
+"""`compare`: recorded runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from ...insight.comparing import ComparedRun, Comparison
+from ...journal import Entry, Journal, RunInfo
+from ...records.codec import Json, text_of
+from ...records.figures import duration
+from ..diff import side_by_side
+from ..formatting import fit, one_line, sparkline
+from ..journals import DEFAULT, find_run, reading
+from .options import AsJson, JournalUrl
+from .output import Output
+
+_KEY = 16  # columns of the names of rows
+_COLUMN = 30  # columns of a run
+
+
+def compare(
+    names: Annotated[
+        list[str], typer.Argument(metavar="RUN RUN...", help="Run IDs, 2 to 16 of them.")
+    ],
+    loop: Annotated[
+        str,
+        typer.Option("--loop", metavar="N", help="Name or path of the loop.  [default: outermost]"),
+    ] = "",
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Compare the outputs of the first run and the others.")
+    ] = False,
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Compare recorded runs: how they ended, how their settings differ, and where they part."""
+
+    async def work(store: Journal) -> list[tuple[RunInfo, list[Entry]]]:
+        rows = [await find_run(store, name) for name in names]
+        return [(info, await store.entries(info.run_id)) for info in rows]
+
+    with Output(as_json=as_json) as output:
+        done = Comparison.of(reading(journal, work), loop=loop)
+        if as_json:
+            output.write_json(done.to_json(outputs=diff))
+        else:
+            _write(done, output)
+            if diff:
+                _write_diffs(done.runs, output)
+    return 0
+
+
+def _write(done: Comparison, output: Output) -> None:
+    output.write((_row("", [run.info.run_id for run in done.runs]), "bold"))
+    for title, value in _ROWS:
+        cells = [value(run) for run in done.runs]
+        if any(cells):
+            output.write(_row(title, cells))
+    for name in dict.fromkeys(name for run in done.runs for name in run.metrics):
+        output.write(_row(name, [text_of(run.metrics.get(name)) for run in done.runs]))
+    if any(run.scores for run in done.runs):
+        output.write(_row("scores", [_curve(run, output) for run in done.runs]))
+        for number, cells in _by_iteration(done.runs):
+            output.write(_row(f"  iteration {number}", cells))
+    if done.differs:
+        output.write(("what differs", "bold"))
+        for key, values in done.differs.items():
+            output.write(_row(key, [_shown(value) for value in values]))
+    parts = f"they part at {done.part_at}" if done.part_at else "all recorded results are the same"
+    output.write((parts, "bold"))
+
+
+def _row(title: str, cells: Sequence[str]) -> str:
+    columns = "".join(f"{fit(one_line(cell), _COLUMN - 2):{_COLUMN}}" for cell in cells)
+    return f"{fit(title, _KEY - 1):{_KEY}}{columns}".rstrip()
+
+
+def _by_iteration(runs: Sequence[ComparedRun]) -> Iterator[tuple[int, list[str]]]:
+    for number in range(max(len(run.scores) for run in runs)):
+        cells = [_score(run.scores[number]) if number < len(run.scores) else "" for run in runs]
+        yield number + 1, cells
+
+
+def _curve(run: ComparedRun, output: Output) -> str:
+    scores = [score for score in run.scores if score is not None]
+    return sparkline(scores, _COLUMN - 2, output.signs) if scores else ""
+
+
+def _score(score: float | None) -> str:
+    return "" if score is None else f"{score:.3f}"
+
+
+def _with(total: float, inherited: float) -> str:
+    return f"{total:g}" if not inherited else f"{total - inherited:g} + {inherited:g} inherited"
+
+
+def _origin(run: ComparedRun) -> str:
+    forked = run.info.source.get("forked")
+    return f"{forked['run_id']} at {forked['path']}" if forked else ""
+
+
+_ROWS: Sequence[tuple[str, Callable[[ComparedRun], str]]] = (
+    ("status", lambda run: run.info.status),
+    ("reason", lambda run: run.info.reason.replace("_", " ")),
+    ("score", lambda run: _score(None if run.best is None else run.best.score)),
+    ("iterations", lambda run: str(run.iterations)),
+    ("calls", lambda run: _with(run.usage.calls, run.inherited.calls)),
+    ("USD", lambda run: _with(run.usage.usd, run.inherited.usd)),
+    ("time", lambda run: duration(run.seconds)),
+    ("forked from", _origin),
+)
+
+
+def _shown(value: Json) -> str:
+    return "none" if value is None else text_of(value)
+
+
+def _write_diffs(runs: Sequence[ComparedRun], output: Output) -> None:
+    first, *others = runs
+    for other in others:
+        output.write((f"output of {first.info.run_id} and {other.info.run_id}", "bold"))
+        if first.output == other.output:
+            output.write("the outputs are the same")
+            continue
+        for pair in side_by_side(text_of(first.output), text_of(other.output)):
+            if pair.kind == "skipped":
+                output.write((f"  {pair.count} equal lines", "dim"))
+                continue
+            before, after = (
+                "".join(text for _, text in side) for side in (pair.before, pair.after)
+            )
+            if pair.kind == "same":
+                output.write(f"  {before}")
+                continue
+            if pair.left:
+                output.write((f"- {before}", "red"))
+            if pair.right:
+                output.write((f"+ {after}", "green"))

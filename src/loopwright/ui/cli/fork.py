@@ -1,0 +1,92 @@
+"""`fork`: a new run over the recorded beginning of another one."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from ...engine.fork import Forked, last_iteration
+from ...engine.fork import fork as forked
+from ...engine.run import new_run_id
+from ...errors import ConfigurationError, RunLocked
+from ...journal import Journal, RunInfo
+from ...journal.entries import kept_by_fork
+from ..formatting import plural
+from ..journals import find_run, reading
+from ..sources import SourceSettings, load_again, load_source
+from ..trust import Load, approved
+from .cancel_rewind import full_path
+from .options import RunCommandOptions, RunName, expanded
+from .output import Output
+from .run import Job, drive
+from .telemetry import TelemetryOptions
+
+
+@expanded
+def fork(
+    name: RunName,
+    options: RunCommandOptions,
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="PATH",
+            help="Path from which the new run repeats the steps, such as refine/3.  "
+            "[default: the start of the last iteration]",
+        ),
+    ] = "",
+    run_id: Annotated[str, typer.Option("--run-id", metavar="ID", help="ID of the new run.")] = "",
+    doc: Annotated[
+        str, typer.Option("--doc", metavar="FILE", help="Document of the new run.")
+    ] = "",
+) -> int:
+    """Run again from a recorded point, as a new run over the same beginning.
+
+    The results before the path are taken from the other run and are not executed or stored again. Their
+    cost is shown as inherited. Options such as --set, --model and --max-usd apply from the path onward.
+    """
+    with Output(as_json=options.as_json) as output:
+        settings = SourceSettings.of(options)
+
+        async def look(store: Journal) -> tuple[RunInfo, str]:
+            info = await find_run(store, name)
+            if info.status == "running":
+                raise RunLocked(
+                    f"{info.run_id}: it is running; wait for its end or cancel it, then fork it"
+                )
+            entries = await store.entries(info.run_id)
+            path = await full_path(store, info.run_id, at.strip("/")) if at else ""
+            path = path or last_iteration(info.run_id, entries)
+            # Before the document is loaded: an unknown path is the likelier mistake.
+            kept_by_fork(entries, path)
+            return info, path
+
+        info, path = reading(options.journal, look)
+        load: Load = functools.partial(load_again, info, settings)
+        if doc:
+            load = functools.partial(load_source, doc, settings)
+        source = approved(load, output, yes=options.yes)
+        if source.step.name != info.name:
+            raise ConfigurationError(
+                f"--doc: {doc} is named {source.step.name!r}, and {info.run_id} was recorded as {info.name!r}; "
+                "give it that name"
+            )
+        new_id = run_id or new_run_id()
+
+        async def work(store: Journal) -> Forked:
+            return await forked(
+                info.run_id, journal=store, at=path, new_id=new_id, source=source.source
+            )
+
+        done = reading(options.journal, work)
+        output.note(
+            f"{done.run_id} continues {info.run_id} from {path}, with {plural(done.inherited.calls, 'call')} and "
+            f"${done.inherited.usd:g} inherited"
+        )
+        # The recorded results stay although settings changed: that is what a fork is for.
+        accepting = replace(options, accept_changes=True)
+        telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+        return drive(Job(source, None, done.run_id, accepting, telemetry_options), output)
