@@ -229,3 +229,13 @@ async def test_the_recorded_policy_is_that_of_the_normal_end() -> None:
     normal = Backtest(await recorded(60, until)).recorded
     assert explored.quality == normal.quality
     assert (explored.calls, explored.iterations) == (normal.calls, normal.iterations)
+
+
+def test_durations_are_read_as_in_documents() -> None:
+    """A wrong one is refused with its position."""
+    assert policy_from_json([{"timeout": "5m"}]) == policy_from_json([{"timeout": 300}])
+    assert policy_from_json({"until": [{"timeout": {"seconds": "90s"}}]}).until.seconds == 90
+    with pytest.raises(ConfigurationError, match="--until: .*'5x' is not a duration"):
+        policy_from_json([{"timeout": "5x"}], "--until")
+    with pytest.raises(ConfigurationError, match="no imported module has the condition"):
+        policy_from_json([{"python": "none:Condition"}])

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..conditions import AnyOf, Condition, MaxIterations, NoImprovement, ScoreAtLeast, from_json
+from ..documents.schema.fields import duration
 from ..engine.loop import Loop
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..records.codec import Json
@@ -141,11 +142,25 @@ def _condition(data: Json, where: str) -> Condition:
     if not data:
         raise ConfigurationError(f"{where}: there is no condition. Write one, such as passed.")
     try:
-        return from_json(data)
+        return from_json(_in_seconds(data))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{where}: {data!r} is not a condition ({error})") from error
+
+
+def _in_seconds(data: Json) -> Json:
+    """Return conditions with the durations of time limits in seconds, as documents write them: `5m`."""
+    if isinstance(data, list):
+        return [_in_seconds(item) for item in data]
+    if not isinstance(data, Mapping):
+        return data
+    return {
+        key: duration(value)
+        if key in ("timeout", "seconds") and isinstance(value, str)
+        else _in_seconds(value)
+        for key, value in data.items()
+    }
 
 
 def grid(limit: int) -> Iterator[StoppingPolicy]:

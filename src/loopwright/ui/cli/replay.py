@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,25 +10,17 @@ from typing import Annotated
 import typer
 
 from ...documents.yaml.reader import read
-from ...engine.loop import Loop
-from ...errors import ConfigurationError, LoopwrightError
+from ...errors import ConfigurationError
 from ...insight import (
-    LeftOut,
     PolicyResult,
-    Recording,
-    Recordings,
     Replay,
     StoppingPolicy,
-    loop_named,
     policy_from_json,
-    recordings_of,
-    selected,
 )
 from ...insight import replay as replayed
-from ...journal import Entry, Journal, RunInfo
 from .. import formatting as texts
-from ..journals import DEFAULT, find_run, reading
-from ..sources import SourceSettings, load_again
+from ..journals import DEFAULT, reading
+from ..replaying import recordings_in, selected_runs
 from .options import AsJson, JournalUrl, LoopName
 from .output import Output
 
@@ -72,8 +63,8 @@ def replay(
         raise ConfigurationError(f"--price: {price} is not a price. Use a number from 0.")
     policies = [*_from_options(until or ()), *(_from_file(policy) if policy else ())]
     with Output(as_json=as_json) as output:
-        runs = reading(journal, lambda store: _selected(store, selectors, mix=mix))
-        recordings = _recordings(runs, loop)
+        runs = reading(journal, lambda store: selected_runs(store, selectors, mix=mix))
+        recordings = recordings_in(runs, loop)
         report = replayed(recordings, policies, use_grid=grid, price=price)
         if out is not None:
             _write_files(report, out)
@@ -108,47 +99,6 @@ def _from_file(path: Path) -> list[StoppingPolicy]:
         line, column = source.position((place,) if several else ())
         policies.append(policy_from_json(item, f"{path}:{line}:{column}"))
     return policies
-
-
-async def _selected(
-    store: Journal, selectors: Sequence[str], *, mix: bool
-) -> list[tuple[RunInfo, list[Entry]]]:
-    names = [s if ":" in s else (await find_run(store, s)).run_id for s in selectors]
-    runs = await selected(store, names, now=time.time(), mix=mix)
-    return [(info, await store.entries(info.run_id)) for info in runs]
-
-
-def _recordings(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Recordings:
-    """Return the recordings of a loop; the documents of the runs are loaded, and not executed."""
-    loops: dict[str, Loop | LeftOut] = {}
-    items: list[Recording] = []
-    left_out: list[LeftOut] = []
-    for info, entries in runs:
-        # The limits of the command line are part of the source, and not of the fingerprint.
-        key = info.fingerprint + json.dumps(
-            {k: v for k, v in info.source.items() if k != "documents"}, sort_keys=True
-        )
-        if key not in loops:
-            loops[key] = _loop_of(info, name)
-        loop = loops[key]
-        if isinstance(loop, LeftOut):
-            left_out.append(LeftOut(info.run_id, loop.why))
-            continue
-        for one in recordings_of(info, entries, loop):
-            if isinstance(one, LeftOut):
-                left_out.append(one)
-            else:
-                items.append(one)
-    found = next((loop.name for loop in loops.values() if isinstance(loop, Loop)), name)
-    return Recordings(found, items, left_out)
-
-
-def _loop_of(info: RunInfo, name: str) -> Loop | LeftOut:
-    try:
-        step = load_again(info, SourceSettings(), execute=False).step
-    except LoopwrightError as error:
-        return LeftOut(info.run_id, str(error).splitlines()[0])
-    return loop_named(step, name)
 
 
 def _write_files(report: Replay, folder: Path) -> None:

@@ -23,6 +23,7 @@ from . import routes_events as live
 from . import routes_files as files
 from . import routes_insight as insight
 from . import routes_read as reading
+from . import routes_replay as replaying
 from . import routes_workers as cluster
 from . import routes_write as actions
 from .access import AccessGuard
@@ -62,6 +63,10 @@ def _routes(page: Page) -> list[Route | Mount]:
         "/start": reading.start,
         "/compare": insight.compare,
         "/compare/json": insight.compared_json,
+        "/replay": replaying.replay,
+        "/replay/json": replaying.replay_json,
+        "/judges": replaying.judges,
+        "/judges/json": replaying.judges_json,
         "/workers": cluster.workers,
         "/workers/tables": cluster.tables,
         "/runs/{run_id}": reading.run,

@@ -17,6 +17,7 @@ from .. import formatting as texts
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+_IN_NAVIGATION = ("runs", "start", "workers", "replay", "judges")
 _DIGEST = 12  # characters of the digest in the address of static files
 
 
@@ -74,7 +75,8 @@ def _environment() -> Environment:
 
 def render(template: str, **values: object) -> str:
     """Return a template with its values, escaped."""
-    here = {"runs.html": "runs", "start.html": "start", "workers.html": "workers"}.get(template, "")
+    name = template.removesuffix(".html")
+    here = name if name in _IN_NAVIGATION else ""
     template_of = _environment().get_template(template)
     return template_of.render(here=here, static=static_path(), **values)
 

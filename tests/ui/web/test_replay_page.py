@@ -1,0 +1,134 @@
+"""The pages of replay and of measured judges, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Server, call, serving
+from .test_browser import accessible
+
+DOCUMENT = """\
+schema: loopwright/1
+name: titles
+model: openai:any
+steps:
+  - name: improve
+    loop:
+      execute: {set: "a title {{ loop.iteration }}"}
+      evaluate: {judge: It is exact.}
+      until: [{score_at_least: 0.9}, {max_iterations: 4}]
+"""
+QUERY = (
+    "runs=name:titles&until=[{score_at_least:+0.6},+{max_iterations:+4}]%0A[{max_iterations:+2}]"
+)
+
+
+def verdict(score: int) -> dict[str, Any]:
+    return {"json": {"verdict": "no", "score": score, "reason": "not yet"}}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The page of a folder with five recorded runs and two measurements."""
+    folder = tmp_path_factory.mktemp("insight")
+    (folder / "titles.yaml").write_text(DOCUMENT, "utf-8")
+    cases = [{"id": f"c{n}", "output": f"text {n}", "label": n % 2 == 0} for n in range(4)]
+    (folder / "cases.jsonl").write_text("\n".join(map(json.dumps, cases)), "utf-8")
+    for run in range(5):
+        rules = [{"replies": [verdict(40 + 12 * n + run) for n in range(4)]}]
+        (folder / "replies.json").write_text(json.dumps(rules), "utf-8")
+        done = call(folder, "run", "titles.yaml", "--input", "x", "--replies", "replies.json")
+        assert done.returncode == 3, done.stderr
+    (folder / "replies.json").write_text(json.dumps([{"replies": [verdict(20)] * 20}]), "utf-8")
+    for run_id in ("bench-a", "bench-b"):
+        done = call(
+            folder, "bench", "judge", "titles.yaml", "cases.jsonl", "--votes", "2", "--replies",
+            "replies.json", "--run-id", run_id,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    with serving(folder) as server:
+        yield server
+
+
+def opened(browser: Any, server: Server, path: str, width: int = 1280) -> Any:
+    page = browser.new_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.set_default_timeout(60_000)
+    page.goto(f"{server.base}/?token={server.token}")
+    page.goto(server.base + path)
+    return page
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_form_compares_policies(browser: Any, recorded: Server, width: int) -> None:
+    """Two lines are two policies; the plot has a point for each that is judged; the page can be read by all."""
+    page = opened(browser, recorded, "/replay", width)
+    page.fill("input[name=runs]", "name:titles")
+    page.fill("textarea", "[{score_at_least: 0.6}, {max_iterations: 4}]\n[{max_iterations: 2}]")
+    page.get_by_role("button", name="Replay").click()
+    page.wait_for_selector("table.policies")
+    rows = page.locator("table.policies tbody tr")
+    assert rows.count() == 3
+    assert "Recorded stops reproduced: 5 of 5" in page.text_content("#replay")
+    assert page.locator("figure.plot circle").count() == 3
+    accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    if folder := os.environ.get("LOOPWRIGHT_SCREENSHOTS"):
+        page.screenshot(path=str(Path(folder) / f"replay-{width}.png"), full_page=True)
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_reports_of_judges_over_time(browser: Any, recorded: Server, width: int) -> None:
+    """A row for each measurement, newest first, with intervals and the reason where there is none."""
+    page = opened(browser, recorded, "/judges", width)
+    rows = page.locator("table.reports tbody tr")
+    assert rows.count() == 2
+    assert "bench-b" in rows.nth(0).text_content()
+    assert "too few: 4 of 100 cases" in rows.nth(0).text_content()
+    assert page.locator("figure.plot circle").count() == 4
+    accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    if folder := os.environ.get("LOOPWRIGHT_SCREENSHOTS"):
+        page.screenshot(path=str(Path(folder) / f"judges-{width}.png"), full_page=True)
+    page.close()
+
+
+def test_the_figures_are_json_too(recorded: Server) -> None:
+    """The same objects as on the command line."""
+    status, text = recorded.ask(f"/replay/json?{QUERY}")
+    assert status == 200, text
+    shown = json.loads(text)
+    printed = json.loads(
+        call(
+            recorded.folder, "replay", "name:titles", "--json", "--until",
+            "[{score_at_least: 0.6}, {max_iterations: 4}]", "--until", "[{max_iterations: 2}]",
+        ).stdout
+    )  # fmt: skip
+    assert shown == printed
+    status, text = recorded.ask("/judges/json")
+    reports = json.loads(text)["reports"]
+    assert [row["run_id"] for row in reports] == ["bench-b", "bench-a"]
+    assert reports[0]["confusion"]["tn"] == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("runs=name:none", "no run is selected"),
+        ("runs=nme:titles", "is not a selector"),
+        ("runs=name:titles&until=[{scor_at_least:+1}]", "line 1"),
+        ("runs=name:titles&loop=other", "has no loop"),
+    ],
+)
+def test_wrong_fields_are_one_sentence(recorded: Server, query: str, sentence: str) -> None:
+    """Beside the form on the page, and as status 400 in JSON."""
+    status, text = recorded.ask(f"/replay?{query}")
+    assert status == 200
+    assert sentence in text.replace("&#39;", "'")
+    assert recorded.ask(f"/replay/json?{query}")[0] == 400
