@@ -237,10 +237,20 @@ def _command_of(options: UntilOptions) -> dict[str, Json]:
     command: dict[str, Json] = {"command": options.check}
     if options.check_timeout != 600:
         command["timeout"] = options.check_timeout
+    if options.sandbox != "none":
+        # A command has no sandbox of its own.
+        command["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
     if options.metric is None:
         return {"check": {**command, "score": options.score}}
     if options.metric.pattern:
         command["pattern"] = options.metric.pattern
+    command["sealed"] = True
+    if options.protect:
+        command["protect"] = list(options.protect)
+    if options.allow:
+        command["allow"] = list(options.allow)
+    if options.on_tamper != "put_back":
+        command["on_tamper"] = options.on_tamper
     return {"metric": {"name": options.metric.name, **command}}
 
 

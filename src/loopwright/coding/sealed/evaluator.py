@@ -17,7 +17,7 @@ from .measure import Measured, TestCommand, feedback_of, unusable
 from .record import ON_TAMPER, Sealed, SealOptions
 from .sealed_check import SealedCheck
 
-__all__ = ["tests"]
+__all__ = ["one_of", "patterns", "tests"]
 
 
 class TestsStep(FunctionStep[object, Evaluation]):
@@ -107,12 +107,12 @@ def tests(
     isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
     runs = TestCommand(command, report, timeout, env, pass_env, isolation)
     options = SealOptions(
-        _patterns(f"{name}: protect", protect),
-        _patterns(f"{name}: allow", allow),
+        patterns(f"{name}: protect", protect),
+        patterns(f"{name}: allow", allow),
         allow_new,
-        _one_of(name, on_tamper),
+        one_of(name, on_tamper),
         setup if isinstance(setup, str) else tuple(setup),
-        _patterns(f"{name}: link", link),
+        patterns(f"{name}: link", link),
         # Now, because the folder of the process may be another one later.
         str(Path(held_out).expanduser().absolute()) if held_out else "",
         held_out_every,
@@ -169,7 +169,12 @@ def tests(
 setattr(tests, "__test__", False)  # noqa: B010  # pytest would collect it as a test
 
 
-def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
+def patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns of paths inside the workspace.
+
+    Raises:
+        ConfigurationError: for one that leads out of it.
+    """
     if isinstance(values, str):
         raise ConfigurationError(f"{owner}: use a list, such as [{values!r}]")
     for value in values:
@@ -180,7 +185,12 @@ def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _one_of(name: str, word: str) -> str:
+def one_of(name: str, word: str) -> str:
+    """Return a valid value of `on_tamper`.
+
+    Raises:
+        ConfigurationError: for another word.
+    """
     if word not in ON_TAMPER:
         raise ConfigurationError(
             f"{name}: on_tamper: {word!r} is none of {', '.join(ON_TAMPER)}{nearest(str(word), ON_TAMPER)}"
