@@ -439,9 +439,10 @@ class SealedCheck:
             ) from None
 
     def _variables(self, paths: tuple[str, ...]) -> dict[str, str]:
-        runner, text = self.command.runner, str(self.command.command)
+        runner, command = self.command.runner, self.command.command
+        words = command.split() if isinstance(command, str) else command
         # A script, and `python -m`, import from their folder on purpose.
-        isolated = runner is not None and runner.name == "pytest" and "-m" not in text.split()
+        isolated = runner is not None and runner.name == "pytest" and "-m" not in words
         variables = environment(self._copy, isolated=isolated, paths=paths)
         own = (self.command.env or {}).get("PYTHONPATH")
         if own and paths:
