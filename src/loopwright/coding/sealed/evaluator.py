@@ -13,7 +13,7 @@ from ...records import Criterion, Evaluation
 from ...records.codec import Json
 from ...tools.sandbox import Sandbox, SandboxMode
 from .feedback import LISTED, NAMED, evaluation_of_exit
-from .measure import Measured, TestCommand, feedback_of, unusable
+from .measure import TestCommand, TestRun, feedback_of, unusable
 from .record import ON_TAMPER, Sealed, SealOptions
 from .sealed_check import SealedCheck
 
@@ -230,7 +230,7 @@ def _one_of(name: str, word: str) -> str:
     return word
 
 
-def evaluation_of(name: str, runs: TestCommand, measured: Measured) -> Evaluation:
+def evaluation_of(name: str, runs: TestCommand, measured: TestRun) -> Evaluation:
     """Return the evaluation of one run of a test command.
 
     Raises:
