@@ -263,7 +263,8 @@ class Loop(CompositeStep[In, Out]):
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
         if self.explore:
-            check_exploration(self)
+            outside = () if self.workspace is not None else self.parts()
+            check_exploration(cast("LoopDeclaration", self), outside)
 
     def _stage(self, name: str) -> Step:
         """Return a stage as a step, with what the loop adds to it."""
