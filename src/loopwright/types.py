@@ -4,6 +4,7 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
+from .engine.fork import Forked
 from .engine.run import ResumeLimits, ResumeOptions, RunOptions, StepWithResources
 from .engine.run_state import Clock, Listener, RunObserver
 from .engine.state import Edits, LoopState, StateRun, StateSource
@@ -22,24 +23,30 @@ from .engine.step import (
 )
 from .engine.streaming import StreamEvent
 from .engine.text_listeners import ModelCall, OnText
+from .engine.tune import Clear, LimitChange, LimitInForce, Tuned
 from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json
+from .records.evaluation import Tampering
 from .records.json_schema import Schema
 from .records.redaction import Redactor
 from .records.result import ItemOutcome, StepOutcome
 from .records.typed import ValueType
 
 __all__ = [
+    "Clear",
     "Clock",
     "CompositeStep",
     "Edits",
     "EvaluationLike",
     "EvaluatorLike",
+    "Forked",
     "Function",
     "FunctionStep",
     "ItemOutcome",
     "Json",
     "Leaf",
+    "LimitChange",
+    "LimitInForce",
     "Listener",
     "LoopState",
     "MetricLike",
@@ -62,6 +69,8 @@ __all__ = [
     "StepOutcome",
     "StepWithResources",
     "StreamEvent",
+    "Tampering",
+    "Tuned",
     "ValueType",
     "Wanted",
     "Watch",

@@ -55,7 +55,13 @@ from .loop_exploration import check_exploration
 from .loop_limits import LoopLimits, check_conditions, with_limits
 from .loop_run import LoopRun
 from .loop_stalls import OnStall
-from .loop_verdicts import FEEDBACK_SHOWN, Impossible, Undecided, without_judge
+from .loop_verdicts import (
+    FEEDBACK_SHOWN,
+    Impossible,
+    Undecided,
+    tampering_stop,
+    without_judge,
+)
 from .objectives import LoopMetrics, Metric, MetricScore, metrics_of
 from .outcomes import acceptable
 from .repeated import Repeated
@@ -73,7 +79,6 @@ from .step import (
     digest_of,
     source_digest,
 )
-from .tampering import tampering_stop
 from .workspace_loop import WorkspaceLoopRun
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
@@ -263,7 +268,8 @@ class Loop(CompositeStep[In, Out]):
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
         if self.explore:
-            check_exploration(self)
+            outside = () if self.workspace is not None else self.parts()
+            check_exploration(cast("LoopDeclaration", self), outside)
 
     def _stage(self, name: str) -> Step:
         """Return a stage as a step, with what the loop adds to it."""

@@ -7,15 +7,12 @@ replay can say what a later stop would have been worth.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from ..errors import ConfigurationError
 from ..records import Reason, Status, Stop
+from .loop_declaration import LoopDeclaration
 from .step import Step
-
-if TYPE_CHECKING:
-    from .loop import Loop
 
 __all__ = ["check_exploration", "explores", "may_continue"]
 
@@ -47,8 +44,12 @@ def may_continue(stop: Stop) -> bool:
     return stop.reason.status in _ENDINGS and stop.reason not in _FINAL
 
 
-def check_exploration(loop: Loop) -> None:
+def check_exploration(loop: LoopDeclaration, outside: Iterable[Step]) -> None:
     """Refuse to explore with a loop that asks people, or acts on the world outside a workspace.
+
+    Args:
+        loop: the loop.
+        outside: its steps that run outside a workspace.
 
     Raises:
         ConfigurationError: names the option or the step.
@@ -60,9 +61,7 @@ def check_exploration(loop: Loop) -> None:
             f"{where}: a loop that asks a person cannot explore, because the answer would have no effect. "
             "Remove approve, or explore."
         )
-    if loop.workspace is not None:
-        return
-    acting = next(_acting(loop), None)
+    acting = next((step for part in outside for step in _acting(part)), None)
     if acting is not None:
         raise ConfigurationError(
             f"{where}: {acting.name} acts outside the run, and an explored run would repeat that. Give the "

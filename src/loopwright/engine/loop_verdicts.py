@@ -1,4 +1,4 @@
-"""What a loop does with evaluations that call its task impossible, and with those that could not decide."""
+"""What a loop does with evaluations that call its task impossible, are undecided, or were tampered with."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ..records.codec import integer
 from ..records.excerpts import shortened
 from .step import Step
 
-__all__ = ["Impossible", "Undecided", "without_judge"]
+__all__ = ["Impossible", "Undecided", "tampering_stop", "without_judge"]
 
 THEN = ("fail", "pause", "accept_check", "reject")
+FORGED_IN_A_ROW = 3  # results that are not to be believed, until the loop ends
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 
 
@@ -144,3 +145,27 @@ def without_judge(evaluate: Step, policy: Undecided) -> Step:
             "use then: reject."
         )
     return part
+
+
+def tampering_stop(history: History) -> Stop | None:
+    """Return the stop of a loop whose latest iteration tampered for the last time that is allowed."""
+    last = history.last
+    evaluation = None if last is None else last.evaluation
+    tampered = None if evaluation is None else evaluation.tampered
+    if last is None or tampered is None:
+        return None
+    if tampered.action == "stop":
+        return Stop(Reason.TAMPERED, f"iteration {last.number}: {tampered.why}")
+    latest = history[-FORGED_IN_A_ROW:] if len(history) >= FORGED_IN_A_ROW else ()
+    if latest and all(_forged(item.evaluation) for item in latest):
+        return Stop(
+            Reason.TAMPERED,
+            f"the results of {FORGED_IN_A_ROW} iterations in a row are forged, the last one because "
+            f"{tampered.why}",
+        )
+    return None
+
+
+def _forged(evaluation: Evaluation | None) -> bool:
+    tampered = None if evaluation is None else evaluation.tampered
+    return tampered is not None and tampered.kind == "forged"

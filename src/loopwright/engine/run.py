@@ -162,9 +162,7 @@ async def run(
     resources = _with_models(resources, models, model=model, on_text=on_text)
     has_input = value is not None
     if not isinstance(step, Step) and isinstance(step, StepWithResources):
-        # A chain, because a copy would load resources that no step may need.
-        own = cast("MutableMapping[str, Any]", step.resources)
-        resources = ChainMap(cast("MutableMapping[str, Any]", resources or {}), own)
+        resources = _chained(resources or {}, step.resources)
         budget = step.budget if budget is None else budget
         source = source or step.source
         value = value if has_input else cast("In", step.default_input)
@@ -197,11 +195,21 @@ async def run(
             if state.owned:
                 await state.release()
     finally:
-        if run_resources.opened is not None:
-            await run_resources.opened.close()
         # A journal that the caller passed stays open: it may be used for other runs.
-        if opened and store is not None:
-            await store.close()
+        await _close(run_resources, store if opened else None)
+
+
+def _chained(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
+    # No copy, which would load resources that no step may need. Nothing is written to it.
+    return ChainMap(*(cast("MutableMapping[str, Any]", part) for part in (first, second)))
+
+
+async def _close(resources: RunResources, store: Journal | None) -> None:
+    """Close what a run opened: its resources, and then its journal, which they may use."""
+    if resources.opened is not None:
+        await resources.opened.close()
+    if store is not None:
+        await store.close()
 
 
 def _progress(progress: bool | Listener) -> list[Listener]:

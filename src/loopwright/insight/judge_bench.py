@@ -113,9 +113,13 @@ def _case(data: Json, line: int) -> JudgeCase:
     if score is not None and number("score", score, minimum=0) > 1:
         raise ConfigurationError(f"score: {score} is above 1")
     return JudgeCase(
-        str(data.get("id", line)), data["output"], data["label"], tuple(votes), score,
-        text_of(data.get("input")),
-    )  # fmt: skip
+        str(data.get("id", line)),
+        data["output"],
+        data["label"],
+        votes=tuple(votes),
+        score=score,
+        input=text_of(data.get("input")),
+    )
 
 
 @dataclass(frozen=True)

@@ -214,13 +214,15 @@ class Evaluation(Record):
             data["details"] = dict(self.details)
         if self.metrics:
             data["metrics"] = dict(self.metrics)
-        if self.impossible:
-            data["impossible"] = True
-        if self.unjudged:
-            data["unjudged"] = True
-        if self.tampered is not None:
-            data["tampered"] = self.tampered.to_json()
+        # One test for the rare fields: every iteration is written.
+        if self.impossible or self.unjudged or self.tampered is not None:
+            data |= self._rare_fields()
         return data
+
+    def _rare_fields(self) -> dict[str, Json]:
+        tampered = None if self.tampered is None else self.tampered.to_json()
+        fields = {"impossible": self.impossible, "unjudged": self.unjudged, "tampered": tampered}
+        return {name: value for name, value in fields.items() if value}
 
 
 def reaches(score: float, threshold: float) -> bool:

@@ -6,8 +6,8 @@ no other part of Python is reachable and every cost is counted:
 =================================  =========================================================
 in the template                    implementation
 =================================  =========================================================
-`a.b`, `a["b"]`                    `Sandbox.getattr`, `getitem`: fields of plain data only
-`a + b`, `-a`                      `Sandbox.call_binop`, `call_unop`: bounded numbers and text
+`a.b`, `a["b"]`                    `getattr`, `getitem` of the environment: fields of plain data only
+`a + b`, `-a`                      `call_binop`, `call_unop` of the environment: bounded numbers and text
 `a ~ b`, `a < b`, `a[1:]`, `f(x)`  the filters of `OPERATIONS`, whose names cannot be written
 `a.upper()`                        a filter named ".upper", of `METHODS`
 `{% for x in a %}`                 iterates over the result of the filter "for"
@@ -227,7 +227,7 @@ class TokenLimit(Extension):
             yield token
 
 
-class Sandbox(ImmutableSandboxedEnvironment):
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
     """An environment without globals or loader, in which values have fields and no attributes."""
 
     intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
@@ -318,8 +318,8 @@ OPERATIONS: dict[str, Callable[..., object]] = {
 }
 
 
-def _environment() -> Sandbox:
-    environment = Sandbox(
+def _environment() -> TemplateEnvironment:
+    environment = TemplateEnvironment(
         extensions=[TokenLimit],
         undefined=Missing,
         finalize=_print,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...evaluators.parsing.reports import TestCase, TestReport, TestState
 
-__all__ = ["Baseline", "Tally", "baseline_of"]
+__all__ = ["Baseline", "BaselineComparison", "baseline_of"]
 
 _RAN = (TestState.PASSED, TestState.FAILED, TestState.ERROR)
 _FILES = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
@@ -32,11 +32,11 @@ class Baseline:
             name for name, state in self.states.items() if state in _RAN and name not in self.flaky
         )
 
-    def tally(self, report: TestReport) -> Tally:
+    def tally(self, report: TestReport) -> BaselineComparison:
         """Compare a report with the baseline."""
         cases = {case.id: case for case in report.cases}
         new = [case for case in report.cases if case.id not in self.states]
-        result = Tally(len(self.counting))
+        result = BaselineComparison(len(self.counting))
         failed = {case.id: case for case in report.failures}
         for name in self.counting:
             case = cases.get(name)
@@ -75,7 +75,7 @@ class Baseline:
 
 
 @dataclass
-class Tally:
+class BaselineComparison:
     """A report in comparison with the baseline.
 
     Args:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...engine.context import Context
-from ...engine.step import FunctionStep, Step, digest_of
+from ...engine.step import Function, FunctionStep, Step, digest_of
 from ...errors import ConfigurationError, nearest
 from ...records import Criterion, Evaluation
 from ...records.codec import Json
 from ...tools.sandbox import Sandbox, SandboxMode
 from .feedback import LISTED, NAMED, evaluation_of_exit
-from .measure import Measured, TestCommand, feedback_of, unusable
+from .measure import TestCommand, TestRun, feedback_of, unusable
 from .record import ON_TAMPER, Sealed, SealOptions
 from .sealed_check import SealedCheck
 
@@ -33,6 +33,87 @@ class TestsStep(FunctionStep[object, Evaluation]):
 
     def conclusions(self) -> Iterable[Step]:
         return () if self.conclusion is None else (self.conclusion,)
+
+
+@dataclass(frozen=True)
+class _Check:
+    """The functions of the steps of one `tests`.
+
+    Args:
+        name: the name of the criterion.
+        runs: the test command.
+        options: what is protected, and what follows.
+        cwd: the working directory that the caller names, or None.
+        sealed: whether the check is sealed in a loop with a workspace.
+    """
+
+    name: str
+    runs: TestCommand
+    options: SealOptions
+    cwd: str | Path | None
+    sealed: bool
+
+    def step(self) -> TestsStep:
+        """Return the evaluator, with the steps before and after the iterations."""
+        preparation = self._step(self.prepare, "prepare", "tests sealed") if self.sealed else None
+
+        async def evaluate(value: Json, ctx: Context) -> Evaluation:
+            del value
+            return await self.evaluate(preparation, ctx)
+
+        async def conclude(number: int, ctx: Context) -> Json:
+            assert preparation is not None
+            return await self.conclude(preparation, number, ctx)
+
+        step = TestsStep(evaluate, name=self.name, fingerprint=self._digest("tests"), reports=False)
+        step.preparation = preparation
+        held_out = bool(self.options.held_out)
+        step.conclusion = self._step(conclude, self.name, "tests held out") if held_out else None
+        return step
+
+    def _step(self, function: Function, name: str, kind: str) -> FunctionStep:
+        return FunctionStep(function, name=name, fingerprint=self._digest(kind), reports=False)
+
+    def _digest(self, kind: str) -> str:
+        runs, options = self.runs, self.options
+        # Without the options of a sealed check as long as they are the usual ones: earlier runs can be resumed.
+        meaning = [repr((runs.command, runs.report, sorted(runs.env or {}), tuple(runs.pass_env)))]
+        if not self.sealed or options != SealOptions():
+            # The place of the held-out tests differs between machines.
+            portable = replace(options, held_out=str(bool(options.held_out)))
+            meaning.append(repr((self.sealed, portable)))
+        return digest_of(kind, *meaning)
+
+    async def prepare(self, _: Json, ctx: Context) -> Json:
+        """Measure the base before the first iteration, and return its record."""
+        return (await self._in(ctx).prepare()).to_json()
+
+    async def conclude(self, preparation: Step, number: int, ctx: Context) -> Json:
+        """Run the held-out tests on the chosen iteration."""
+        assert ctx.scope is not None
+        record = Sealed.from_json(ctx.scope.prepared[preparation.fingerprint])
+        return await self._in(ctx).conclude(record, number)
+
+    async def evaluate(self, preparation: Step | None, ctx: Context) -> Evaluation:
+        """Check one iteration: sealed in a loop with a workspace, else in its folder."""
+        scope = ctx.scope
+        files = None if scope is None else scope.files
+        if preparation is None or scope is None or files is None or ctx.run.stubs is not None:
+            return await self._unsealed(ctx)
+        record: Json = scope.prepared.get(preparation.fingerprint)
+        if record is None and files.current is None:
+            # A step of its own, and not the evaluator of a loop: there is no iteration to compare.
+            return await self._unsealed(ctx)
+        if record is None:
+            record = await ctx.call("prepare", preparation)
+        return await self._in(ctx).evaluate(Sealed.from_json(record))
+
+    async def _unsealed(self, ctx: Context) -> Evaluation:
+        measured = await self.runs.run(Path(self.cwd or "."), ctx)
+        return evaluation_of(self.name, self.runs, measured)
+
+    def _in(self, ctx: Context) -> SealedCheck:
+        return SealedCheck(self.name, self.runs, self.options, self.cwd, ctx)
 
 
 def tests(
@@ -105,65 +186,26 @@ def tests(
         0.5
     """
     isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
-    runs = TestCommand(command, report, timeout, env, pass_env, isolation)
+    runs = TestCommand(
+        command, report=report, timeout=timeout, env=env, pass_env=pass_env, sandbox=isolation
+    )
     options = SealOptions(
-        patterns(f"{name}: protect", protect),
-        patterns(f"{name}: allow", allow),
-        allow_new,
-        one_of(name, on_tamper),
-        setup if isinstance(setup, str) else tuple(setup),
-        patterns(f"{name}: link", link),
+        protect=patterns(f"{name}: protect", protect),
+        allow=patterns(f"{name}: allow", allow),
+        allow_new=allow_new,
+        on_tamper=one_of(name, on_tamper),
+        setup=setup if isinstance(setup, str) else tuple(setup),
+        link=patterns(f"{name}: link", link),
         # Now, because the folder of the process may be another one later.
-        str(Path(held_out).expanduser().absolute()) if held_out else "",
-        held_out_every,
-        held_out_required,
+        held_out=str(Path(held_out).expanduser().absolute()) if held_out else "",
+        held_out_every=held_out_every,
+        held_out_required=held_out_required,
     )
     if held_out and not (sealed and runs.has_report):
         raise ConfigurationError(
             f"{name}: held_out needs a sealed check with a report; name a test program, or its report"
         )
-    # Without the options of a sealed check as long as they are the usual ones: earlier runs can be resumed.
-    meaning = [repr((command, report, sorted(env or {}), tuple(pass_env)))]
-    if not sealed or options != SealOptions():
-        # The place of the held-out tests differs between machines.
-        meaning.append(repr((sealed, replace(options, held_out=str(bool(held_out))))))
-
-    async def prepare(_: Json, ctx: Context) -> Json:
-        return (await SealedCheck(name, runs, options, cwd, ctx).prepare()).to_json()
-
-    async def conclude(number: int, ctx: Context) -> Json:
-        assert ctx.scope is not None
-        assert step.preparation is not None
-        record = Sealed.from_json(ctx.scope.prepared[step.preparation.fingerprint])
-        return await SealedCheck(name, runs, options, cwd, ctx).conclude(record, number)
-
-    async def evaluate(value: Json, ctx: Context) -> Evaluation:
-        del value
-        files = None if ctx.scope is None else ctx.scope.files
-        if not sealed or files is None or ctx.run.stubs is not None:
-            return evaluation_of(name, runs, await runs.run(Path(cwd or "."), ctx))
-        assert ctx.scope is not None
-        assert step.preparation is not None
-        record: Json = ctx.scope.prepared.get(step.preparation.fingerprint)
-        if record is None and files.current is None:
-            # A step of its own, and not the evaluator of a loop: there is no iteration to compare.
-            return evaluation_of(name, runs, await runs.run(Path(cwd or "."), ctx))
-        if record is None:
-            record = await ctx.call("prepare", step.preparation)
-        check = SealedCheck(name, runs, options, cwd, ctx)
-        return await check.evaluate(Sealed.from_json(record))
-
-    step = TestsStep(evaluate, name=name, fingerprint=digest_of("tests", *meaning), reports=False)
-    step.preparation = step.conclusion = None
-    if held_out:
-        step.conclusion = FunctionStep(
-            conclude, name=name, fingerprint=digest_of("tests held out", *meaning), reports=False
-        )
-    if sealed:
-        step.preparation = FunctionStep(
-            prepare, name="prepare", fingerprint=digest_of("tests sealed", *meaning), reports=False
-        )
-    return step
+    return _Check(name, runs, options, cwd, sealed).step()
 
 
 setattr(tests, "__test__", False)  # noqa: B010  # pytest would collect it as a test
@@ -198,7 +240,7 @@ def one_of(name: str, word: str) -> str:
     return word
 
 
-def evaluation_of(name: str, runs: TestCommand, measured: Measured) -> Evaluation:
+def evaluation_of(name: str, runs: TestCommand, measured: TestRun) -> Evaluation:
     """Return the evaluation of one run of a test command.
 
     Raises:

@@ -9,9 +9,9 @@ from ...evaluators.check import output_of
 from ...evaluators.parsing.reports import TestCase, TestState
 from ...records import Criterion, Evaluation, Tampering
 from ...records.codec import Json
-from .baseline import Baseline, Tally
-from .measure import Measured, feedback_of
-from .verdict import Judged
+from .baseline import Baseline, BaselineComparison
+from .measure import TestRun, feedback_of
+from .verdict import CheckVerdict
 
 __all__ = [
     "evaluation_of_base",
@@ -28,7 +28,7 @@ LISTED = 50  # failing tests in the improvements
 NAMED = 300  # characters of one name with its message
 
 
-def evaluation_of_exit(name: str, measured: Measured) -> Evaluation:
+def evaluation_of_exit(name: str, measured: TestRun) -> Evaluation:
     """Return the evaluation of a command of which only the exit code is known."""
     ended = measured.result
     passed = ended.exit_code == 0
@@ -39,30 +39,30 @@ def evaluation_of_exit(name: str, measured: Measured) -> Evaluation:
     )
 
 
-def evaluation_of_base(name: str, measured: Measured, baseline: Baseline) -> Evaluation:
+def evaluation_of_base(name: str, measured: TestRun, baseline: Baseline) -> Evaluation:
     """Return the evaluation of the base."""
     assert measured.report is not None
-    judged = Judged("", baseline.tally(measured.report), "", measured.result.exit_code)
-    return evaluation_of_tests(name, measured, judged, baseline)
+    verdict = CheckVerdict("", baseline.tally(measured.report), "", measured.result.exit_code)
+    return evaluation_of_tests(name, measured, verdict, baseline)
 
 
 def evaluation_of_tests(
-    name: str, measured: Measured, judged: Judged, baseline: Baseline
+    name: str, measured: TestRun, verdict: CheckVerdict, baseline: Baseline
 ) -> Evaluation:
     """Return the evaluation of a report that is to be believed, or of a program that wrote none."""
-    tally = judged.tally
+    tally = verdict.tally
     if tally is None:
         return Evaluation(
             0.0,
             False,
-            f"{name}: {judged.problem}",
-            criteria=(Criterion(name, False, judged.problem.partition("\n")[0]),),
-            details={name: _details(Tally(len(baseline.counting)), baseline)},
+            f"{name}: {verdict.problem}",
+            criteria=(Criterion(name, False, verdict.problem.partition("\n")[0]),),
+            details={name: _details(BaselineComparison(len(baseline.counting)), baseline)},
         )
     failures = tuple(tally.failing.values())
     # A flaky test may fail without a reason in the code.
     only_flaky = any(case.id in baseline.flaky for case in _failing(measured))
-    failed = judged.exit_code != 0 and not failures and not only_flaky
+    failed = verdict.exit_code != 0 and not failures and not only_flaky
     gap = f"{tally.passing} of {tally.total} tests pass"
     if failed:
         # For example a coverage limit: the tests pass, the command does not.
@@ -80,7 +80,7 @@ def evaluation_of_tests(
     )
 
 
-def _details(tally: Tally, baseline: Baseline) -> dict[str, Json]:
+def _details(tally: BaselineComparison, baseline: Baseline) -> dict[str, Json]:
     details: dict[str, Json] = {
         "passing": tally.passing,
         "total": tally.total,
@@ -90,7 +90,7 @@ def _details(tally: Tally, baseline: Baseline) -> dict[str, Json]:
     return {**details, "flaky": list(baseline.flaky)} if baseline.flaky else details
 
 
-def _failing(measured: Measured) -> tuple[TestCase, ...]:
+def _failing(measured: TestRun) -> tuple[TestCase, ...]:
     return () if measured.report is None else measured.report.failures
 
 
@@ -100,7 +100,7 @@ def touched(evaluation: Evaluation, tampered: Tampering) -> Evaluation:
     return replace(evaluation, feedback=f"{sentence}\n{evaluation.feedback}", tampered=tampered)
 
 
-def held_out_figures(measured: Measured, baseline: Baseline, folder: str) -> dict[str, Json] | None:
+def held_out_figures(measured: TestRun, baseline: Baseline, folder: str) -> dict[str, Json] | None:
     """Return how many held-out tests pass, or None if none of them ran.
 
     They are those in their folder; without folders in its ids, those of the report that the base does not have.

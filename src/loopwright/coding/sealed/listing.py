@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..workspace.git import Git, GitError
 from ..workspace.rules import ALWAYS
-from .protect import Entry, Protection
+from .protect import Protection, TreeEntry
 
 __all__ = ["MAX_FILES", "protected_files"]
 
@@ -16,7 +16,7 @@ MAX_FILES = 50_000  # in a folder without git, which may be a home folder
 
 def protected_files(folder: Path, rules: Protection) -> list[str]:
     """Return the protected files of a folder by their present names; nothing is read or written."""
-    return sorted(rules.listed({path: Entry("", "") for path in _files(folder)}))
+    return sorted(rules.listed({path: TreeEntry("", "") for path in _files(folder)}))
 
 
 def _files(folder: Path) -> list[str]:

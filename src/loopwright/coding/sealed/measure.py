@@ -27,7 +27,7 @@ from ...tools.sandbox import Sandbox
 from ...tools.shell import ShellStep
 from .runners import Runner, runner_of
 
-__all__ = ["Measured", "TestCommand", "feedback_of"]
+__all__ = ["TestCommand", "TestRun", "feedback_of"]
 
 EACH = 2_000  # characters of one failing test in the feedback
 ALL = 8_000  # characters of the feedback
@@ -43,12 +43,14 @@ MAX_FILES = 10_000  # report files that a pattern may match
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TestRun:
     """How a test command ended. `report` is None if only the exit code is known.
 
     `problem` says why there is no complete report although one was expected, and `missing` whether none was
     written.
     """
+
+    __test__ = False  # pytest would collect a class of this name
 
     result: CommandResult
     report: TestReport | None = None
@@ -97,7 +99,7 @@ class TestCommand:
         *,
         words: str = "",
         writable: Sequence[Path] = (),
-    ) -> Measured:
+    ) -> TestRun:
         """Run the command in a folder and read its report.
 
         Args:
@@ -132,19 +134,19 @@ class TestCommand:
             )
             result = await run_check(step, "", ctx)
             if ctx.run.stubs is not None or not self.has_report:
-                return Measured(result)
+                return TestRun(result)
             return await in_thread(self._read, result, place, folder)
 
-    def _read(self, result: CommandResult, place: Path, folder: Path) -> Measured:
+    def _read(self, result: CommandResult, place: Path, folder: Path) -> TestRun:
         try:
             report = self._report(result, place, folder)
         except UnreadableReport as error:
-            return Measured(result, None, f"its report cannot be read: {error}")
+            return TestRun(result, None, f"its report cannot be read: {error}")
         except OSError as error:
-            return Measured(result, None, f"it wrote no report: {error.strerror}", missing=True)
+            return TestRun(result, None, f"it wrote no report: {error.strerror}", missing=True)
         if report.problem:
-            return Measured(result, None, f"its report is not complete: {report.problem}")
-        return Measured(result, report)
+            return TestRun(result, None, f"its report is not complete: {report.problem}")
+        return TestRun(result, report)
 
     def _report(self, result: CommandResult, place: Path, folder: Path) -> TestReport:
         runner = self.runner
@@ -171,7 +173,7 @@ def remove_bytecode(folder: Path) -> None:
         names[:] = [name for name in names if name not in INSTALLED]
 
 
-def feedback_of(measured: Measured, failures: Sequence[TestCase]) -> str:
+def feedback_of(measured: TestRun, failures: Sequence[TestCase]) -> str:
     """Return the failing tests with their messages, shortest first; without any, the output's tail."""
     if not failures:
         return output_of(measured.result)[-ALL:]
@@ -190,7 +192,7 @@ def feedback_of(measured: Measured, failures: Sequence[TestCase]) -> str:
     return "\n\n".join(shown)
 
 
-def unusable(name: str, measured: Measured) -> EvaluationError:
+def unusable(name: str, measured: TestRun) -> EvaluationError:
     """Return the error of a test command that says nothing about its tests."""
     printed = output_of(measured.result)
     why = measured.problem or "no test ran"

@@ -87,10 +87,12 @@ def sealed_metric(
     """
     measurement = Measurement(name, unit, pattern, at_once, idea)
     isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
-    runs = TestCommand(command, "none", timeout, env, pass_env, isolation)
+    runs = TestCommand(
+        command, report="none", timeout=timeout, env=env, pass_env=pass_env, sandbox=isolation
+    )
     options = SealOptions(
-        patterns(f"metric {name}: protect", protect),
-        patterns(f"metric {name}: allow", allow),
+        protect=patterns(f"metric {name}: protect", protect),
+        allow=patterns(f"metric {name}: allow", allow),
         on_tamper=one_of(f"metric {name}", on_tamper),
         setup=setup if isinstance(setup, str) else tuple(setup),
         link=patterns(f"metric {name}: link", link),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ...records.codec import Json
 from .runners import Runner, runner_of
 
-__all__ = ["Entry", "Protection", "TreeChange"]
+__all__ = ["Protection", "TreeChange", "TreeEntry"]
 
 # Read by every Python before any code of the tests, wherever they are on the import path.
 _PYTHON = (
@@ -67,7 +67,7 @@ Read = Callable[[str], bytes]  # returns the content of a blob
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One file or link of a tree: its mode and the digest of its content."""
 
     mode: str
@@ -87,8 +87,8 @@ class TreeChange:
 
     touched: tuple[str, ...]
     left_out: tuple[str, ...]
-    clean: Mapping[str, Entry]
-    put_back: Mapping[str, Entry]
+    clean: Mapping[str, TreeEntry]
+    put_back: Mapping[str, TreeEntry]
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,20 @@ class Protection:
         """Return whether a path is one of the test program's tests."""
         return bool(self._tests.fullmatch(path))
 
-    def listed(self, base: Mapping[str, Entry]) -> dict[str, str]:
+    def listed(self, base: Mapping[str, TreeEntry]) -> dict[str, str]:
         """Return the digests of the protected files, with those that are protected in part."""
         parts = {
             path: entry for path, entry in base.items() if self._auto and _name(path) in _SECTIONS
         }
         return {path: e.digest for path, e in sorted({**parts, **self.protected(base)}.items())}
 
-    def protected(self, base: Mapping[str, Entry]) -> dict[str, Entry]:
+    def protected(self, base: Mapping[str, TreeEntry]) -> dict[str, TreeEntry]:
         """Return the protected entries of the base."""
         scripts = self._scripts(base)
         return {path: entry for path, entry in base.items() if self._covers(path, scripts)}
 
     def changes(
-        self, base: Mapping[str, Entry], present: Mapping[str, Entry], read: Read
+        self, base: Mapping[str, TreeEntry], present: Mapping[str, TreeEntry], read: Read
     ) -> TreeChange:
         """Return what differs between the base and the files of an iteration."""
         settings = self._changed_settings(base, present, read)
@@ -184,7 +184,7 @@ class Protection:
         )
 
     def _changed_settings(
-        self, base: Mapping[str, Entry], present: Mapping[str, Entry], read: Read
+        self, base: Mapping[str, TreeEntry], present: Mapping[str, TreeEntry], read: Read
     ) -> frozenset[str]:
         """Return the settings files whose part for the check changed; the rest belongs to the agent."""
         if not self._auto:
@@ -207,14 +207,14 @@ class Protection:
             or bool(self._settings.fullmatch(path))
         )
 
-    def _scripts(self, base: Mapping[str, Entry]) -> frozenset[str]:
+    def _scripts(self, base: Mapping[str, TreeEntry]) -> frozenset[str]:
         """Return the files of the base that the command starts: they are part of the check."""
         if not self._auto:
             return frozenset()
         text = self.command if isinstance(self.command, str) else shlex.join(self.command)
         return frozenset(name for name in _started(text) if name in base)
 
-    def _shadows(self, path: str, base: Mapping[str, Entry]) -> bool:
+    def _shadows(self, path: str, base: Mapping[str, TreeEntry]) -> bool:
         """Return whether a new file replaces a module of the test program."""
         if not self._auto or path in base or self._allowed.fullmatch(path):
             return False
@@ -261,7 +261,7 @@ def _above(paths: Iterable[str]) -> set[str]:
     return folders
 
 
-def _is_below(path: str, files: Mapping[str, Entry]) -> bool:
+def _is_below(path: str, files: Mapping[str, TreeEntry]) -> bool:
     """Return whether a folder of the path is one of the files."""
     return any(folder in files for folder in _above([path]))
 
@@ -270,7 +270,7 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _sections(path: str, entry: Entry | None, read: Read) -> Json:
+def _sections(path: str, entry: TreeEntry | None, read: Read) -> Json:
     """Return the parts of a settings file that belong to the check."""
     if entry is None:
         return {}

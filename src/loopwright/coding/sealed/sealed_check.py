@@ -37,12 +37,12 @@ from .feedback import (
     with_details,
 )
 from .imports import modules_of, outside, paths_for
-from .measure import Measured, TestCommand, unusable
+from .measure import TestCommand, TestRun, unusable
 from .protect import Protection, TreeChange
 from .record import Sealed, SealOptions
 from .suspicious import suspicious_lines
 from .trees import blob, entries_of, tree_with
-from .verdict import Judged, judge
+from .verdict import CheckVerdict, verdict_of
 
 if TYPE_CHECKING:
     from ...engine.snapshots import Snapshots
@@ -171,7 +171,7 @@ class SealedCheck:
 
     async def _first(
         self, tests: Sequence[str], modules: Mapping[str, str], paths: tuple[str, ...]
-    ) -> tuple[Measured, str, Canary | None]:
+    ) -> tuple[TestRun, str, Canary | None]:
         """Run the check on the base, and find out how it runs canaries."""
         base, runner = self.files.base["commit"], self.command.runner
         for mode in ("beside", "named"):
@@ -290,13 +290,13 @@ class SealedCheck:
             canary = await self._canary(tree, tests, {})
         named = sealed.canaries == "named"
         measured = await self._measured(tree, sealed.paths, canary, named=named)
-        judged = judge(measured, self.command.runner, sealed.baseline, canary)
-        if judged.passed and canary is not None:
+        verdict = verdict_of(measured, self.command.runner, sealed.baseline, canary)
+        if verdict.passed and canary is not None:
             measured = await self._measured(tree, sealed.paths)
-            judged = judge(measured, self.command.runner, sealed.baseline, None)
-        if judged.forged:
-            return rejected(self.name, self._forged(judged))
-        return evaluation_of_tests(self.name, measured, judged, sealed.baseline)
+            verdict = verdict_of(measured, self.command.runner, sealed.baseline, None)
+        if verdict.forged:
+            return rejected(self.name, self._forged(verdict))
+        return evaluation_of_tests(self.name, measured, verdict, sealed.baseline)
 
     async def _with_held_out(self, evaluation: Evaluation, sealed: Sealed, tree: str) -> Evaluation:
         """Add the figures of the held-out tests, if they are wanted in this iteration."""
@@ -356,9 +356,9 @@ class SealedCheck:
         gap = None if visible is None else round(visible - figures["score"], 6)
         return {**figures, "visible": visible, "gap": gap}
 
-    def _forged(self, judged: Judged) -> Tampering:
+    def _forged(self, verdict: CheckVerdict) -> Tampering:
         action = "stop" if self.options.on_tamper == "stop" else "reject"
-        return Tampering("forged", (), judged.forged, action)
+        return Tampering("forged", (), verdict.forged, action)
 
     def _tampering(self, change: TreeChange, present: str) -> Tampering | None:
         """Return what the iteration did to its check, with the snapshot in which that is undone."""
@@ -407,7 +407,7 @@ class SealedCheck:
         canary: Canary | None = None,
         *,
         named: bool = False,
-    ) -> Measured:
+    ) -> TestRun:
         """Run the command on a tree, with canaries if there are any."""
         copy = self._copy
         folder = await copy.put(tree, self.files.base["commit"])
@@ -474,7 +474,7 @@ class SealedCheck:
         return copy
 
 
-def _report(measured: Measured) -> TestReport:
+def _report(measured: TestRun) -> TestReport:
     assert measured.report is not None
     return measured.report
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..workspace.store import GitStore
-from .protect import Entry
+from .protect import TreeEntry
 
 __all__ = ["blob", "entries_of", "tree_with"]
 
 
-def entries_of(store: GitStore, commit: str) -> dict[str, Entry]:
+def entries_of(store: GitStore, commit: str) -> dict[str, TreeEntry]:
     """Return the files and links of a commit or tree by path."""
     rows = store.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
     entries = {}
@@ -22,7 +22,7 @@ def entries_of(store: GitStore, commit: str) -> dict[str, Entry]:
         head, _, path = row.partition(b"\t")
         if path:
             mode, _, digest = head.decode().split()
-            entries[os.fsdecode(path)] = Entry(mode, digest)
+            entries[os.fsdecode(path)] = TreeEntry(mode, digest)
     return entries
 
 
@@ -31,7 +31,7 @@ def blob(store: GitStore, digest: str) -> bytes:
     return store.git("cat-file", "blob", digest)
 
 
-def tree_with(store: GitStore, commit: str, entries: Mapping[str, Entry]) -> str:
+def tree_with(store: GitStore, commit: str, entries: Mapping[str, TreeEntry]) -> str:
     """Return the tree that has exactly these entries; `commit` is one that shares most of them."""
     present = entries_of(store, commit)
     if present == entries:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...evaluators.check import output_of
-from .baseline import Baseline, Tally
+from .baseline import Baseline, BaselineComparison
 from .canaries import Canary
-from .measure import Measured
+from .measure import TestRun
 from .runners import Runner
 
-__all__ = ["Judged", "judge"]
+__all__ = ["CheckVerdict", "verdict_of"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class CheckVerdict:
     """The result of one run of a sealed check.
 
     Args:
@@ -25,7 +25,7 @@ class Judged:
     """
 
     forged: str = ""
-    tally: Tally | None = None
+    tally: BaselineComparison | None = None
     problem: str = ""
     exit_code: int = 0
 
@@ -35,9 +35,9 @@ class Judged:
         return not self.forged and self.tally is not None and self.tally.passed
 
 
-def judge(
-    measured: Measured, runner: Runner | None, baseline: Baseline, canary: Canary | None
-) -> Judged:
+def verdict_of(
+    measured: TestRun, runner: Runner | None, baseline: Baseline, canary: Canary | None
+) -> CheckVerdict:
     """Return the result of a run of the check on the files of an iteration.
 
     Args:
@@ -52,26 +52,26 @@ def judge(
     report = measured.report
     if canary is not None:
         if wrong := canary.holds(report):
-            return Judged(f"{wrong}")
+            return CheckVerdict(f"{wrong}")
         report = canary.without(report)
     if code < 0:
-        return Judged(f"the test program {measured.result.ending} after it wrote its report")
+        return CheckVerdict(f"the test program {measured.result.ending} after it wrote its report")
     tally = baseline.tally(report)
     if tally.gone:
-        return Judged(tally.gone)
+        return CheckVerdict(tally.gone)
     # The canary that must fail makes the command fail, too.
     fails = canary is not None or any(case.failing for case in report.cases)
     if fails and code == 0:
-        return Judged("its report has failing tests, but it exited with 0")
-    return Judged("", tally, "", code)
+        return CheckVerdict("its report has failing tests, but it exited with 0")
+    return CheckVerdict("", tally, "", code)
 
 
-def _without_report(measured: Measured, runner: Runner | None) -> Judged:
+def _without_report(measured: TestRun, runner: Runner | None) -> CheckVerdict:
     ended = measured.result
     # A program that could not begin, such as one whose settings import broken code, wrote none either.
     normal = (0,) if runner is None else runner.normal_exits
     if ended.exit_code in normal:
-        return Judged(f"the test program {ended.ending}, but {measured.problem}")
+        return CheckVerdict(f"the test program {ended.ending}, but {measured.problem}")
     printed = output_of(ended)
     problem = f"the test program {ended.ending} and {measured.problem}"
-    return Judged("", None, f"{problem}\n{printed}" if printed else problem, ended.exit_code)
+    return CheckVerdict("", None, f"{problem}\n{printed}" if printed else problem, ended.exit_code)

@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...records import Iteration, Result, Status
 from ...records.codec import Json
 from ...records.decisions import idea_of
+from ...records.redaction import Redactor
 from .merge import HandOver, applied, make_branch, write_patch
 from .secrets import paths_with_secrets, without_changes
+from .sources import WorkspaceSource
 from .store import slug_of
-
-if TYPE_CHECKING:
-    from .workspace import Files
+from .tree import FileTree
 
 __all__ = ["handed_over"]
 
 
-def handed_over(files: Files, result: Result, snapshot: Json) -> dict[str, Json]:
+class HandOverOptions(Protocol):
+    """The options of a workspace that decide how its files are handed over; `Workspace` explains them."""
+
+    @property
+    def branch(self) -> str: ...
+
+    @property
+    def commits(self) -> str: ...
+
+    @property
+    def secrets(self) -> str: ...
+
+
+class EndedFiles(Protocol):
+    """The members of a workspace that the hand-over uses; `workspace.Files` explains them."""
+
+    # A protocol, because `workspace` imports this module.
+
+    run_id: str
+    path: str
+    slug: str
+    base: str
+    submodules: dict[str, str]
+    redactor: Redactor | None
+
+    @property
+    def settings(self) -> HandOverOptions: ...
+
+    @property
+    def tree(self) -> FileTree: ...
+
+    @property
+    def place(self) -> WorkspaceSource: ...
+
+    @property
+    def merge(self) -> str: ...
+
+    def user_tree(self) -> FileTree:
+        """Return the user's folder, to capture it."""
+
+
+def handed_over(files: EndedFiles, result: Result, snapshot: Json) -> dict[str, Json]:
     """Hand over a snapshot; return the branch, patch or conflicts, and the files that have a key.
 
     Args:
@@ -39,7 +80,7 @@ def handed_over(files: Files, result: Result, snapshot: Json) -> dict[str, Json]
     return {**_made(files, result, work), **({"secrets": found} if found else {})}
 
 
-def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
+def _made(files: EndedFiles, result: Result, work: HandOver) -> dict[str, Json]:
     """Make the branch or the patch, or change the user's files."""
     store, run = files.tree.store, slug_of(files.run_id)
     if files.merge == "branch":
@@ -56,7 +97,7 @@ def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
     return {**outcome, "patch": str(patch)}
 
 
-def _described(files: Files, result: Result, snapshot: Json) -> HandOver:
+def _described(files: EndedFiles, result: Result, snapshot: Json) -> HandOver:
     """Return the description of a snapshot for a branch or a patch."""
     chain: tuple[tuple[str, str], ...] = ()
     if files.settings.commits == "iterations":
@@ -69,7 +110,7 @@ def _described(files: Files, result: Result, snapshot: Json) -> HandOver:
     return HandOver(files.base, snapshot["commit"], message, files.submodules, chain)
 
 
-def _message(files: Files, result: Result, snapshot: Json) -> str:
+def _message(files: EndedFiles, result: Result, snapshot: Json) -> str:
     """Return the message of the commit, with the run as trailers."""
     number = snapshot.get("iteration", 0)
     chosen = next((item for item in result.history if item.number == number), None)
@@ -82,7 +123,7 @@ def _message(files: Files, result: Result, snapshot: Json) -> str:
     return "\n".join([title, "", *trailers, ""])
 
 
-def _message_of(files: Files, commit: str, item: Iteration | None) -> str:
+def _message_of(files: EndedFiles, commit: str, item: Iteration | None) -> str:
     """Return the message for the commit of one iteration, or of an edit from outside."""
     trailers = [f"Loopwright-Run: {files.run_id}"]
     if item is None:

@@ -169,7 +169,8 @@ class SavedWorkspace:
                 inner("update-ref", f"refs/heads/iteration-{number}" if number else HEAD, commit)
             inner("symbolic-ref", "HEAD", HEAD)
             file = Path(scratch) / "files.bundle"
-            inner("bundle", "create", "--quiet", str(file), "HEAD", "--branches")
+            words = ("bundle", "create", "--quiet", str(file), "HEAD", "--branches")
+            inner(*words)
             return file.read_bytes()
 
     @property

@@ -33,7 +33,8 @@ def paths_with_secrets(
         redactor: the filter with the values of the keys of this process.
     """
     found = []
-    rows = store.git("diff-tree", "-r", "-z", "--no-renames", base, commit).split(b"\0")
+    words = ("diff-tree", "-r", "-z", "--no-renames", base, commit)
+    rows = store.git(*words).split(b"\0")
     for head, path in zip(rows[::2], rows[1::2], strict=False):
         _, mode, before, after, _ = head.split()
         if not mode.startswith(b"100"):
@@ -73,7 +74,8 @@ def without_changes(store: GitStore, base: str, commit: str, paths: Iterable[str
         for path in paths:
             name = os.fsencode(path)
             rows += b"0 " + b"0" * len(tree) + b"\t" + name + b"\0"
-            rows += git("ls-tree", "-z", "--full-tree", base, "--", f":(literal){path}")
+            words = ("ls-tree", "-z", "--full-tree", base, "--", f":(literal){path}")
+            rows += git(*words)
         git("update-index", "-z", "--index-info", stdin=rows)
         cleaned = git.text("write-tree")
     finally:

@@ -93,7 +93,8 @@ def prepare(
     text = exclude_file(source.root, files - {b""}, exclude, links, source.local_rules())
     tree.rules.write_text(text)
     # Tracked paths that the rules ignore stay part of every snapshot.
-    always = tree.git("ls-files", "-z", "-c", "-i", "-X", str(tree.rules))
+    words = ("ls-files", "-z", "-c", "-i", "-X", str(tree.rules))
+    always = tree.git(*words)
     (tree.private / "always").write_bytes(always)
     return submodules
 

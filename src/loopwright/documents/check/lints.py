@@ -157,7 +157,7 @@ def _exit_codes_only(document: Document) -> _Notes:
             if tests is None:
                 continue
             check = tests if isinstance(tests, TestsSpec) else TestsSpec(command=tests)
-            if check.sealed and not TestCommand(check.command, check.report).has_report:
+            if check.sealed and not TestCommand(check.command, report=check.report).has_report:
                 at: Location = ("steps", i, "loop", "evaluate", *([place] if several else []))
                 yield (
                     (*at, "tests"),

@@ -17,7 +17,7 @@ import ast
 import hashlib
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,19 +89,7 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     for name, document in loaded.documents.items():
         folder = Path(name).parent
         files.take(Path(name))
-        for command, cwd in commands_in(document):
-            commands.append(command if isinstance(command, str) else shlex.join(command))
-            # The person wrote a generated document as a command line, and its agent changes the files.
-            if not Path(name).name.startswith(GENERATED):
-                for file in _files_named(command, folder, cwd):
-                    files.take(file)
-        for manifest in _manifests(document, folder):
-            files.take(manifest)
-        for program in _programs(document, folder, files.taken):
-            commands.append(shlex.join(program))
-            for file in _files_named(program, folder, "."):
-                files.take(file)
-        commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
+        commands += _commands_of(document, Path(name), files)
         for part in parts(document):
             if isinstance(part, JudgeSpec) and part.measured is not None:
                 files.take(folder / part.measured)
@@ -121,6 +109,22 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         files=tuple(dict.fromkeys(sent)),
         contents=files.taken,
     )
+
+
+def _commands_of(document: Document, path: Path, files: _Files) -> list[str]:
+    """Return the command lines of a document, and take the files that they name."""
+    folder = path.parent
+    lines: list[str] = []
+    for command, cwd in commands_in(document):
+        lines.append(command if isinstance(command, str) else shlex.join(command))
+        # The person wrote a generated document as a command line, and its agent changes the files.
+        if not path.name.startswith(GENERATED):
+            files.take_all(_files_named(command, folder, cwd))
+    files.take_all(_manifests(document, folder))
+    for program in _programs(document, folder, files.taken):
+        lines.append(shlex.join(program))
+        files.take_all(_files_named(program, folder, "."))
+    return lines + [f"connect to {s.url}" for s in document.servers.values() if s.url]
 
 
 def _manifests(document: Document, folder: Path) -> Iterator[Path]:
@@ -157,6 +161,11 @@ class _Files:
         if resolved not in self.taken:
             self.taken[resolved] = self._content(resolved)
         return self.taken[resolved]
+
+    def take_all(self, files: Iterable[Path]) -> None:
+        """Record the contents of several files."""
+        for file in files:
+            self.take(file)
 
     def _content(self, file: Path) -> bytes:
         if file in self._contents:

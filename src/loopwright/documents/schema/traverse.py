@@ -74,24 +74,29 @@ def _places(kind: type[StrictModel]) -> dict[str, int]:
 def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
     """Iterate over the commands of a document, each with its working folder."""
     for part in parts(document):
-        for name in ("shell", "command", "tests"):
-            command = getattr(part, name) if name in part.model_fields_set else None
-            # A test command with settings is a part too, and has the key `command`.
-            if isinstance(command, str | list):
-                yield command, getattr(part, "cwd", None) or "."
-        if isinstance(part, MetricSpec):
-            for gate in part.gates:
-                yield gate, part.cwd or "."
-        if isinstance(part, TestsSpec) and part.setup:
-            yield part.setup, "."
-        if isinstance(part, ToolSpec):
-            for words in part.commands or ():
-                yield words, part.cwd or "."
-        if isinstance(part, SandboxSpec) and part.wrap:
-            yield [*part.wrap, "…"], "."
-        if isinstance(part, CodingAgentSpec):
-            permissions = f"--permissions={part.permissions}"
-            yield ["agent", part.cli, permissions, *part.args], "."
+        yield from _commands_of(part)
+
+
+def _commands_of(part: StrictModel) -> Iterator[tuple[list[str] | str, str]]:
+    """Iterate over the commands of one part, without those of the parts below it."""
+    for name in ("shell", "command", "tests"):
+        command = getattr(part, name) if name in part.model_fields_set else None
+        # A test command with settings is a part too, and has the key `command`.
+        if isinstance(command, str | list):
+            yield command, getattr(part, "cwd", None) or "."
+    if isinstance(part, MetricSpec):
+        for gate in part.gates:
+            yield gate, part.cwd or "."
+    if isinstance(part, TestsSpec) and part.setup:
+        yield part.setup, "."
+    if isinstance(part, ToolSpec):
+        for words in part.commands or ():
+            yield words, part.cwd or "."
+    if isinstance(part, SandboxSpec) and part.wrap:
+        yield [*part.wrap, "…"], "."
+    if isinstance(part, CodingAgentSpec):
+        permissions = f"--permissions={part.permissions}"
+        yield ["agent", part.cli, permissions, *part.args], "."
 
 
 def files_in(document: Document) -> Iterator[str]:

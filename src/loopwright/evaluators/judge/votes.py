@@ -21,8 +21,8 @@ from .questions import Vote
 __all__ = [
     "CriterionVotes",
     "ErrorRates",
-    "Rule",
     "Votes",
+    "VotingRule",
     "best_rule",
     "error_of_lead",
     "error_rates",
@@ -148,7 +148,7 @@ def error_of_lead(accuracy: float, lead: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class VotingRule:
     """A voting rule with its exact rates for one judge."""
 
     votes: Votes
@@ -158,7 +158,7 @@ class Rule:
 
 def best_rule(
     sensitivity: float, specificity: float, icc: float, *, alpha: float = 0.05, most: int = 7
-) -> Rule | None:
+) -> VotingRule | None:
     """Return the voting rule with the fewest false rejects among those that keep `alpha`.
 
     It tries every rule of up to `most` votes with the exact programme. None if no rule keeps `alpha` and
@@ -185,7 +185,7 @@ def best_rule(
     for name, value in zip(names, (sensitivity, specificity, icc, alpha), strict=True):
         _share(name, value)
     codec.integer("votes: most", most, minimum=1)
-    best: tuple[tuple[float, float], Rule] | None = None
+    best: tuple[tuple[float, float], VotingRule] | None = None
     for votes in _rules(most):
         accepted = error_rates(1 - specificity, votes, icc).accept
         if accepted > alpha:
@@ -196,7 +196,7 @@ def best_rule(
             continue
         key = 1 - good.accept, good.votes
         if best is None or key < best[0]:
-            best = key, Rule(votes, accepted, 1 - good.accept)
+            best = key, VotingRule(votes, accepted, 1 - good.accept)
     return None if best is None else best[1]
 
 
