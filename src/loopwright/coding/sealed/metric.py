@@ -16,7 +16,7 @@ from ...tools.process import CommandResult
 from ...tools.sandbox import Sandbox, SandboxMode
 from .evaluator import one_of, patterns
 from .feedback import evaluation_of_exit, rejected, touched
-from .measure import Measured, TestCommand
+from .measure import TestCommand, TestRun
 from .record import SealOptions
 from .sealed_check import SealedCheck
 
@@ -129,11 +129,11 @@ def _gate(
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
         if ctx.scope is None or ctx.scope.files is None or ctx.run.stubs is not None:
-            return evaluation_of_exit(label, Measured(await _run_here(runs, cwd, ctx)))
+            return evaluation_of_exit(label, TestRun(await _run_here(runs, cwd, ctx)))
         # The name of the metric, whose copy it shares.
         check = SealedCheck(name, runs, options, cwd, ctx)
         tree, _ = await check.protect_present()
-        return check.shown(evaluation_of_exit(label, Measured(await check.run_on(tree))))
+        return check.shown(evaluation_of_exit(label, TestRun(await check.run_on(tree))))
 
     meaning = digest_of("sealed gate", repr((runs.command, options)))
     return FunctionStep(
