@@ -302,7 +302,7 @@ class Pauses:
     async def take(self, step: Any) -> list[str]:
         return []
 
-    async def give_back(self, names: Any) -> None:
+    async def give_back(self, names: Any, spent: Any) -> None:
         return None
 
     async def pause(self, account: Any, seconds: float) -> None:

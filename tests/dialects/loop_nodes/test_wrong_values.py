@@ -77,7 +77,7 @@ def test_a_need_that_is_no_text_is_told_where_it_stands(tmp_path: Path) -> None:
         load(file)
     said = str(refused.value)
     assert "agents[0].depends_on[0]: expected text, not []" in said
-    assert "agents[0].depends_on[1]: expected text, not {'x': 1}" in said
+    assert "agents[0].depends_on[1]: expected text, not a mapping with the key x" in said
 
 
 def test_a_model_that_the_caller_names_is_enough(tmp_path: Path) -> None:
