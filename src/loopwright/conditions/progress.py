@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import History, Iteration, Reason, Stop
 from ..records.codec import integer, number, text_of
-from .base import Condition, condition
+from .base import AllOf, AnyOf, Condition, condition
+
+PAST = "past"  # in place of a sigma: that of past runs
+DEFAULT_SIGMA = 0.07  # the standard deviation of one score of a typical judge
 
 # The drawdown of two-score means, in sigmas, that 5 % of runs of T iterations without a trend exceed.
 _HORIZONS = (4, 5, 6, 8, 10, 15, 20)
@@ -215,7 +219,8 @@ class Degrading(Condition):
         rule: `drawdown` (default) or `strict`.
         sigma: the standard deviation of one score, from 0 to 1, or of one value in the unit of the
             objective (default: 0.07). With 0, for
-            deterministic checks, a fall above `tolerance` from the best score counts.
+            deterministic checks, a fall above `tolerance` from the best score counts. `past` is the noise
+            of at least 20 past runs in the journal, measured once at the start of the run.
         tolerance: the fall that is accepted with `sigma` 0, from 0 to 1 (default: 0).
         horizon: T, the expected number of iterations, at least 2 (default: 10).
 
@@ -233,7 +238,7 @@ class Degrading(Condition):
     goal: ClassVar[bool] = False
     window: int = 3
     rule: str = "drawdown"
-    sigma: float = 0.07
+    sigma: float | str = DEFAULT_SIGMA
     tolerance: float = 0.0
     horizon: int = 10
 
@@ -241,7 +246,13 @@ class Degrading(Condition):
         integer("degrading: window", self.window, minimum=2)
         integer("degrading: horizon", self.horizon, minimum=2)
         # At most 1 for scores, which the loop checks: a metric has its own unit.
-        number("degrading: sigma", self.sigma, minimum=0)
+        if self.sigma != PAST:
+            if isinstance(self.sigma, str):
+                hint = nearest(self.sigma, (PAST,))
+                raise ConfigurationError(
+                    f"degrading: sigma: {self.sigma!r} is not a number{hint or '; use one, or past'}"
+                )
+            number("degrading: sigma", self.sigma, minimum=0)
         number("degrading: tolerance", self.tolerance, minimum=0)
         if self.rule not in ("drawdown", "strict"):
             hint = nearest(str(self.rule), ("drawdown", "strict"))
@@ -257,17 +268,37 @@ class Degrading(Condition):
             if not strictly_falling(scores, self.window):
                 return None
             return Stop(Reason.DEGRADING, _each_worse(last, self.window))
-        if self.sigma == 0:  # without noise each fall is real, so single scores are compared
+        # Without enough past runs, the run has no sigma in place of the word.
+        sigma = DEFAULT_SIGMA if isinstance(self.sigma, str) else self.sigma
+        if sigma == 0:  # without noise each fall is real, so single scores are compared
             best = history.best
             fall = (best.rank or 0.0) - scores[-1] if best is not None else 0.0
             limit = self.tolerance
         else:
             # Of two-score means, because a single low score is often noise.
             fall = history.fall
-            limit = drawdown_limit(self.horizon) * self.sigma
+            limit = drawdown_limit(self.horizon) * sigma
         if fall <= limit:
             return None
         return Stop(Reason.DEGRADING, _fell(last, fall, limit))
+
+
+def uses_past(conditions: Iterable[Condition]) -> bool:
+    """Return whether a condition, or one inside it, has the sigma of past runs."""
+    return any(
+        (isinstance(one, Degrading) and one.sigma == PAST) or uses_past(one.parts())
+        for one in conditions
+    )
+
+
+def with_sigma(tree: Condition, sigma: float) -> Condition:
+    """Return a condition with a number in place of each sigma of past runs."""
+    if not uses_past((tree,)):
+        return tree
+    if isinstance(tree, AnyOf | AllOf):
+        members = tuple(with_sigma(member, sigma) for member in tree.members)
+        return dataclasses.replace(tree, members=members)
+    return dataclasses.replace(tree, sigma=sigma) if isinstance(tree, Degrading) else tree
 
 
 def _best(history: History) -> str:

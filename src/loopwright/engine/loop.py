@@ -34,6 +34,7 @@ from ..conditions import (
     tag_of,
     tightest,
     time_limits,
+    uses_past,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -471,6 +472,11 @@ class Loop(CompositeStep[In, Out]):
             isinstance(part, Leaf) and not part.wants_context and part.reserve is None
             for part in self.parts()
         )
+
+    @functools.cached_property
+    def reads_past(self) -> bool:
+        """Whether it, or a loop in it, has a setting that past runs decide."""
+        return uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def seconds(self) -> float:

@@ -25,6 +25,7 @@ from ..conditions import (
     tightest,
     time_limits,
     tuned,
+    with_sigma,
 )
 from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry
@@ -166,10 +167,12 @@ class LoopRun:
         self.scope.types = (_carried(declared), _carried(output_type))
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
+        if run.noise is not None and (sigma := run.noise.get(loop.name)) is not None:
+            self.members = tuple(with_sigma(member, sigma) for member in loop.members)
         self.seconds, self.wall = loop.seconds, loop.wall
         spent, budget = NOTHING, loop.budget
         if run.replay is not None and (limits := run.replay.raised.get(path)):
-            self.members = raised(loop.members, limits)
+            self.members = raised(self.members, limits)
             budget = raised_budget(budget, limits) if budget is not None else None
         if run.tuned is not None and (limits := run.tuned.of(path)):
             budget = self._retune(limits)

@@ -17,6 +17,7 @@ from ..journal import Journal
 from ..journal.open import open_journal
 from ..records import Result
 from ..records.codec import Json
+from .past_noise import refuse_past
 from .resume import raise_limit
 from .run_execution import drive, open_run
 from .run_record import new_run_id
@@ -171,6 +172,8 @@ async def run(
         root = as_step(step)
     _check_names(root, resources)
     store, opened = _journal_of(journal)
+    if store is None:
+        refuse_past(root)
     run_resources = RunResources(resources, store)
     # No context manager around it, and no list as a local variable: the garbage collector visits them
     # in each of 10,000 running loops (the row "loops at once" of `benchmarks.engine`).

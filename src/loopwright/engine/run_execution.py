@@ -27,6 +27,7 @@ from ..records.redaction import Redactor, secrets_in
 from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
+from .past_noise import set_noise
 from .run_record import (
     bounded,
     described,
@@ -148,7 +149,7 @@ def drive(
     limits = None
     if store is not None and not state.log.silent:
         limits = LiveLimits(state, partial(store.inbox, state.run_id))
-    return _drive(state, step, bounded(info, fresh), limits)
+    return _drive(state, step, bounded(info, fresh), limits, store)
 
 
 def _accepted_in(log: RunLog) -> str:
@@ -180,7 +181,9 @@ def _cap(state: Run, budget: Budget | None) -> Budget | None:
     return budget
 
 
-async def _drive(state: Run, step: Step, info: RunInfo, limits: LiveLimits | None) -> Result:
+async def _drive(
+    state: Run, step: Step, info: RunInfo, limits: LiveLimits | None, store: Journal | None
+) -> Result:
     """Run the root step, record how the run ended, and release the run."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
@@ -195,6 +198,8 @@ async def _drive(state: Run, step: Step, info: RunInfo, limits: LiveLimits | Non
         state.loops = ended_loops(state, replay, step)
     _listen(state, limits)
     try:
+        if step.reads_past:
+            await set_noise(state, step, store)
         result = await _outcome(state, step, _typed_input(step, info.input))
         if limits is not None:
             limits.close()

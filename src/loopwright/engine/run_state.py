@@ -191,6 +191,7 @@ class Run:
         owned: the objects that steps opened for this run, by name. `release` closes them.
         open_loops: the runs of loops that have not ended, by path; `tuning` changes their limits.
         tuned: the limits that people changed, or None.
+        noise: the sigma of the scores of loops, by name, as past runs measured it; or None.
         timed: the loop that a tuned limit of time ends now.
     """
 
@@ -213,6 +214,7 @@ class Run:
         "log",
         "loops",
         "lost",
+        "noise",
         "open_loops",
         "outcomes",
         "owned",
@@ -271,6 +273,7 @@ class Run:
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # Neither exists in a run that nobody can tune, so that many runs at once stay small.
+        self.noise: Mapping[str, float] | None = None
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.lost = False

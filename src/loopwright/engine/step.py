@@ -112,6 +112,10 @@ class Step(Generic[In_contra, Out_co]):
             """Whether it calls a model of the run."""
 
         @property
+        def reads_past(self) -> bool:
+            """Whether a loop in it has a setting that past runs decide."""
+
+        @property
         def scores_only(self) -> bool:
             """Whether it is an evaluator that never gives a verdict."""
 
@@ -134,6 +138,7 @@ class Step(Generic[In_contra, Out_co]):
         depth = 0
         unsupplied = _NO_NAMES
         asks_model = False
+        reads_past = False
         scores_only = False
         reports = None
 
@@ -228,6 +233,10 @@ class CompositeStep(Step[In_contra, Out_co]):
         @functools.cached_property
         def asks_model(self) -> bool:
             return any(part.asks_model for part in self.parts())
+
+        @functools.cached_property
+        def reads_past(self) -> bool:
+            return any(part.reads_past for part in self.parts())
 
         @property
         def depth(self) -> int:

@@ -8,7 +8,15 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..conditions import AnyOf, Condition, MaxIterations, NoImprovement, ScoreAtLeast, from_json
+from ..conditions import (
+    AnyOf,
+    Condition,
+    MaxIterations,
+    NoImprovement,
+    ScoreAtLeast,
+    from_json,
+    uses_past,
+)
 from ..documents.schema.fields import duration
 from ..engine.loop import Loop
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
@@ -142,11 +150,16 @@ def _condition(data: Json, where: str) -> Condition:
     if not data:
         raise ConfigurationError(f"{where}: there is no condition. Write one, such as passed.")
     try:
-        return from_json(_in_seconds(data))
+        condition = from_json(_in_seconds(data))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{where}: {data!r} is not a condition ({error})") from error
+    if uses_past((condition,)):
+        raise ConfigurationError(
+            f"{where}: degrading: sigma: past is measured when a run starts. Write a number for replay."
+        )
+    return condition
 
 
 def _in_seconds(data: Json) -> Json:

@@ -7,14 +7,16 @@ from the record, so the record cannot say what another policy would have done.
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..conditions import Condition, raised, tuned
+from ..conditions import Condition, raised, tuned, with_sigma
 from ..engine.loop import Loop
 from ..engine.loop_exploration import explores
 from ..engine.step import Step
-from ..errors import ConfigurationError, nearest
+from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..journal import Entry, RunInfo, surviving
 from ..journal.replay import RecordedRun
 from ..records import NOTHING, History, Iteration, Stop
@@ -163,6 +165,7 @@ def recordings_of(
     """
     remaining = surviving(entries)
     replay = RecordedRun(remaining)
+    loop = _with_noise(loop, (replay.noise or {}).get(loop.name))
     changes = [entry for entry in remaining if _changes_limits(entry)]
     paths = [path for path in replay.records if path.rsplit("/", 1)[-1] == loop.name]
     if not paths:
@@ -170,6 +173,19 @@ def recordings_of(
     for path in paths:
         limits = _RecordedLimits(loop, path, changes)
         yield _recording(info, replay, path, limits)
+
+
+def _with_noise(loop: Loop, sigma: float | None) -> Loop:
+    """Return the loop with the noise of past runs that the run recorded."""
+    if sigma is None:
+        return loop
+    until, guards = (
+        None if tree is None else with_sigma(tree, sigma) for tree in (loop.until, loop.guards)
+    )
+    with warnings.catch_warnings():
+        # The remarks are for loops that run.
+        warnings.simplefilter("ignore", LoopwrightWarning)
+        return dataclasses.replace(loop, until=until, guards=guards)
 
 
 def _changes_limits(entry: Entry) -> bool:

@@ -29,6 +29,7 @@ class Entry:
             - `would_stop`: the normal end of a loop that explores: its `stop` and the `iterations` until then
             - `step`: the outcome of a step of the root workflow
             - `tuned`: a person changed a limit; see `journal.tunes`
+            - `noise`: the noise of scores in past runs: `sigma` and the number of `runs`, by loop
             - `forked`: the run continues another one; its `value` names that run and the path
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
         at: active seconds of the run at the event; for an effect, at its beginning.

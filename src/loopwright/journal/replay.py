@@ -44,7 +44,7 @@ class RecordedRun:
     - `repeated`: how many times an effect began again after a crash or cut
 
     `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging, `tuned` the
-    limits that people changed.
+    limits that people changed, `noise` the sigma of the scores of loops by name, or None.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -57,6 +57,7 @@ class RecordedRun:
         self.asked: dict[str, Entry] = {}
         self.raised: dict[str, dict[str, Json]] = {}
         self.tuned = TunedLimits()
+        self.noise: dict[str, float] | None = None
         self.accepted: dict[str, str] = {}
         self.warnings: list[str] = []
         self.reports: dict[str, Json] = {}
@@ -73,7 +74,7 @@ class RecordedRun:
             "answered": self._add_answer, "accepted": self._add_accepted,
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
             "tuned": self.tuned.add,
-            "would_stop": self._add_normal_end,
+            "would_stop": self._add_normal_end, "noise": self._add_noise,
         }  # fmt: skip
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
@@ -141,6 +142,9 @@ class RecordedRun:
                 self.tuned.set(path, key, value)
             else:
                 self.raised.setdefault(path, {})[key] = value
+
+    def _add_noise(self, entry: Entry) -> None:
+        self.noise = {loop: measured["sigma"] for loop, measured in entry.value.items()}
 
     def _add_warning(self, entry: Entry) -> None:
         self.warnings.append(entry.value)

@@ -115,6 +115,11 @@ def _notice(entry: Entry) -> str:
         spent = Usage.from_json(entry.value["inherited"])
         inherited = f", inherited: {cost(spent)}" if cost(spent) else ""
         return f"continues {entry.value['run_id']} from {entry.value['path']}{inherited}"
+    if entry.kind == "noise":
+        return ", ".join(
+            f"{loop}: sigma {measured['sigma']:.3g}, {measured['runs']} past runs"
+            for loop, measured in entry.value.items()
+        )
     if entry.kind == "tuned":
         change = entry.value
         new = "removed" if change["new"] is None else f"now {text_of(change['new'])}"
