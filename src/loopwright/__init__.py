@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .coding.agents import agent
     from .coding.keep_or_revert import keep_or_revert_loop
     from .coding.sealed.evaluator import tests
+    from .coding.sealed.metric import sealed_metric
     from .coding.until import until
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
@@ -139,6 +140,7 @@ __all__ = [
     "run",
     "run_sync",
     "score",
+    "sealed_metric",
     "sequence",
     "shell",
     "step",
@@ -179,6 +181,7 @@ _LAZY = {
     "for_each": "engine.for_each",
     "fork": "engine.fork",
     "stream": "engine.streaming",
+    "sealed_metric": "coding.sealed.metric",
     "tests": "coding.sealed.evaluator",
     "tool": "tools",
     "tune": "engine.tune",

@@ -216,7 +216,9 @@ def test_the_printed_document_is_the_loop(project: Path) -> None:
         until(project, "make bench", *words, "--", "codex", "exec", "go").stdout
     )
     loop = document["steps"][0]["loop"]
-    assert loop["evaluate"] == {"metric": {"name": "ops", "command": "make bench"}}
+    assert loop["evaluate"] == {
+        "metric": {"name": "ops", "command": "make bench", "sandbox": "auto", "sealed": True}
+    }
     assert loop["metrics"] == {"ops": "maximise"}
     assert {"no_improvement": {"patience": 7}} in loop["until"]
     assert loop["workspace"] == {"kind": "copy", "refine_from": "accepted", "commits": "iterations"}

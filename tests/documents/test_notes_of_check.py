@@ -69,3 +69,18 @@ def test_a_loop_node_document_without_agents_is_recognized(agents: str, tmp_path
     (problem,) = caught.value.problems
     assert "agents" in (problem.path or problem.message)
     assert "schema" not in problem.message
+
+
+@pytest.mark.parametrize(
+    ("tests", "noted"),
+    [("make test", True), ("{command: ./check.sh, report: none}", True), ("pytest -q", False),
+     ("{command: make test, report: report.xml}", False), ("{command: make test, sealed: false}", False)],
+)  # fmt: skip
+def test_tests_with_an_exit_code_only_are_noted(tests: str, noted: bool, tmp_path: Path) -> None:
+    """A sealed check without a report of its tests notices less, and `check` says so at its place."""
+    loop = f"{{execute: {{shell: x}}, evaluate: {{tests: {tests}}}, max_iterations: 2}}"
+    text = f"{HEAD}  - {{name: a, loop: {loop}}}\n".replace("steps:", "workspace: copy\nsteps:")
+    notes = [
+        n for n in load(written(tmp_path, text), Settings()).lints() if n.code == "exit_code_only"
+    ]
+    assert [note.path for note in notes] == ["steps[0].loop.evaluate.tests"] * noted

@@ -86,6 +86,9 @@ class UntilOptions:
         iterations: The most iterations.
         seconds: The most active seconds.
         usd: The most US dollars, or None.
+        calls: The most model calls, or None.
+        tokens: The most input and output tokens, or None.
+        effects: The most effects, or None.
         patience: The iterations without progress that are a stall; with a metric, those that end the loop.
             None is 3, and with a metric no limit.
         on_stall: What happens then: `fresh`, `best`, `ask` or `stop`.
@@ -119,6 +122,9 @@ class UntilOptions:
     iterations: int = ITERATIONS
     seconds: float = SECONDS
     usd: float | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    effects: int | None = None
     patience: int | None = None
     on_stall: str = "best"
     report: str = "auto"
@@ -144,6 +150,13 @@ class UntilOptions:
     on_tamper: str = "put_back"
     held_out: str = ""
 
+    @property
+    def budget(self) -> dict[str, Json]:
+        """The limits of what the loop spends."""
+        limits = {"usd": self.usd, "calls": self.calls, "tokens": self.tokens}
+        limits["effects"] = self.effects
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
 
 def until_document(options: UntilOptions) -> dict[str, Json]:
     """Return the document of a command line.
@@ -158,8 +171,8 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
             "until: there is no agent; name its command after --, such as: -- ./agent.sh"
         )
     guards: list[Json] = [{"timeout": options.seconds}]
-    if options.usd is not None:
-        guards.insert(0, {"budget": {"usd": options.usd}})
+    if budget := options.budget:
+        guards.insert(0, {"budget": budget})
     loop: dict[str, Json] = {
         "execute": _execute(options),
         "evaluate": _evaluate(options),
@@ -237,10 +250,20 @@ def _command_of(options: UntilOptions) -> dict[str, Json]:
     command: dict[str, Json] = {"command": options.check}
     if options.check_timeout != 600:
         command["timeout"] = options.check_timeout
+    if options.sandbox != "none":
+        # A command has no sandbox of its own.
+        command["sandbox"] = "auto" if options.sandbox == "own" else options.sandbox
     if options.metric is None:
         return {"check": {**command, "score": options.score}}
     if options.metric.pattern:
         command["pattern"] = options.metric.pattern
+    command["sealed"] = True
+    if options.protect:
+        command["protect"] = list(options.protect)
+    if options.allow:
+        command["allow"] = list(options.allow)
+    if options.on_tamper != "put_back":
+        command["on_tamper"] = options.on_tamper
     return {"metric": {"name": options.metric.name, **command}}
 
 
@@ -315,7 +338,7 @@ def _execute(options: UntilOptions) -> dict[str, Json]:
         execute["stdin"] = "" if _placed(options.agent) else prompt
     if options.pass_env:
         execute["pass_env"] = list(options.pass_env)
-    if options.usd is not None:
+    if options.budget.keys() - {"effects"}:
         execute["usage"] = "file"
     if options.sandbox != "none":
         execute["sandbox"] = _sandbox(options)

@@ -82,7 +82,8 @@ async def fork(
     Raises:
         RunNotFound: if there is no such run, or nothing is recorded at the path.
         RunLocked: if a process is running it, or a run with the new ID exists.
-        ConfigurationError: for an invalid ID, or without `at` if no iteration is recorded.
+        ConfigurationError: for an invalid ID, for a run with a workspace of kind `here`, or without `at` if no
+            iteration is recorded.
 
     Example:
         >>> import asyncio
@@ -105,6 +106,7 @@ async def fork(
                 owner=info.owner,
             )
         entries = await store.entries(info.run_id)
+        _refuse_in_place(info.run_id, entries)
         path = at.strip("/") or last_iteration(info.run_id, entries)
         kept = kept_by_fork(entries, path)
         replay = RecordedRun(kept)
@@ -130,6 +132,23 @@ def last_iteration(run_id: str, entries: Sequence[Entry]) -> str:
     depth = min(entry.path.count("/") for entry in records)
     last = [entry for entry in records if entry.path.count("/") == depth][-1]
     return f"{last.path}/{last.value.number}"
+
+
+def _refuse_in_place(run_id: str, entries: Sequence[Entry]) -> None:
+    """Refuse a run that works in the user's folder, where the fork would put recorded files in place.
+
+    Raises:
+        ConfigurationError: if it has a workspace of kind `here`.
+    """
+    for entry in surviving(entries):
+        value: Json = entry.value
+        if entry.kind != "finished" or entry.path.rpartition("/")[2] != "workspace":
+            continue
+        if isinstance(value, Mapping) and value.get("kind") == "here" and "commit" in value:
+            raise ConfigurationError(
+                f"{run_id}: its workspace is your folder {value['folder']}, which a fork would change; "
+                "fork runs of the kinds copy, worktree and snapshot, or resume this one"
+            )
 
 
 def _first(new: Forked) -> Entry:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +21,13 @@ from ..engine.threads import in_thread
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, codec, number_text
 from ..records.codec import Json
+from ..tools.process import CommandResult
 from ..tools.shell import CommandOptions, ShellStep
 from .check import command_check, output_of, run_check
 from .checklist import Check, as_check
 from .gates import before
 
-__all__ = ["metric"]
+__all__ = ["Measurement", "metric", "repeated"]
 
 WAIT = 0.05  # seconds between two attempts to take the lock of the machine
 IDEA = 200  # characters of an idea
@@ -66,7 +68,7 @@ def metric(
             limit. Default: 1, because concurrent commands change each other's times.
         idea: A file in the folder whose first line describes the change, for tables. Default: `IDEA.txt`.
         pass_env: Names of our variables that the command receives.
-        **options: `args`, `env`, `stdin`, `cwd` and `timeout` (seconds), as in `shell`.
+        **options: `args`, `env`, `stdin`, `cwd`, `timeout` (seconds) and `sandbox`, as in `shell`.
 
     Returns:
         A step from any output to an Evaluation.
@@ -82,30 +84,36 @@ def metric(
         >>> run_sync(measure, None).output.metrics
         {'val_loss': 0.93}
     """
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"metric: {name!r} is not a name; use text such as 'val_loss'")
-    codec.integer(f"metric {name}: repeats", repeats, minimum=1)
-    codec.integer(f"metric {name}: at_once", at_once, minimum=0)
-    if take not in TAKES:
-        raise ConfigurationError(
-            f"metric {name}: take: {take!r} is none of {', '.join(TAKES)}{nearest(str(take), TAKES)}"
-        )
     if command is None and options:
         raise ConfigurationError(
             f"metric {name}: {next(iter(options))} belongs to a command; add command, or remove it"
         )
-    find = compile_pattern(pattern, multiline=True) if pattern else None
-    reading = _Reading(name, unit, find)
+    measurement = Measurement(name, unit, pattern, at_once, idea)
     if command is None:
-        step = _of_output(reading)
+        step = _of_output(measurement.reading)
     else:
         shell = ShellStep(command, name=name, pass_env=pass_env, **options)
-        step = _of_command(reading, shell, at_once, idea)
+        step = _of_command(measurement, shell)
+    return repeated(step, repeats=repeats, take=take, gates=[_gate(gate) for gate in gates])
+
+
+def repeated(
+    step: FunctionStep[object, Evaluation], *, repeats: int, take: str, gates: Sequence[Step]
+) -> Step[object, Evaluation]:
+    """Return a measurement that is repeated, after the checks that must pass before it.
+
+    Raises:
+        ConfigurationError: for an invalid number of repeats, or an unknown value of them.
+    """
+    name = step.name
+    codec.integer(f"metric {name}: repeats", repeats, minimum=1)
+    if take not in TAKES:
+        raise ConfigurationError(
+            f"metric {name}: take: {take!r} is none of {', '.join(TAKES)}{nearest(str(take), TAKES)}"
+        )
     step.scores_only = step.measures_only = True
-    measured: Step = step
-    if repeats > 1:
-        measured = Repeated(step, {name: (repeats, take)})
-    return before(measured, *map(_gate, gates)) if gates else measured
+    measured: Step = Repeated(step, {name: (repeats, take)}) if repeats > 1 else step
+    return before(measured, *gates) if gates else measured
 
 
 def _gate(gate: Sequence[str] | Check) -> Step:
@@ -123,28 +131,14 @@ def _of_output(reading: _Reading) -> FunctionStep[object, Evaluation]:
     return FunctionStep(evaluate, name=reading.name, fingerprint=digest_of("metric", repr(reading)))
 
 
-def _of_command(
-    reading: _Reading, shell: ShellStep, at_once: int, idea: str
-) -> FunctionStep[object, Evaluation]:
+def _of_command(measurement: Measurement, shell: ShellStep) -> FunctionStep[object, Evaluation]:
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
-        async with _turn(at_once):
-            result = await run_check(shell, value, ctx)
-        details = await in_thread(_idea, ctx.folder, idea)
-        if result.exit_code:
-            printed = output_of(result)
-            feedback = f"{reading.name} has no value: the command {result.ending}"
-            return Evaluation(
-                passed=False,
-                feedback=f"{feedback}\n{printed}" if printed else feedback,
-                details=details,
-            )
-        texts = (result.stdout, result.stderr)
-        return await in_thread(reading.evaluation, texts, output_of(result), details)
+        return await measurement.of(lambda: run_check(shell, value, ctx), ctx)
 
     return FunctionStep(
         evaluate,
-        name=reading.name,
-        fingerprint=digest_of("metric", repr(reading), shell.fingerprint),
+        name=measurement.name,
+        fingerprint=digest_of("metric", repr(measurement.reading), shell.fingerprint),
         reports=False,
     )
 
@@ -190,6 +184,54 @@ class _Reading:
             return ""
         last = matches[-1]
         return (last.groups[0] or "") if last.groups else last.text
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement: a command runs in its turn, and its output has the number.
+
+    Args:
+        name: the name of the metric.
+        unit: the unit, for the feedback.
+        pattern: the expression of the number, or "" for the last line.
+        at_once: how many measurements run on the machine at a time; 0 is no limit.
+        idea: a file in the folder whose first line describes the change.
+    """
+
+    name: str
+    unit: str = ""
+    pattern: str = ""
+    at_once: int = 1
+    idea: str = "IDEA.txt"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigurationError(
+                f"metric: {self.name!r} is not a name; use text such as 'val_loss'"
+            )
+        codec.integer(f"metric {self.name}: at_once", self.at_once, minimum=0)
+
+    @functools.cached_property
+    def reading(self) -> _Reading:
+        """The reader of the number."""
+        find = compile_pattern(self.pattern, multiline=True) if self.pattern else None
+        return _Reading(self.name, self.unit, find)
+
+    async def of(self, run: Callable[[], Awaitable[CommandResult]], ctx: Context) -> Evaluation:
+        """Run the command when it is its turn, and return the evaluation of its output."""
+        async with _turn(self.at_once):
+            result = await run()
+        details = await in_thread(_idea, ctx.folder, self.idea)
+        if result.exit_code:
+            printed = output_of(result)
+            feedback = f"{self.name} has no value: the command {result.ending}"
+            return Evaluation(
+                passed=False,
+                feedback=f"{feedback}\n{printed}" if printed else feedback,
+                details=details,
+            )
+        texts = (result.stdout, result.stderr)
+        return await in_thread(self.reading.evaluation, texts, output_of(result), details)
 
 
 def _idea(folder: Path | None, name: str) -> dict[str, Json]:

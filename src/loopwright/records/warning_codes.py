@@ -245,6 +245,10 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A document of a recorded run no longer exists. The run continues with the recorded text.",
         "Nothing, or restore the file.",
     ),
+    "exit_code_only": (
+        "A sealed check runs a command without a report of its tests: only the protected files and the exit code count.",
+        "Name a known test program, or the report of the command with `report`.",
+    ),
     "explored_python": (
         "A loop with `explore` executes Python functions, and an explored run calls them after the normal end too.",
         "Nothing, if they do not act outside the run. Otherwise remove `explore`, or give the loop a workspace.",

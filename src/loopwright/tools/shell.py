@@ -34,6 +34,7 @@ class CommandOptions(TypedDict, total=False):
     stdin: Value
     cwd: str | Path | None
     timeout: float | None
+    sandbox: Sandbox | SandboxMode
 
 
 class ShellStep(Leaf):

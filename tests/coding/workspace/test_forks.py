@@ -9,6 +9,7 @@ import pytest
 
 from loopwright import Workspace, fork, resume_sync, run_sync
 from loopwright.engine.synchronous import wait_for
+from loopwright.errors import ConfigurationError
 
 from .conftest import Repo
 from .test_loops import counting
@@ -36,3 +37,15 @@ def test_a_fork_continues_from_the_files_of_the_path(repo: Repo, kind: Any, path
     assert folders[0] != folders[1]
     texts = [(folder / "n.txt").read_text() for folder in folders]
     assert texts[0] == texts[1]
+
+
+def test_a_run_in_the_folder_of_the_user_cannot_be_forked(repo: Repo) -> None:
+    """A fork of kind `here` is refused in one sentence: it would put recorded files into that folder."""
+    loop = counting(Workspace(repo.folder, kind="here", merge="none"))
+    Path(".loopwright").mkdir(exist_ok=True)
+    run_sync(loop, journal=JOURNAL, run_id="first")
+    before = (repo.folder / "n.txt").read_text()
+    with pytest.raises(ConfigurationError, match="its workspace is your folder") as caught:
+        wait_for(lambda: fork("first", journal=JOURNAL, at="fix/1", new_id="second"))
+    assert "\n" not in str(caught.value)
+    assert (repo.folder / "n.txt").read_text() == before

@@ -256,3 +256,31 @@ def test_a_workspace_of_git(folder: Project) -> None:
     result = folder.call("until", CHECK, "--branch", "fix", "--json", "--", "./claude.yaml").json
     assert (result["status"], result["workspace"]["branch"]) == ("satisfied", "fix")
     assert not (folder.folder / "answer.txt").exists()
+
+
+def test_the_printed_document_has_the_limits_of_the_run(folder: Project) -> None:
+    """Limits of calls, tokens and effects are a budget of the printed loop, beside that of dollars."""
+    limits = (
+        "--max-calls",
+        "7",
+        "--max-total-tokens",
+        "900",
+        "--max-effects",
+        "50",
+        "--max-usd",
+        "2",
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "loopwright",
+        "until",
+        CHECK,
+        *limits,
+        "--print-yaml",
+        "--",
+        "./agent.sh",
+    ]
+    printed = subprocess.run(words, cwd=folder.folder, capture_output=True, text=True, check=True)
+    loop = yaml.safe_load(printed.stdout)["steps"][0]["loop"]
+    assert loop["guards"][0] == {"budget": {"usd": 2.0, "calls": 7, "tokens": 900, "effects": 50}}

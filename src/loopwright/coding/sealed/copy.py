@@ -55,6 +55,7 @@ class CleanCopy:
         self.store, self.setup, self.links, self.source = store, setup, tuple(links), source
         self._place: Path | None = None
         self._home = source
+        self.paths: tuple[str, ...] | None = None  # the first ones on the import path, once known
         self._state: _State = {}
 
     @property

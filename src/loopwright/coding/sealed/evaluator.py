@@ -17,7 +17,7 @@ from .measure import TestCommand, TestRun, feedback_of, unusable
 from .record import ON_TAMPER, Sealed, SealOptions
 from .sealed_check import SealedCheck
 
-__all__ = ["tests"]
+__all__ = ["one_of", "patterns", "tests"]
 
 
 class TestsStep(FunctionStep[object, Evaluation]):
@@ -190,12 +190,12 @@ def tests(
         command, report=report, timeout=timeout, env=env, pass_env=pass_env, sandbox=isolation
     )
     options = SealOptions(
-        protect=_patterns(f"{name}: protect", protect),
-        allow=_patterns(f"{name}: allow", allow),
+        protect=patterns(f"{name}: protect", protect),
+        allow=patterns(f"{name}: allow", allow),
         allow_new=allow_new,
-        on_tamper=_one_of(name, on_tamper),
+        on_tamper=one_of(name, on_tamper),
         setup=setup if isinstance(setup, str) else tuple(setup),
-        link=_patterns(f"{name}: link", link),
+        link=patterns(f"{name}: link", link),
         # Now, because the folder of the process may be another one later.
         held_out=str(Path(held_out).expanduser().absolute()) if held_out else "",
         held_out_every=held_out_every,
@@ -211,7 +211,12 @@ def tests(
 setattr(tests, "__test__", False)  # noqa: B010  # pytest would collect it as a test
 
 
-def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
+def patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns of paths inside the workspace.
+
+    Raises:
+        ConfigurationError: for one that leads out of it.
+    """
     if isinstance(values, str):
         raise ConfigurationError(f"{owner}: use a list, such as [{values!r}]")
     for value in values:
@@ -222,7 +227,12 @@ def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _one_of(name: str, word: str) -> str:
+def one_of(name: str, word: str) -> str:
+    """Return a valid value of `on_tamper`.
+
+    Raises:
+        ConfigurationError: for another word.
+    """
     if word not in ON_TAMPER:
         raise ConfigurationError(
             f"{name}: on_tamper: {word!r} is none of {', '.join(ON_TAMPER)}{nearest(str(word), ON_TAMPER)}"

@@ -22,7 +22,7 @@ from ...evaluators.check import broken
 from ...evaluators.parsing.reports import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
-from ...tools.process import inherited
+from ...tools.process import CommandResult, inherited
 from .baseline import Baseline, baseline_of
 from .canaries import Canary, imports_outside, plant
 from .copy import CleanCopy, environment
@@ -96,17 +96,12 @@ class SealedCheck:
             copy = await self._copy.put(base, base)
         except StepError as error:
             raise broken(f"{self.name}: {error}") from error
-        paths: tuple[str, ...] = ()
-        if modules and await self._outside(copy, modules, ()):
-            # An editable install of the user's folder: the copy comes first.
-            paths = paths_for(modules)
-            if places := await self._outside(copy, modules, paths):
-                raise broken(f"{self.name}: {imports_outside(places)}")
+        paths = await self._import_paths(copy, modules)
         if not self.command.has_report:
             sealed = await self._exit_codes(protected, paths)
         else:
             sealed = await self._reports(protected, tests, modules, paths)
-        return replace(sealed, evaluation=self._shown(sealed.evaluation))
+        return replace(sealed, evaluation=self.shown(sealed.evaluation))
 
     async def _outside(
         self, copy: Path, modules: Mapping[str, str], paths: tuple[str, ...]
@@ -219,13 +214,52 @@ class SealedCheck:
                 raise
             # On the base it ended in time, so the iteration is the cause.
             return Evaluation(0.0, False, str(error), tampered=tampered)
-        evaluation = self._shown(evaluation)
+        evaluation = self.shown(evaluation)
         signs = await in_thread(self._signs, change)
         if signs:
             evaluation = with_details(self.name, evaluation, {"suspicious": signs})
         if self.options.held_out:
             evaluation = await self._with_held_out(evaluation, sealed, tree)
         return evaluation if tampered is None else touched(evaluation, tampered)
+
+    async def protect_present(self) -> tuple[str, Tampering | None]:
+        """Return the tree of the present iteration with the protected files of the base, and what was changed."""
+        store, base = self._state.tree.store, self.files.base["commit"]
+        if self.files.current is None:
+            return base, None  # before the first iteration
+        present = self.files.current["commit"]
+        before = await in_thread(entries_of, store, base)
+        after = await in_thread(entries_of, store, present)
+        change = self._rules.changes(before, after, lambda digest: blob(store, digest))
+        tree = await in_thread(tree_with, store, present, change.clean)
+        return tree, await in_thread(self._tampering, change, present)
+
+    async def run_on(self, tree: str) -> CommandResult:
+        """Run the command on a tree in the clean copy.
+
+        Raises:
+            EvaluationError: of kind `evaluator_broken`, if it cannot run, or if it would import the code from
+                elsewhere.
+        """
+        base = self.files.base["commit"]
+        try:
+            copy = await self._copy.put(tree, base)
+        except StepError as error:
+            raise broken(f"{self.name}: {error}") from error
+        if self._copy.paths is None:
+            modules = modules_of(await in_thread(entries_of, self._state.tree.store, base))
+            self._copy.paths = await self._import_paths(copy, modules)
+        return (await self._measured(tree, self._copy.paths)).result
+
+    async def _import_paths(self, copy: Path, modules: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the folders of the copy that must come first on the import path."""
+        if not modules or not await self._outside(copy, modules, ()):
+            return ()
+        # An editable install of the user's folder: the copy comes first.
+        paths = paths_for(modules)
+        if places := await self._outside(copy, modules, paths):
+            raise broken(f"{self.name}: {imports_outside(places)}")
+        return paths
 
     def _signs(self, change: TreeChange) -> list[str]:
         """Return the suspicious lines of what the loop changed, without the files that the check ignores."""
@@ -234,7 +268,7 @@ class SealedCheck:
         patch = store.diff(self.files.base["commit"], self.files.current["commit"], "--unified=0")
         return suspicious_lines(patch[:MAX_PATCH], (*change.touched, *change.left_out))
 
-    def _shown(self, evaluation: Evaluation) -> Evaluation:
+    def shown(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation that names the workspace in place of the copy, which no agent may know."""
         copy, folder = str(self._copy.folder), str(self._state.tree.folder)
         if copy not in evaluation.feedback and not any(copy in t for t in evaluation.improvements):
@@ -405,9 +439,10 @@ class SealedCheck:
             ) from None
 
     def _variables(self, paths: tuple[str, ...]) -> dict[str, str]:
-        runner, text = self.command.runner, str(self.command.command)
+        runner, command = self.command.runner, self.command.command
+        words = command.split() if isinstance(command, str) else command
         # A script, and `python -m`, import from their folder on purpose.
-        isolated = runner is not None and runner.name == "pytest" and "-m" not in text.split()
+        isolated = runner is not None and runner.name == "pytest" and "-m" not in words
         variables = environment(self._copy, isolated=isolated, paths=paths)
         own = (self.command.env or {}).get("PYTHONPATH")
         if own and paths:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...agents.phased.agent import BUDGET_TOO_SMALL, PhasedAgent
+from ...coding.sealed.measure import TestCommand
 from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
@@ -17,7 +18,7 @@ from ...models.endpoints import ALIASES, PROVIDERS
 from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument
-from ..schema.document import Action, Document, LoopSpec
+from ..schema.document import Action, Document, LoopSpec, TestsSpec
 from ..schema.traverse import models_in, parts, sentences
 from ..yaml.reader import Source
 from ..yaml.source import Location
@@ -123,6 +124,7 @@ def _document_lints(document: Document) -> _Notes:
                 )
     yield from _unused_limits(document)
     yield from _explored(document)
+    yield from _exit_codes_only(document)
 
 
 def _explored(document: Document) -> _Notes:
@@ -140,6 +142,31 @@ def _explored(document: Document) -> _Notes:
                     "they do not act outside the run"
                 ),
             )
+
+
+def _exit_codes_only(document: Document) -> _Notes:
+    """Note sealed tests of which only the exit code is known: fewer attacks on the check are noticed."""
+    for i, step in enumerate(document.steps):
+        loop = step.loop
+        if loop is None or not (loop.workspace or document.workspace):
+            continue
+        several = isinstance(loop.evaluate, list)
+        specs = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
+        for place, spec in enumerate(specs):
+            tests = None if spec is None else spec.tests
+            if tests is None:
+                continue
+            check = tests if isinstance(tests, TestsSpec) else TestsSpec(command=tests)
+            if check.sealed and not TestCommand(check.command, report=check.report).has_report:
+                at: Location = ("steps", i, "loop", "evaluate", *([place] if several else []))
+                yield (
+                    (*at, "tests"),
+                    "exit_code_only",
+                    (
+                        "this command gives an exit code and no report of its tests, so only the protected files "
+                        "and the exit code count; use report: if it writes one"
+                    ),
+                )
 
 
 def _unused_limits(document: Document) -> _Notes:

@@ -111,7 +111,8 @@ def _check(compilation: Compilation, spec: CheckSpec, path: Location) -> Step | 
                 env = {
                     k: command_value(compilation, (*path, "env", k), v) for k, v in spec.env.items()
                 }
-                options = {"cwd": cwd, "env": env, "timeout": spec.timeout}
+                sandbox = compile_sandbox(compilation, spec.sandbox, network=False)
+                options = {"cwd": cwd, "env": env, "timeout": spec.timeout, "sandbox": sandbox}
                 if spec.score is not None:
                     options["score"] = spec.score
             keyword = {kind.rstrip("_"): value}

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...coding.sealed.metric import sealed_metric
 from ...engine.objectives import Metric, MetricScore
 from ...engine.step import Step
 from ...evaluators.metric import metric
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..schema.document import LoopSpec
-from ..schema.metrics import DeclaredMetric, MetricSpec
+from ..schema.metrics import SEAL_KEYS, DeclaredMetric, MetricSpec
 from ..yaml.source import Location
 from .compilation import Compilation
-from .tools import is_constant
+from .tools import compile_sandbox, is_constant
 
 __all__ = ["compile_metric", "metric_options"]
+
+
+MEASURED = {"pattern", "unit", "repeats", "take", "gates", "at_once", "idea", "pass_env"}
 
 
 def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -> Step | None:
@@ -25,30 +29,19 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
     problems = [at for command, at in commands if not is_constant(compilation, command, at)]
     if problems:
         return None
-    options: dict[str, Json] = {}
-    if spec.command is not None:
-        options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
-        options |= spec.model_dump(include={"env", "timeout"})
-    return compilation.attempt(
-        path,
-        lambda: metric(
-            spec.name,
-            spec.command,
-            **spec.model_dump(
-                include={
-                    "pattern",
-                    "unit",
-                    "repeats",
-                    "take",
-                    "gates",
-                    "at_once",
-                    "idea",
-                    "pass_env",
-                }
-            ),
-            **options,
-        ),
-    )
+    options: dict[str, Json] = spec.model_dump(include=MEASURED)
+    if (command := spec.command) is None:
+        return compilation.attempt(path, lambda: metric(spec.name, **options))
+    options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
+    # A measurement needs no network.
+    options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)
+    options |= spec.model_dump(include={"env", "timeout"})
+    if not spec.sealed:
+        return compilation.attempt(path, lambda: metric(spec.name, command, **options))
+    if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
+        return None
+    options |= spec.model_dump(include=set(SEAL_KEYS))
+    return compilation.attempt(path, lambda: sealed_metric(spec.name, command, **options))
 
 
 def metric_options(

@@ -23,6 +23,7 @@ from .fields import (
     SettingsFields,
     Url,
 )
+from .tools import SANDBOX, SandboxSpec, SandboxWord
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
 
@@ -48,6 +49,7 @@ class CheckSpec(Part):
     env: dict[str, str] = Field({}, description="Environment variables of the command.")
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(None, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
     schema_: dict[str, Json] | None = Field(
         None, alias="schema", description="A JSON Schema that the output must meet."
     )

@@ -8,10 +8,12 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import CWD, TIMEOUT, Names, Part, Seconds
+from .tools import SANDBOX, SandboxSpec, SandboxWord
 
-__all__ = ["DeclaredMetric", "MetricScoreSpec", "MetricSpec"]
+__all__ = ["SEAL_KEYS", "DeclaredMetric", "MetricScoreSpec", "MetricSpec"]
 
 Take = Literal["median", "mean", "min", "max"]
+SEAL_KEYS = ("protect", "allow", "on_tamper", "setup", "link")
 TAKE = "The value of several measurements."
 
 
@@ -49,6 +51,42 @@ class MetricSpec(Part):
     )
     cwd: str | None = Field(None, description=CWD)
     timeout: Seconds | None = Field(None, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
+    sealed: bool = Field(
+        False,
+        description="In a loop with a workspace, measure in a clean copy with the protected files of the base.",
+    )
+    protect: list[str] = Field(
+        [],
+        description="Of a sealed metric: patterns of files that an iteration must not change. `auto` adds those of "
+        "`tests`.",
+    )
+    allow: list[str] = Field(
+        [],
+        description="Of a sealed metric: patterns of files that may change although `protect` covers them.",
+    )
+    on_tamper: Literal["put_back", "reject", "stop"] = Field(
+        "put_back",
+        description="Of a sealed metric: what follows a change of protected files.",
+    )
+    setup: list[str] | str = Field(
+        "",
+        description="Of a sealed metric: a command that prepares the clean copy. Default: that of the workspace.",
+    )
+    link: list[str] = Field(
+        [],
+        description="Of a sealed metric: folders of yours that the clean copy contains as links. Default: those of the "
+        "workspace.",
+    )
+
+    @model_validator(mode="after")
+    def _of_sealed(self) -> MetricSpec:
+        used = next((name for name in SEAL_KEYS if name in self.model_fields_set), None)
+        if used is not None and not self.sealed:
+            raise PydanticCustomError("metric", "{key} needs sealed: true", {"key": used})
+        if self.sealed and self.command is None:
+            raise PydanticCustomError("metric", "sealed needs a command", {})
+        return self
 
 
 class DeclaredMetric(Part):

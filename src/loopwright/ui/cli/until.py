@@ -267,6 +267,9 @@ class UntilCommandOptions(RunCommandOptions):
             iterations=self.iterations,
             seconds=_seconds("--max-time", self.time),
             usd=self.max_usd,
+            calls=self.max_calls,
+            tokens=self.max_total_tokens,
+            effects=self.max_effects,
             patience=self.patience,
             on_stall=self.on_stall.value,
             report=self.report,
@@ -368,6 +371,12 @@ def _summary(options: UntilCommandOptions) -> str:
     limits = [f"at most {options.iterations} iterations", options.time]
     if options.max_usd is not None:
         limits.append(f"{options.max_usd:g} USD")
+    spent = {
+        "model calls": options.max_calls,
+        "tokens": options.max_total_tokens,
+        "effects": options.max_effects,
+    }
+    limits += [f"{limit} {unit}" for unit, limit in spent.items() if limit is not None]
     return f"{place}{Path.cwd()} · sandbox: {sandbox} · {', '.join(limits)}"
 
 

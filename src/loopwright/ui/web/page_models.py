@@ -62,6 +62,7 @@ class Row:
     best: bool = False
     retries: int = 0
     files: str = ""
+    tampered: str = ""  # what the iteration did to its check
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     return RunHeader(
         info=info,
         sentence=_sentence(info),
-        facts=_facts(marks, view.total(), used, active, bounds),
+        facts=[*_facts(marks, view.total(), used, active, bounds), *_held_out(view)],
         in_flight=in_flight,
         active=active,
         model=", ".join(list(run_progress.models)[:3]) or text_of(info.source.get("model")),
@@ -241,6 +242,26 @@ def _facts(
         facts.append(_used("Tokens", used.tokens, bounds.get("tokens"), lambda n: f"{n:,}"))
     facts.append(_used("Time", active, bounds.get("seconds"), texts.duration))
     return facts
+
+
+def _held_out(view: RunView) -> list[UsedPart]:
+    """Return the figures of the held-out tests of a run that has ended, with the gap to the visible score."""
+    if view.info.status in _OPEN:
+        return []
+    facts = {}
+    for entry in view.since(max(0, view.last - LAST_ENTRIES)):
+        if entry.kind != "ended" or not entry.path:
+            continue
+        # The output of the loop may be long, and is then left out of the first reading.
+        (complete,) = view.between(entry.seq - 1, 1)
+        value = complete.value
+        figures = value.get("held_out") if isinstance(value, Mapping) else None
+        for name, one in (figures or {}).items():
+            gap = one.get("gap")
+            label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
+            limit = "" if gap is None else f"score gap {gap:.2f}"
+            facts[label] = UsedPart(label, f"{one['passing']} of {one['total']} pass", limit)
+    return list(facts.values())
 
 
 def _used(label: str, used: N, limit: N | None, text: Callable[[N], str]) -> UsedPart:
@@ -330,6 +351,7 @@ def rows_of(
 def _row(loop: str, item: Iteration) -> Row:
     sign, word, _ = texts.verdict(item)
     evaluation = item.evaluation
+    tampered = evaluation.tampered if evaluation is not None else None
     gaps = [(c.name, c.gap) for c in evaluation.criteria if not c.passed] if evaluation else []
     return Row(
         loop=loop,
@@ -346,9 +368,11 @@ def _row(loop: str, item: Iteration) -> Row:
         calls=item.usage.calls,
         seconds=texts.duration(item.seconds),
         files=files_text(item),
+        tampered=texts.one_line(tampered.why) if tampered is not None else "",
     )
 
 
+LAST_ENTRIES = 200  # of a run, among which the ends of its last loops are
 CHUNK = 40  # rows of one request: more than a screen, and rendered in milliseconds
 MAX_ROWS = 100  # rows that a page contains from the start; a loop may have a million
 
