@@ -85,7 +85,7 @@ def test_a_pattern_that_takes_too_long_decides_nothing(evaluator: Any) -> None:
          "contains or a limit such as max_words.")),
         ({"max_word": 3}, "check: unknown option 'max_word'; did you mean 'max_words'?"),
         ({"command": ["a"], "max_words": 3}, ("check: unknown option 'max_words'; it takes "
-         "command, name, args, env, stdin, cwd, timeout")),
+         "command, name, score, args, env, stdin, cwd, timeout, sandbox")),
         ({"schema": {}, "nam": ""}, "check: unknown option 'nam'; did you mean 'name'?"),
         ({"max_words": -1}, "check: max_words: -1 is too small; give at least 0"),
         ({"max_words": 1.5}, "check: max_words: 1.5 is not an integer"),

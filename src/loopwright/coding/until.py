@@ -583,6 +583,8 @@ class AgentTask(Protocol):
 
 def agent_step_of(task: AgentTask, agent: Any, settings: AgentOptions) -> Step[Any, Any]:
     """Return the step of an agent: a coding agent, another command, or a step."""
+    if isinstance(agent, Sequence) and not agent:
+        raise ConfigurationError("until: there is no agent; give its command as words, or a step")
     if not _words(agent):
         return as_step(agent)
     if (known := _known(agent)) is not None:

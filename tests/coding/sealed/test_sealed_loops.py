@@ -330,6 +330,19 @@ def test_held_out_tests_run_at_the_end(hidden: Bench, tmp_path: Path) -> None:
     assert again.held_out == {"tests": expected}
 
 
+def test_held_out_tests_import_the_project(hidden: Bench) -> None:
+    """Plain `pytest` finds the modules beside the visible tests, for held-out tests in another folder too."""
+    (hidden.project / "prices.py").write_text("PRICE = 3\n")
+    (hidden.root / "hidden" / "test_hidden.py").write_text(
+        "import prices\n\n\ndef test_price():\n    assert prices.PRICE == 3\n"
+    )
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    evaluate = tests("pytest -q", env=env, held_out=hidden.root / "hidden")
+    result = hidden.run(fix, evaluate=evaluate)
+    assert result.held_out is not None
+    assert (result.held_out["tests"]["passing"], result.held_out["tests"]["total"]) == (1, 1)
+
+
 def test_required_held_out_tests(hidden: Bench) -> None:
     """An iteration passes only if they pass, and the agent does not learn which of them failed."""
     result = hidden.run(fix, solve, evaluate=with_hidden(hidden, held_out_required=True))

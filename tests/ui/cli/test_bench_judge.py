@@ -81,6 +81,14 @@ def test_a_gate_that_is_not_met_has_exit_code_3(labelled: Project) -> None:
         (("judge", "note.yaml", "none.jsonl", "--recorded"), "none.jsonl: it cannot be read"),
         (("judge", "note.yaml", "wrong.jsonl", "--recorded"), "wrong.jsonl:1: label: missing"),
         (("judge", "note.yaml", "cases.jsonl", "--recorded", "--alpha", "nan"), "alpha"),
+        (
+            ("judge", "note.yaml", "cases.jsonl", "--recorded", "--min-kappa", "nan"),
+            "--min-kappa: nan",
+        ),
+        (
+            ("judge", "note.yaml", "cases.jsonl", "--recorded", "--max-flip", "inf"),
+            "--max-flip: inf",
+        ),
     ],
 )
 def test_wrong_input_is_one_sentence(

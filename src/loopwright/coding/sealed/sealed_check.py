@@ -40,6 +40,7 @@ from .imports import modules_of, outside, paths_for
 from .measure import TestCommand, TestRun, unusable
 from .protect import Protection, TreeChange
 from .record import Sealed, SealOptions
+from .runners import Runner
 from .suspicious import suspicious_lines
 from .trees import blob, entries_of, tree_with
 from .verdict import CheckVerdict, verdict_of
@@ -323,7 +324,7 @@ class SealedCheck:
         folder = await self._copy.put(tree, self.files.base["commit"])
         place = folder / f"held_out_{secrets.token_hex(4)}"
         try:
-            await in_thread(lambda: shutil.copytree(source, place, symlinks=True))
+            await in_thread(lambda: _put_held_out(source, place, self.command.runner))
             measured = await self.command.run(
                 self._inside(folder), self.ctx, self._variables(paths),
                 words=f"--continue-on-collection-errors {place}", writable=self._copy.writable,
@@ -482,3 +483,13 @@ def _report(measured: TestRun) -> TestReport:
 def _commit(files: Snapshots) -> str:
     parent = files.parent.files if files.parent is not None else None
     return str((parent or files.base)["commit"])
+
+
+def _put_held_out(source: Path, place: Path, runner: Runner | None) -> None:
+    """Copy the held-out tests into a folder of the clean copy, from which they import the project."""
+    shutil.copytree(source, place, symlinks=True)
+    settings = place / "conftest.py"
+    if runner is not None and runner.name == "pytest" and not settings.exists():
+        # The tests of the project may import it from their own folder, which is another one here.
+        # At the end of the path, because a file of the agent must not replace a standard module.
+        settings.write_text(f"import sys\n\nsys.path.append({str(place.parent)!r})\n", "utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,16 @@ class BenchOptions(RunCommandOptions):
         return {"alpha": self.alpha, "max_votes": self.max_votes, "certify": self.certify}
 
     def gates(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return the lowest and the highest accepted value of each figure with a gate."""
+        """Return the lowest and the highest accepted value of each figure with a gate.
+
+        Raises:
+            ConfigurationError: for a value that is not a number, with which no figure could be compared.
+        """
+        for option in ("min_kappa", "min_sensitivity", "min_specificity", "max_flip"):
+            value = getattr(self, option)
+            if value is not None and not math.isfinite(value):
+                word = f"--{option.replace('_', '-')}"
+                raise ConfigurationError(f"{word}: {value} is not a number from -1 to 1")
         return {
             "kappa": (self.min_kappa, None),
             "sensitivity": (self.min_sensitivity, None),

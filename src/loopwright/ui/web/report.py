@@ -16,9 +16,9 @@ from ...records.codec import Json
 from ..run_files import run_files
 from .events import RunProgress
 from .page_models import Row, Section, inner_of, run_of, section_of
+from .patch_lines import PatchLine, lines_of
 from .queries import in_order, main_loop
 from .render import STATIC, cut, readable, render
-from .routes_files import PatchLine, lines_of
 from .steps import steps_of
 
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail

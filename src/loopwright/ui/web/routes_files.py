@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -13,41 +11,13 @@ from ...errors import ConfigurationError, RunLocked
 from ...journal.views import RunView
 from ...records import Iteration
 from ...records.codec import Json, text_of
-from ...records.redaction import of_environment
 from ..run_files import RunFiles, run_files
 from .access import is_loop
 from .page import Page
 from .page_models import name_of
+from .patch_lines import lines_of
 from .render import render
 from .routes_read import loop_in, number_in, run_in
-
-MAX_DIFF = 200_000  # characters of a difference on a page and in a report
-
-
-@dataclass(frozen=True, slots=True)
-class PatchLine:
-    """A line of a patch: `file`, `hunk`, `added`, `removed` or `same`."""
-
-    kind: str
-    text: str
-
-
-def lines_of(patch: str) -> list[PatchLine]:
-    """Return the lines of a patch without the secrets of this process, and without those over the limit."""
-    # Before the cut: a key that is cut in two is not found.
-    text = str(of_environment(os.environ).clean(patch))
-    lines = [PatchLine(_kind(line), line) for line in text[:MAX_DIFF].splitlines()]
-    if len(text) > MAX_DIFF:
-        rest = f"{len(text) - MAX_DIFF:,} more characters; loopwright workspace diff has the complete patch"
-        lines.append(PatchLine("file", rest))
-    return lines
-
-
-def _kind(line: str) -> str:
-    if line.startswith(("diff --git ", "--- ", "+++ ", "index ", "new file", "deleted file")):
-        return "file"
-    signs = {"@": "hunk", "+": "added", "-": "removed"}
-    return signs.get(line[:1], "same")
 
 
 async def _files(page: Page, run_id: str, loop: str) -> RunFiles:
