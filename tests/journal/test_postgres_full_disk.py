@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -46,10 +47,11 @@ def small_disk(tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Path
     folder = tmp_path / "disk"
     folder.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
-    # The folder above belongs to this user only, and the server may run as another one.
-    tmp_path.chmod(0o755)
-    tmp_path.parent.chmod(0o755)
-    tmp_path.parent.parent.chmod(0o755)
+    # The folders above belong to this user only, and the server may run as another one.
+    for above in (tmp_path, *tmp_path.parents):
+        if above == Path(tempfile.gettempdir()):
+            break
+        above.chmod(0o755)
     if os.geteuid() != 0 or subprocess.run(mounting, check=False, capture_output=True).returncode:
         pytest.skip("NOT TESTED: this user may not mount a file system")
     yield folder
