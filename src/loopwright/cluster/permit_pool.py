@@ -46,7 +46,7 @@ class PermitStore(Protocol):
         """Record that this worker has `have` permits of a name, and grant up to `want` more."""
 
     async def pause(self, name: str, seconds: float) -> None:
-        """Let nobody take a permit of this name for so long."""
+        """Refuse permits of this name for a number of seconds."""
 
     async def paused(self, name: str) -> float:
         """Return the remaining seconds of the pause of a name."""

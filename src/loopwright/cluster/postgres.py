@@ -142,7 +142,7 @@ class PostgresSharedRuns:
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
         await self.prepare()
-        # Each start removes what workers left that ended long ago; a week later nobody asks for them.
+        # Each start removes the rows of workers that ended more than a week ago, because no reader needs them.
         await self._execute(
             "DELETE FROM loopwright_queue.workers WHERE beat < clock_timestamp() - interval '7 days'"
         )

@@ -150,7 +150,7 @@ class SharedPermits(Protocol):
         """Return a permit of a cap."""
 
     async def pause(self, name: str, seconds: float) -> None:
-        """Let nobody take a permit of this name for so long."""
+        """Refuse permits of this name for a number of seconds."""
 
     async def paused(self, name: str) -> float:
         """Return the remaining seconds of the pause of a name."""

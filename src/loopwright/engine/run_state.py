@@ -272,7 +272,7 @@ class Run:
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
-        # Neither exists in a run that nobody can tune, so that many runs at once stay small.
+        # A run that cannot be tuned has neither, which keeps many runs at once small.
         self.noise: Mapping[str, float] | None = None
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS

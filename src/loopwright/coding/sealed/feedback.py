@@ -1,4 +1,4 @@
-"""The evaluations of a check: score, verdict, and what the next iteration is told."""
+"""The evaluations of a check: score, verdict, and the feedback for the next iteration."""
 
 from __future__ import annotations
 

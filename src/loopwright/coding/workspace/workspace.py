@@ -331,7 +331,7 @@ class Files:
         """Make the folder of a run that was forked, with the snapshots of the run that began."""
         take_over(self.tree, begun)
         self._make_folder(self.base, None)
-        # What the setup changes is no edit of a person: the recorded files replace it.
+        # Changes by the setup are not edits of a person, so the recorded files replace them.
         self._describe(self.base, busy=True)
         self._taken_over = True
 
