@@ -390,7 +390,11 @@ def test_sequences_of_limits_with_kills(changes: Changes, kills: list[int]) -> N
         ({"loop": "coutn", "max_iterations": 3}, "did you mean 'count'"),
         ({"max_usd": "clear"}, "max_usd: the run has no such limit"),
         ({"timeout": "clear"}, "timeout: count has no such limit"),
-        ({"at_once": 3}, "runs one item at a time"),
+        ({"at_once": 3}, "runs one item or step at a time"),
+        ({"max_total_tokens": 0}, "max_total_tokens: 0 is too small"),
+        ({"max_effects": True}, "max_effects"),
+        ({"max_calls": 1.5}, "max_calls: 1.5"),
+        ({"max_effects": "clear"}, "max_effects: the run has no such limit"),
     ],
 )
 def test_invalid_limits(limits: dict[str, Any], message: str) -> None:

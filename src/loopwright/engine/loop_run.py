@@ -181,7 +181,7 @@ class LoopRun:
             self._restore(run.replay)
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
-            self.account.effects = self.history.effects = run.replay.effects(path)
+            self.history.effects = self.account.effects
         if budget is not None and loop.unbound:
             run.warn(loop.unbound, code=CANNOT_BIND)
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
@@ -525,8 +525,10 @@ class LoopRun:
                 run.note(iteration)
         else:
             run.iterations += 1
+        # Without a limit, effects of earlier processes are not counted.
+        effects = self.account.effects if self.account.limited else 0
         self.history = self.scope.history = self.history.with_iteration(
-            iteration, elapsed, self.account.settled, wall, self.account.effects
+            iteration, elapsed, self.account.settled, wall, effects
         )
         return iteration
 

@@ -296,7 +296,8 @@ class Run:
             self._append_for_listeners if self.listeners else log.append
         )
         spent = self.replay.spent("") if self.replay else NOTHING
-        self.account = Account("", settled=spent)
+        recorded = self.replay.effects if self.replay else None
+        self.account = Account("", settled=spent, recorded=recorded)
         self.account.judging = self.replay.judging if self.replay else NOTHING
 
     @property

@@ -81,9 +81,10 @@ class LiveLimits:
         # By path: an account above is read before those below.
         for path in sorted(run.open_loops):
             open_loop = run.open_loops[path]
-            if loop and applies(loop, path):
+            # The number of jobs of a step has a slash at the end of its key.
+            if loop and applies(loop, path.removesuffix("/")):
                 open_loop.tune(limits)
-                if change["key"] in _TIMES:
+                if change["key"] in _TIMES and isinstance(open_loop, LoopRun):
                     self._watch(open_loop)
             else:
                 open_loop.refresh()

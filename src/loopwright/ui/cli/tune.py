@@ -42,6 +42,20 @@ def tune(
     max_calls: Annotated[
         str | None, typer.Option("--max-calls", metavar="N|clear", help="Model calls.")
     ] = None,
+    max_total_tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--max-total-tokens", metavar="N|clear", help="Input and output tokens together."
+        ),
+    ] = None,
+    max_effects: Annotated[
+        str | None,
+        typer.Option(
+            "--max-effects",
+            metavar="N|clear",
+            help="Effects: functions, commands, tool calls and attempts of model calls.",
+        ),
+    ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +72,11 @@ def tune(
     ] = None,
     at_once: Annotated[
         str | None,
-        typer.Option("--at-once", metavar="N", help="Items of a list that run at a time."),
+        typer.Option(
+            "--at-once",
+            metavar="N",
+            help="Items of a list, or steps of parallel or of a workflow, that run at a time.",
+        ),
     ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason, for the record.")
@@ -77,7 +95,8 @@ def tune(
     """
     texts: dict[str, str | None] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
-        "timeout": timeout, "deadline": deadline, "at_once": at_once,
+        "max_total_tokens": max_total_tokens, "max_effects": max_effects, "timeout": timeout,
+        "deadline": deadline, "at_once": at_once,
     }  # fmt: skip
     limits: dict[str, Any] = {
         key: limit_value(key, text) for key, text in texts.items() if text is not None
