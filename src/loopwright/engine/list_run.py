@@ -96,7 +96,7 @@ class ListRun(LoopRun):
         except StepError as error:
             return Stop(Reason.ERROR, f"its items cannot be read: {error}")
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error)
+            self.cut = self.run_state.stopped_by(error, self.path)
             return self.cut.stop
         # Before the first item: loops inside are recorded under the number of their item.
         self.run_state.loops.lists |= {self.path}
@@ -112,7 +112,7 @@ class ListRun(LoopRun):
                 await self._execute_all()
                 stop = self.decide()
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error)
+            self.cut = self.run_state.stopped_by(error, self.path)
             stop = self.cut.stop
         assert stop is not None
         return await self.finish(stop)

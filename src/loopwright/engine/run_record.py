@@ -315,11 +315,11 @@ def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, None])
 def _collect_at_once(step: Step, at_once: dict[str, int], *, in_folder: bool) -> None:
     """Add the number of jobs at a time of the steps that can have another one."""
     most = getattr(step, "at_once", None)
-    if isinstance(step, CompositeStep) and isinstance(most, int):
-        # Items of a list are independent, unless they work on the same files. Other steps that run one
-        # at a time may use the results of those before.
-        if most > 1 or (getattr(step, "over_list", False) and not in_folder):
-            at_once.setdefault(step.name, most)
+    # Items of a list are independent, unless they work on the same files. Other steps that run one at a
+    # time may use the results of those before.
+    adjustable = getattr(step, "over_list", False) and not in_folder
+    if isinstance(step, CompositeStep) and isinstance(most, int) and (most > 1 or adjustable):
+        at_once.setdefault(step.name, most)
     in_folder = in_folder or getattr(step, "workspace", None) is not None
     for part in step.parts():
         _collect_at_once(part, at_once, in_folder=in_folder)

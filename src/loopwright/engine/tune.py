@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from ..conditions import CEILING, UNITS, Deadline
 from ..errors import ConfigurationError, nearest
@@ -20,8 +20,9 @@ from ..journal.replay import RecordedRun
 from ..journal.tunes import request, tuned_entries
 from ..records import codec
 from ..records.codec import Json
+from .synchronous import wait_shortly
 
-__all__ = ["CLEAR", "LimitChange", "LimitInForce", "Tuned", "limits_in_force", "tune"]
+__all__ = ["CLEAR", "LimitChange", "LimitInForce", "Tuned", "limits_in_force", "tune", "tune_sync"]
 
 CLEAR = "clear"  # the word that removes a limit
 Clear = Literal["clear"]
@@ -123,6 +124,23 @@ class Tuned:
         }
 
 
+class TuneOptions(TypedDict, total=False):
+    """The options of `tune`, which explains them."""
+
+    loop: str
+    max_iterations: int | Clear | None
+    max_usd: float | Clear | None
+    max_calls: int | Clear | None
+    max_total_tokens: int | Clear | None
+    max_effects: int | Clear | None
+    timeout: float | Clear | None
+    deadline: str | None
+    at_once: int | Clear | None
+    reason: str
+    who: str
+    dry_run: bool
+
+
 async def tune(
     run_id: str,
     *,
@@ -210,6 +228,32 @@ async def tune(
     finally:
         if isinstance(journal, str):
             await store.close()
+
+
+def tune_sync(run_id: str, *, journal: Journal | str, **options: Unpack[TuneOptions]) -> Tuned:
+    """Change limits of a run from synchronous code; see `tune`.
+
+    Args:
+        run_id: the run, or a unique prefix of its ID.
+        journal: the Journal or the URL in which it is recorded.
+        options: the new limits and the other options of `tune`.
+
+    Returns:
+        The limits in force before the changes, and the changes.
+
+    Raises:
+        RunNotFound, ConfigurationError: as `tune` does.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync, tune_sync
+        >>> journal = MemoryJournal()
+        >>> loop = Loop(lambda n: n, name="l", until=MaxIterations(3), approve="iteration")
+        >>> run_sync(loop, 1, journal=journal, run_id="r").status.value
+        'suspended'
+        >>> tune_sync("r", journal=journal, max_iterations=5).changes
+        (LimitChange(loop='l', key='max_iterations', old=3, new=5),)
+    """
+    return wait_shortly(lambda: tune(run_id, journal=journal, **options))
 
 
 async def _entries_with_requests(store: Journal, info: RunInfo) -> list[Entry]:
@@ -333,9 +377,7 @@ class _RecordedLimits:
         if key == "at_once" and (new is None or old is None):
             several = ", ".join(self.at_once) or "none"
             why = "always has a limit" if old else "runs one item or step at a time"
-            raise ConfigurationError(
-                f"at_once: {where} {why}; it can be changed for: {several}"
-            )
+            raise ConfigurationError(f"at_once: {where} {why}; it can be changed for: {several}")
         if new is None and old is None:
             raise ConfigurationError(
                 f"{key}: {where} has no such limit, so there is nothing to clear"

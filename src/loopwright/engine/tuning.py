@@ -111,6 +111,8 @@ class LiveLimits:
             self._timers[loop.path] = later(_EARLY, self._expire, loop)
         elif gate.due(run) - run.now() > _EARLY:
             self._watch(loop)
-        elif loop.task is not None:  # between two iterations, the next one is not admitted
+        # Between two iterations, the next one is not admitted. A cancellation that is under way by the caller
+        # or of the run has priority, and must not be counted as this limit.
+        elif loop.task is not None and not loop.task.cancelling():
             run.timed = gate.late()
             loop.task.cancel()

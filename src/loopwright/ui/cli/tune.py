@@ -9,6 +9,7 @@ import typer
 
 from ...engine.tune import LimitInForce, Tuned
 from ...engine.tune import tune as tuned
+from ...errors import ConfigurationError
 from ...journal import Journal
 from ...records.codec import Json
 from ...records.redaction import of_environment
@@ -25,13 +26,13 @@ _RUNNING = ("running",)
 def tune(
     name: RunName,
     loop: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--loop",
             metavar="PATH",
             help="Path or name of the loop.  [default: the owner of the limit in force, outermost first]",
         ),
-    ] = "",
+    ] = None,
     max_iterations: Annotated[
         str | None,
         typer.Option("--max-iterations", metavar="N|clear", help="Iterations of the loop."),
@@ -102,11 +103,13 @@ def tune(
         key: limit_value(key, text) for key, text in texts.items() if text is not None
     }
     of_environment(os.environ).refuse("reason", reason)
+    if loop is not None and not loop.strip():
+        raise ConfigurationError(f"--loop: {loop!r} is empty; give a name, or leave it out")
 
     async def work(store: Journal) -> Tuned:
         info = await find_run(store, name)
         return await tuned(
-            info.run_id, journal=store, loop=loop, reason=reason, dry_run=dry_run, **limits
+            info.run_id, journal=store, loop=loop or "", reason=reason, dry_run=dry_run, **limits
         )
 
     with Output(as_json=as_json) as output:
