@@ -13,13 +13,15 @@ from loopwright import (
     Loop,
     MaxIterations,
     NoImprovement,
+    OutputMatches,
     Passed,
     RepeatedOutput,
     ScoreAtLeast,
+    Timeout,
     Workflow,
     run,
 )
-from loopwright.conditions import Budget
+from loopwright.conditions import Budget, NoProgress
 from loopwright.errors import ConfigurationError
 from loopwright.insight import (
     Backtest,
@@ -37,16 +39,17 @@ from loopwright.journal import open_journal
 LIMIT = MaxIterations(8)
 
 
-def random_condition(chance: random.Random, depth: int = 2):
+def random_condition(chance: random.Random, depth: int = 2, *, budgets: bool = True):
     """Return a random tree of conditions."""
     if depth and chance.random() < 0.5:
-        parts = [random_condition(chance, depth - 1) for _ in range(2)]
+        parts = [random_condition(chance, depth - 1, budgets=budgets) for _ in range(2)]
         return parts[0] | parts[1] if chance.random() < 0.6 else parts[0] & parts[1]
+    limit = [Budget(calls=chance.randint(4, 14))] if budgets else []
     return chance.choice([
         ScoreAtLeast(round(chance.uniform(0.6, 0.95), 2), min_iterations=chance.randint(1, 3)),
         NoImprovement(chance.randint(1, 3), min_delta=chance.choice([0.0, 0.02])),
         MaxIterations(chance.randint(1, 8)), Degrading(rule="strict", window=2), Degrading(sigma=0.01),
-        RepeatedOutput(), Passed(), Budget(calls=chance.randint(4, 14)),
+        RepeatedOutput(), Passed(), OutputMatches("[35]"), NoProgress(2), Timeout(3600), *limit,
     ])  # fmt: skip
 
 
