@@ -177,6 +177,7 @@ async def test_inner_loops_have_a_recording_for_each_execution() -> None:
         ({"until": "passed", "on_stall": "fresh"}, "on_stall is not replayable"),
         ({"until": [{"score_at_lest": 0.9}]}, "unknown condition 'score_at_lest'"),
         ({"until": "passed", "keep": "worst"}, "keep: 'worst'"),
+        ({"until": "passed", "name": [1]}, "name: [1] is not text"),
         ({"score_at_least": float("nan")}, "score_at_least"),
         ("It has a date.", "sentence for a judge"),
         ([], "there is no condition"),

@@ -84,7 +84,10 @@ def cases_from_jsonl(text: str, file: str = "cases") -> list[JudgeCase]:
             continue
         try:
             case = _case(json.loads(row), line)
-        except (ConfigurationError, ValueError) as error:
+        except json.JSONDecodeError as error:
+            where = f"{file}:{line}:{error.colno}"
+            raise ConfigurationError(f"{where}: not valid JSON: {error.msg}") from error
+        except ConfigurationError as error:
             raise ConfigurationError(f"{file}:{line}: {error}") from error
         if case.id in seen:
             raise ConfigurationError(
