@@ -300,6 +300,11 @@ class Run:
         self.account.judging = self.replay.judging if self.replay else NOTHING
 
     @property
+    def origin(self) -> str:
+        """The run that this one was forked from, or ""."""
+        return str((self.log.info.source.get("forked") or {}).get("run_id", ""))
+
+    @property
     def token(self) -> str:
         """The value of TOKEN in the environment of its processes.
 
