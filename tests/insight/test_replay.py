@@ -141,6 +141,34 @@ async def test_report_has_a_stable_shape_and_a_plot() -> None:
     assert len(plot.findall(".//{http://www.w3.org/2000/svg}circle")) == 2
 
 
+async def test_intervals_are_within_the_plot() -> None:
+    """A point whose interval ends at an extreme of all values is complete."""
+    report = replay(await recorded(20, LIMIT), [StoppingPolicy(MaxIterations(n)) for n in (1, 4)])
+    plot = ET.fromstring(report.frontier_svg())
+    space = "{http://www.w3.org/2000/svg}"
+    height = float(plot.attrib["viewBox"].split()[3])
+    rows = [float(text.attrib["y"]) for text in plot.findall(f"{space}text[@dy]")]
+    intervals = [path.attrib["d"] for path in plot.findall(f"{space}g/{space}path")]
+    assert len(intervals) == 3
+    for interval in intervals:
+        low, high = (float(value) for value in interval.split(" ")[1].split("V"))
+        assert 0 < min(rows) <= high < low <= max(rows) < height
+
+
+async def test_iterations_are_the_cost_of_a_loop_without_calls() -> None:
+    """A policy with fewer iterations and the same quality is suggested there too."""
+    journal = open_journal("memory:")
+    loop = Loop(lambda v: v, lambda v: 0.8, until=MaxIterations(6), name="flat")
+    items = []
+    for number in range(20):
+        await run(loop, number, journal=journal, run_id=f"r{number}")
+        info = await journal.find(f"r{number}")
+        items += recordings_of(info, await journal.entries(info.run_id), loop)
+    report = replay(Recordings("flat", items), [StoppingPolicy(MaxIterations(n)) for n in (4, 2)])
+    assert report.policies[0].calls == 0
+    assert report.suggested == "limit 2"
+
+
 async def test_cancelled_and_unfinished_runs_are_left_out() -> None:
     journal = open_journal("memory:")
     loop = writer(1, LIMIT)

@@ -84,17 +84,17 @@ class _Plot:
         yield f'<path d="M{_LEFT} {bottom}H{right}" stroke="currentColor" stroke-opacity="0.6"/>'
         for tick in self.across:
             if tick.text:
-                x = f"{self.x(tick.value):.1f}"
-                yield f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{tick.text}</text>'
+                middle = f"{self.x(tick.value):.1f}"
+                yield f'<text x="{middle}" y="{bottom + 18}" text-anchor="middle">{tick.text}</text>'
         across, up = map(escape, self.labels)
-        middle = (_LEFT + right) / 2
-        yield f'<text x="{middle:.0f}" y="{_HEIGHT - 10}" text-anchor="middle">{across}</text>'
+        centre = (_LEFT + right) / 2
+        yield f'<text x="{centre:.0f}" y="{_HEIGHT - 10}" text-anchor="middle">{across}</text>'
         yield f'<text x="8" y="{_ABOVE - 16}">{up}</text>'
         start = right - _LEGEND * len(self.legend)
         for place, (name, colour) in enumerate(self.legend.items()):
-            x = start + place * _LEGEND
-            yield f'<rect x="{x}" y="10" width="10" height="10" fill="{colour}"/>'
-            yield f'<text x="{x + 16}" y="19">{escape(name)}</text>'
+            left = start + place * _LEGEND
+            yield f'<rect x="{left}" y="10" width="10" height="10" fill="{colour}"/>'
+            yield f'<text x="{left + 16}" y="19">{escape(name)}</text>'
 
     def _dot(self, dot: _Dot) -> str:
         x, colour, (value, low, high) = f"{dot.x:.1f}", dot.colour, dot.share
