@@ -20,7 +20,8 @@ from ...records.codec import Json
 from ...templates.variables import fill
 from ...tools.process import variable_names
 from ...tools.sandbox import Sandbox, SandboxMode
-from .calls import AgentCall, AgentRecord, CallSettings
+from .call_settings import CallSettings
+from .calls import AgentCall, AgentRecord
 from .manifest import Manifest, load_manifest
 from .program import StreamMode
 from .sessions import Session, checked_mode, new_id, session_key, sessions_of
