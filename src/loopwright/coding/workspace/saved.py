@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
-from .git import Git
+from .git import Git, GitError
 from .merge import HandOver, applied, make_branch
 from .sources import WorkspaceSource
 from .store import GitStore, slug_of
 from .tree import FileTree
 
-__all__ = ["SavedWorkspace", "saved_workspace", "saved_workspaces"]
+__all__ = ["SavedWorkspace", "saved_workspace", "saved_workspaces", "take_over"]
 
 HEAD = "refs/heads/start"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -256,3 +256,31 @@ def saved_workspace(home: Path, run: str, loop: str = "") -> SavedWorkspace:
         names = ", ".join(f"{one.run} {one.path}" for one in found[:5])
         raise ConfigurationError(f"{run}: there are several workspaces; use --loop: {names}")
     return found[0]
+
+
+def take_over(tree: FileTree, begun: Json) -> None:
+    """Give a new tree the rules and the snapshots of the one that another run began.
+
+    Args:
+        tree: the tree of the new run.
+        begun: the recorded beginning of the other run.
+
+    Raises:
+        GitError: if the files of the other run were deleted.
+    """
+    trees = saved_workspaces(tree.store.home)
+    same = (
+        one for one in trees if one.base == begun["commit"] and str(one.folder) == begun["folder"]
+    )
+    other = next(same, None)
+    if other is None:
+        raise GitError(
+            f"workspace: the files of this run were deleted from {begun['folder']}; start a new run"
+        )
+    tree.private.mkdir(parents=True, exist_ok=True)
+    for name in ("rules", "always"):
+        shutil.copy(other.tree.private / name, tree.private / name)
+    # Its own refs: the other run may be deleted, and a finished step is found by its ref.
+    for name, commit in tree.store.refs(other.tree.refs).items():
+        if not name.startswith(("lost/", "source/")):
+            tree.store.point(tree.refs + name, commit)
