@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from loopwright.ui.cli import main
+from warm_python import warm_python
 
 STEPS = '''
 import asyncio, os, threading
@@ -126,13 +127,10 @@ class Project:
         out, err = self._capture.readouterr()
         return Answer(code, out, err)
 
-    def run(self, *arguments: str, given: str | None = "", **environ: str) -> Answer:
+    def run(self, *arguments: str, given: str = "", **environ: str) -> Answer:
         """Call it in a process of its own, and wait for its end."""
-        done = subprocess.run(
-            [sys.executable, "-m", "loopwright", *arguments],
-            cwd=self.folder, env=self.environ(environ), input=given, capture_output=True,
-            encoding="utf-8", timeout=60, check=False,
-        )  # fmt: skip
+        words = ["-m", "loopwright", *arguments]
+        done = warm_python().run(words, cwd=self.folder, env=self.environ(environ), input=given)
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:

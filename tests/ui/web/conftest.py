@@ -17,6 +17,8 @@ from typing import IO, Any
 
 import pytest
 
+from warm_python import warm_python
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -84,10 +86,9 @@ def environ(folder: Path) -> dict[str, str]:
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Call the command line in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "loopwright", *words], cwd=folder, env=environ(folder),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return warm_python().run(
+        ["-m", "loopwright", *words], cwd=folder, env=environ(folder), timeout=120
+    )
 
 
 @contextmanager
