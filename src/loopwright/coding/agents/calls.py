@@ -121,8 +121,10 @@ class AgentCall(Leaf):
             for text in reader.feed(line):
                 if listener is not None:
                     listener(ctx.path, _live(text, lambda t: ctx.run.redact(redactor.text(t))))
+            # Not every program has a limit of its own.
             return self.limit is not None and self._usage(reader).usd >= self.limit
 
+        # Beside the call: some programs take seconds to print their version.
         version = asyncio.create_task(version_of(manifest, ctx))
         with contextlib.closing(raw), _scratch() as scratch:
             try:

@@ -82,6 +82,7 @@ def tune(
     limits: dict[str, Any] = {
         key: limit_value(key, text) for key, text in texts.items() if text is not None
     }
+    # The journal records the reason, and no record may hold a key.
     of_environment(os.environ).refuse("reason", reason)
 
     async def work(store: Journal) -> Tuned:
