@@ -119,6 +119,17 @@ def open_deliverer(name: str, journal: str) -> Deliverer:
     return made
 
 
+def not_in_postgres(name: str, address: str) -> ConfigurationError:
+    """Return the error for the address of a deliverer whose tables are in PostgreSQL."""
+    if address:
+        return ConfigurationError(
+            f"deliverer {name}: {address!r} is not a PostgreSQL URL. Use {name}:postgres://HOST/DATABASE"
+        )
+    return ConfigurationError(
+        "journal: submitted runs and workers need a journal in PostgreSQL. Use --journal postgres://HOST/DATABASE"
+    )
+
+
 @functools.cache  # reading the metadata of all packages takes as long as a submission
 def _entry_points() -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}

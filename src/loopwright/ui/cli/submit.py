@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from ...cluster import Submission, requeue, submit_all
+from ...cluster import Submission, requeue
 from ...cluster.carried import KEY, carry
 from ...cluster.pinning import uses_workspace
-from ...cluster.submit import wait_until_over
+from ...cluster.submit import place, wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
@@ -25,7 +24,7 @@ from ...journal.urls import shown_url
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
-from ..inputs import input_value, read_input
+from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
 from ..run_summary import recorded, result_json
 from ..sources import RunSource, SourceSettings, load_source
@@ -174,6 +173,10 @@ def _start(options: SubmitOptions) -> float | None:
     """Return when the runs may start."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
         raise ConfigurationError("give only one of --at, --in and --cron")
+    if options.cron and not options.key:
+        raise ConfigurationError(
+            "--cron needs --key NAME: the name of the schedule, to change or cancel it"
+        )
     if options.after:
         try:
             return time.time() + float(duration(options.after))
@@ -208,24 +211,31 @@ def _inputs(
         return [(source.default_input if value is None else value, options.key)]
     if text is not None or input_file is not None:
         raise ConfigurationError("give only one of --inputs, --input and --input-file")
-    lines = _lines(options.inputs)
-    return [
-        (input_value(line) if line[0] in "{[" else _scalar(line, number), _key(options.key, number))
-        for number, line in enumerate(lines, start=1)
+    inputs = [
+        (_line(line, number), _key(options.key, number))
+        for number, line in enumerate(_lines(options.inputs), start=1)
         if line
     ]
+    if not inputs:
+        raise ConfigurationError(
+            f"--inputs: {options.inputs!r} has no inputs; write one JSON value per line"
+        )
+    return inputs
 
 
 def _key(key: str, number: int) -> str:
-    # A key has one run, so each line needs its own.
     return f"{key}/{number}" if key else ""
 
 
-def _scalar(line: str, number: int) -> Json:
+def _line(line: str, number: int) -> Json:
+    """Return the value of a line. A run must not get a broken line as text."""
     try:
-        return json.loads(line)
-    except ValueError:
-        raise ConfigurationError(f"--inputs: line {number} is not JSON: {line[:60]!r}") from None
+        return strict_json(line)
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigurationError(
+            f"--inputs: line {number} is not JSON: {why}: {line[:60]!r}. Nothing was submitted."
+        ) from None
 
 
 def _lines(name: str) -> list[str]:
@@ -248,16 +258,24 @@ async def _submitted(
     output: Output,
 ) -> int:
     async with opened(options.journal, create=True) as store:
-        run_ids = await submit_all(submission, inputs, journal=store, deliverer=options.deliverer)
+        placed = await place(submission, inputs, journal=store, deliverer=options.deliverer)
+        run_ids = [row.run_id for row, _ in placed]
         if options.wait:
             return await _waited(run_ids, store, options, output)
+    existed = sum(not new for _, new in placed)
     if options.as_json:
-        output.write_json({"runs": run_ids})
-    elif len(run_ids) == 1:
-        output.write(f"submitted {run_ids[0]} to the queue {options.queue}")
+        output.write_json({"runs": run_ids, "existed": existed})
+        return 0
+    queue = placed[0][0].queue
+    if len(placed) == 1:
+        done = f"{run_ids[0]} exists already in" if existed else f"submitted {run_ids[0]} to"
+        output.write(f"{done} the queue {queue}")
         output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
     else:
-        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}")
+        output.write(
+            f"submitted {texts.plural(len(placed) - existed, 'run')} to the queue {queue}"
+            + (f"; {existed} existed already" if existed else "")
+        )
         output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
     return 0
 
