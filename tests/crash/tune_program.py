@@ -127,7 +127,10 @@ def killed_request(folder: Path, position: str, point: int) -> str | None:
     if code != -signal.SIGKILL or in_child(lambda: once(folder, alone=True)) != 0:
         return "it did not end as expected"
     _, rows, limits, calls = json.loads((folder / "result.json").read_text())
-    if limits not in ({"max_iterations": 3, "max_calls": 20}, {"max_iterations": 2, "max_calls": 9}):
+    if limits not in (
+        {"max_iterations": 3, "max_calls": 20},
+        {"max_iterations": 2, "max_calls": 9},
+    ):
         return f"the limits are {limits}"
     if position == "after" and limits["max_calls"] != 9:
         return "the request is lost"
