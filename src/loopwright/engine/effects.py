@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
-from ..journal import Entry, is_note
+from ..journal import Entry
 from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
@@ -64,8 +64,9 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
         request = step.asks()
         if request is not None:
             request = run.clean(request)
-    _check_allowed(ctx)
-    if run.permits is None or is_note(step.fingerprint):
+    if ctx.gate is not None or run.cancelled is not None:
+        _check_allowed(ctx)
+    if run.permits is None or not step.counts:
         started = Entry("started", path, run.now(), request, fingerprint)
         return await _act(ctx, step, value, started)
     # Before the intent is recorded: a call that waits for a permit has not begun.
@@ -82,8 +83,11 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
 async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Json:
     """Record the intent, act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
-    free = run.replay is None and step.reserve is None and not ctx.account.limited
-    if not free and (settled := await _admitted(ctx, step, value, started)) is not None:
+    if run.replay is None and step.reserve is None:
+        # Counted without a limit too, because a person may set one while the run is open.
+        if step.counts and (not run.silent or ctx.account.limited):
+            ctx.account.begin()
+    elif (settled := await _admitted(ctx, step, value, started)) is not None:
         return settled.value
     run.append(started)
     # Listeners receive an entry only once it is durable, so they cost one more wait.
@@ -138,7 +142,8 @@ async def _admitted(ctx: EffectContext, step: Leaf, value: Json, started: Entry)
         restored = step.in_folder and ctx.scope is not None and ctx.scope.files is not None
         if (answer := _answer_in_doubt(run, path, step, restored=restored)) is not None:
             return _settled_by(run, answer, started, step)
-    elif ctx.account.limited and not is_note(step.fingerprint):
+    elif (ctx.account.limited or not run.silent) and step.counts:
+        # Counted without a limit too, because a person may set one while the run is open.
         ctx.account.begin()
     if step.reserve is not None:
         # Before "started" is recorded: a call that never fits leaves no effect in doubt.

@@ -163,10 +163,14 @@ class Iteration(Record, Generic[In, Out]):
     def view(self, *, typed: bool = True) -> Iteration[In, Out]:
         """Return the iteration for one reader, who receives copies of its values."""
         # Immutable values need no copies: most iterations of simple loops are returned themselves.
-        flat = type(self._raw_input) in ATOMS and type(self._raw_output) in ATOMS
         evaluation = self.evaluation
         judged = None if evaluation is None else evaluation.view()
-        if flat and judged is evaluation and self._raw_steps is None:
+        if (
+            judged is evaluation
+            and type(self._raw_input) in ATOMS
+            and type(self._raw_output) in ATOMS
+            and self._raw_steps is None
+        ):
             return self
         keep = Held if typed else HeldJson
         held: dict[str, Json] = {
