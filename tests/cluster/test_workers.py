@@ -27,9 +27,10 @@ from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedule import id_of_key, next_tick
 from loopwright.cluster.shared_runs import open_runs
 from loopwright.cluster.sweeper import Sweeper
-from loopwright.errors import ConfigurationError, RunNotFound
+from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
 from loopwright.journal import Entry, MemoryJournal
 from loopwright.journal.questions import answer, pending
+from loopwright.ui.journals import find_run
 
 from .waiting import serving, until, until_status
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ..engine.run_record import described, fresh_row
 from ..engine.step import Step, StepLike, as_step
-from ..errors import ConfigurationError, RunNotFound
+from ..errors import RunNotFound
 from ..journal import Journal, RunInfo, open_journal
 from ..journal.recorded.journal import RecordedJournal
 from ..records.codec import Json
-from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer
+from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer, queue_name
 from .existing import check_keys, replaced
 from .schedule import SUBMITTED_AS, at_tick, id_of_key
 from .shared_runs import is_over, open_runs
@@ -55,13 +55,11 @@ class Submission:
     ) -> None:
         self.step: Step = as_step(step)
         self.source = dict(source or {})
-        self.queue = queue
+        self.queue = queue_name(queue)
         self.priority = priority
         self.at = at
         self.cron = cron
         self.pinned = pinned
-        if not queue:
-            raise ConfigurationError("queue: the name is empty; use one such as 'default'")
 
     def row(self, value: Any, key: str) -> RunInfo:
         """Return the row of the run with an input and a key."""

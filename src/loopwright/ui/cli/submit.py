@@ -131,9 +131,10 @@ def submit(
         source = load_source(
             file, replace(SourceSettings.of(options), lenient=lenient), execute=False
         )
+        carried, trust_line = _carried(source, output, yes=options.yes)
         submission = Submission(
             source.step,
-            source=_carried(source, output, yes=options.yes),
+            source=carried,
             queue=options.queue,
             priority=options.priority,
             at=_start(options),
@@ -147,26 +148,32 @@ def submit(
                 "and only workers there continue it"
             )
         inputs = _inputs(options, text, input_file, source, output)
-        return asyncio.run(_submitted(options, submission, inputs, output))
+        code = asyncio.run(_submitted(options, submission, inputs, output))
+        if trust_line:
+            output.note(trust_line)
+        return code
 
 
-def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]:
-    """Return how workers load a source, and trust its contents here if they are approved."""
+def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str, Json], str]:
+    """Return how workers load a source, and how other machines trust it.
+
+    Its contents are trusted here if they are approved.
+    """
     if "python" in source.source:
         # A folder of this machine means nothing to a worker, which has its own --root.
-        return {key: value for key, value in source.source.items() if key != "root"}
+        return {key: value for key, value in source.source.items() if key != "root"}, ""
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
     data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
     digest = str(data[KEY]["digest"])
-    if actions:
-        if yes or is_approved(actions):
-            trust_contents(digest, output.note)
-        output.note(
-            f"{source.name} {actions_text(actions)}: other machines run it with "
-            f"loopwright worker --trust {digest[:16]}"
-        )
-    return data
+    if not actions:
+        return data, ""
+    if yes or is_approved(actions):
+        trust_contents(digest, output.note)
+    return data, (
+        f"{source.name} {actions_text(actions)}: other machines run it with "
+        f"loopwright worker --trust {digest[:16]}"
+    )
 
 
 def _start(options: SubmitOptions) -> float | None:
