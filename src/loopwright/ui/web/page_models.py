@@ -16,7 +16,7 @@ from ...journal.views import Mark, RunView, enclosing
 from ...records import Iteration, Measure, Usage, charts, number_text
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..progress import item_at
+from ..progress import item_at, noise_text
 from ..run_files import files_text
 from .events import RunProgress
 from .queries import in_order
@@ -63,6 +63,7 @@ class Row:
     retries: int = 0
     files: str = ""
     tampered: str = ""  # what the iteration did to its check
+    explored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +215,10 @@ def _sentence(info: RunInfo) -> str:
 
 
 def _facts(
-    marks: Iterable[Iteration], total: int, used: Usage, active: float, bounds: Bounds
+    marks: Sequence[Iteration], total: int, used: Usage, active: float, bounds: Bounds
 ) -> list[UsedPart]:
-    items = list(marks)
+    items = [item for item in marks if not item.explored]
+    explored = len(marks) - len(items)
     facts = []
     scores = [item.score for item in items if item.eligible and item.score is not None]
     accepted = [item for item in items if item.accepted and item.objective is not None]
@@ -229,7 +231,9 @@ def _facts(
         goal = f"of {texts.score(wanted)} required" if wanted is not None else ""
         facts.append(UsedPart("Best score", texts.score(max(scores)), goal, max(scores)))
     if items:
-        facts.append(_used("Iterations", total, bounds.get("limit"), str))
+        facts.append(_used("Iterations", total - explored, bounds.get("limit"), str))
+    if explored:
+        facts.append(UsedPart("Explored iterations", str(explored)))
     if used.unpriced and not used.usd:
         facts.append(UsedPart("Cost", "unknown"))
     elif used.usd or used.calls or "usd" in bounds:  # a run without model calls has no cost
@@ -299,9 +303,14 @@ def _value(item: Iteration) -> float | None:
 
 
 def best_of(marks: Iterable[Mark]) -> int:
-    """Return the number of the best iteration, the earliest of equals; 0 without a score."""
+    """Return the number of the best iteration, the earliest of equals; 0 without a score.
+
+    Explored iterations have no effect on the result, so none of them is the best.
+    """
     best, top = 0, -1.0
     for _, item in marks:
+        if item.explored:
+            continue
         if item.accepted is not None:
             best = item.number if item.accepted else best
         elif item.eligible and item.score is not None and item.score > top:
@@ -369,6 +378,7 @@ def _row(loop: str, item: Iteration) -> Row:
         seconds=texts.duration(item.seconds),
         files=files_text(item),
         tampered=texts.one_line(tampered.why) if tampered is not None else "",
+        explored=item.explored,
     )
 
 
@@ -432,9 +442,11 @@ def section_of(
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)
+    name = name_of(loop, view.info)
+    noise = noise_text(run_progress.noise[name]) if name in run_progress.noise else ""
     return Section(
         path=loop,
-        name=name_of(loop, view.info),
+        name=name,
         item=_short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
         count=len(marks),
         best=_score(marks, best),
@@ -445,7 +457,7 @@ def section_of(
         points=points,
         charts=_charts(points, bounds.get("threshold"), _objective(marks)),
         inside=inside,
-        limits=limits_text(bounds),
+        limits=", ".join(filter(None, [limits_text(bounds), noise])),
         over_list=is_list(loop, view.info),
     )
 
