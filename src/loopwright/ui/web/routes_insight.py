@@ -30,10 +30,12 @@ _ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 TUNABLE = {
     "max_iterations": "Iterations",
     "max_calls": "Model calls",
+    "max_total_tokens": "Tokens, input and output",
     "max_usd": "Cost, US dollars",
+    "max_effects": "Effects",
     "timeout": "Active time, such as 5m",
     "deadline": "Deadline, such as 2030-01-31T18:00:00+00:00",
-    "at_once": "Items of a list at a time",
+    "at_once": "Items or steps at a time",
 }
 
 
