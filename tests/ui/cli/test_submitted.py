@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from loopwright import MemoryJournal
+from loopwright.cluster import InMemoryDeliverer
 from loopwright.cluster.shared_runs import SharedRuns, open_runs
 from loopwright.journal import Journal, RunInfo, open_journal
 from loopwright.ui.cli.live import LinesView
@@ -146,3 +149,27 @@ async def test_a_submitted_run_is_watched_while_no_worker_has_it(
     assert info.status == "satisfied"
     lines = [line.rpartition("loopwright: ")[2] for line in capsys.readouterr().err.splitlines()]
     assert lines == ["waiting for a worker", "its worker ended; waiting for another worker"]
+
+
+def _terminate(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _terminate_while_preparing(_: InMemoryDeliverer) -> None:
+    _terminate()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_worker_that_a_signal_stops_at_its_start_ends_with_0(
+    project: Project, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """SIGTERM while the packages load, or while the engine creates its tables, is written and exits with 0."""
+    if early:
+        monkeypatch.setattr("loopwright.ui.cli.Command.load", _terminate)
+    else:
+        monkeypatch.setattr(InMemoryDeliverer, "prepare", _terminate_while_preparing)
+    before = signal.getsignal(signal.SIGTERM)
+    done = project.call("worker", "--journal", "memory:", "--deliverer", "memory")
+    assert done.code == 0
+    assert "SIGTERM: stopped before any run" in done.err or "SIGTERM: no new runs" in done.err
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -9,6 +9,7 @@ from typing import Any
 from ...conditions import Budget
 from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
+from ...journal.live_lines import LiveLines
 from ...journal.questions import open_questions
 from ...journal.urls import shown_url
 from .. import formatting as texts
@@ -80,6 +81,7 @@ async def _follow(
 
     A run of `shared` workers is followed while it waits for one.
     """
+    live: LiveLines = getattr(store, "live", None) or LiveLines()
     entries: list[Entry] = []
     misses = 0
     waited_for = ""
@@ -98,16 +100,23 @@ async def _follow(
             continue
         misses = 0
         # Only the recorded part can be reduced; a rewind while watching is shown as it happens.
-        shown = fresh if entries else surviving(fresh)
-        entries += fresh
-        for entry in shown:
+        for entry in fresh if entries else surviving(fresh):
             view.show_entry(entry)
-        if waits_for and waits_for != waited_for:
-            view.output.note(waits_for)
-        waited_for = waits_for
+        entries += fresh
+        _show_live(live, run_id, view)
+        if waits_for != waited_for:
+            waited_for = waits_for
+            view.show_wait(waits_for)
         if info.status != "running" and not waits_for:
             return info, entries
         await asyncio.sleep(WAITING_SECONDS if waits_for else POLL_SECONDS)
+
+
+def _show_live(live: LiveLines, run_id: str, view: LinesView) -> None:
+    """Show the lines of the calls in progress."""
+    for path in list(view.progress.in_flight):
+        if (call := live.read(run_id, path)) is not None:
+            view.progress.set_text(path, "\n".join(call.lines))
 
 
 async def _waits_for(store: Journal, info: RunInfo) -> str:
