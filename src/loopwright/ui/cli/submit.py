@@ -65,7 +65,12 @@ class SubmitOptions(ModelOptions):
         int, typer.Option("--priority", metavar="N", help="Higher numbers start first.")
     ] = 0
     at: Annotated[
-        str, typer.Option("--at", metavar="TIME", help="Start time, such as 2027-01-31T06:00.")
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Start time, such as 2027-01-31T06:00 in local time or 2027-01-31T06:00Z.",
+        ),
     ] = ""
     after: Annotated[
         str, typer.Option("--in", metavar="DURATION", help="Start after a time, such as 5m.")
@@ -100,6 +105,11 @@ class SubmitOptions(ModelOptions):
         typer.Option("--yes", "-y", help="Trust the commands and Python code on this machine."),
     ] = False
     as_json: AsJson = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the runs have a start time."""
+        return bool(self.at or self.after or self.cron)
 
 
 @expanded
@@ -137,7 +147,7 @@ def submit(
             source=carried,
             queue=options.queue,
             priority=options.priority,
-            at=_start(options),
+            at=_start(options, output),
             cron=options.cron,
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
@@ -176,8 +186,8 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
     )
 
 
-def _start(options: SubmitOptions) -> float | None:
-    """Return when the runs may start."""
+def _start(options: SubmitOptions, output: Output) -> float | None:
+    """Return when the runs may start; a time that has passed is noted."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
         raise ConfigurationError("give only one of --at, --in and --cron")
     if options.cron and not options.key:
@@ -193,11 +203,15 @@ def _start(options: SubmitOptions) -> float | None:
             ) from None
     if options.at:
         try:
-            return dt.datetime.fromisoformat(options.at).timestamp()
+            moment = dt.datetime.fromisoformat(options.at).timestamp()
         except ValueError:
             raise ConfigurationError(
                 f"--at: {options.at!r} is not a time; use one such as 2027-01-31T06:00"
             ) from None
+        # Not an error: a command with --key may be repeated after its time.
+        if moment <= time.time():
+            output.note(f"--at: {texts.start(moment)} has passed; the run may start now")
+        return moment
     return None
 
 
@@ -269,22 +283,34 @@ async def _submitted(
         run_ids = [row.run_id for row, _ in placed]
         if options.wait:
             return await _waited(run_ids, store, options, output)
+        # As recorded: a key may have an earlier run.
+        row = await store.find(run_ids[0]) if options.is_timed else placed[0][0]
+    _report_submitted(placed, row, options, output)
+    return 0
+
+
+def _report_submitted(
+    placed: Sequence[tuple[RunInfo, bool]], row: RunInfo, options: SubmitOptions, output: Output
+) -> None:
+    """Report how many runs are new; `row` is the recorded row of the first one."""
+    run_ids = [placed_row.run_id for placed_row, _ in placed]
     existed = sum(not new for _, new in placed)
     if options.as_json:
         output.write_json({"runs": run_ids, "existed": existed})
-        return 0
-    queue = placed[0][0].queue
+        return
+    later = row.status == "queued" and row.wake_at > time.time()
+    starts = f"; start: {texts.start(row.wake_at)}" if later else ""
     if len(placed) == 1:
         done = f"{run_ids[0]} exists already in" if existed else f"submitted {run_ids[0]} to"
-        output.write(f"{done} the queue {queue}")
+        output.write(f"{done} the queue {row.queue}{starts}")
         output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
-    else:
-        output.write(
-            f"submitted {texts.plural(len(placed) - existed, 'run')} to the queue {queue}"
-            + (f"; {existed} existed already" if existed else "")
-        )
-        output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
-    return 0
+        return
+    new = texts.plural(len(placed) - existed, "run")
+    output.write(
+        f"submitted {new} to the queue {row.queue}{starts}"
+        + (f"; {existed} existed already" if existed else "")
+    )
+    output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
 
 
 async def _waited(
@@ -305,7 +331,7 @@ async def _waited(
         if options.as_json:
             output.write_json(result_json(results[0], questions))
         else:
-            report_result(results[0], output, options.journal, questions)
+            report_result(results[0], output, options.journal, questions, info=info)
     worst = min(results, key=lambda result: _WORST.index(result.status.value))
     return worst.status.exit_code
 
