@@ -20,8 +20,8 @@ from ...records.codec import Json
 from ...records.redaction import Redactor
 from ...tools.process import run_command
 from .ending import handed_over
-from .git import Git, GitError, problem_with_git
 from .forking import take_over
+from .git import Git, GitError, problem_with_git
 from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 from .store import HOME, GitStore, slug_of
 from .tree import FileTree
