@@ -103,7 +103,7 @@ def _case(data: Json, line: int) -> JudgeCase:
             hint = nearest(key, FIELDS) or f"; a case has {', '.join(FIELDS)}"
             raise ConfigurationError(f"unknown key {key!r}{hint}")
     if not isinstance(data.get("label"), bool):
-        raise ConfigurationError("label: must be true or false")
+        raise ConfigurationError("label: missing, or not true or false")
     if not isinstance(data.get("output"), str):
         raise ConfigurationError("output: missing, or not a text")
     votes = data.get("votes", [])
