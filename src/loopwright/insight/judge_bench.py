@@ -187,6 +187,7 @@ def measure_judge(
     for name, share in (("alpha", alpha), ("certify", certify)):
         if share is not None and not 0 < number(name, share, minimum=0) < 1:
             raise ConfigurationError(f"{name}: {share} is not between 0 and 1")
+    # One vote for each case: several votes of one case are not independent.
     decided = [case for case in cases if case.votes and case.votes[0] is not None]
     if not decided:
         raise ConfigurationError("no case has a readable first vote. Add votes to the cases.")
@@ -242,6 +243,7 @@ def _resampled(
     value = statistic(cases)
     if value is None:
         return {"why": why}
+    # Cases are drawn, not votes: the votes of a case depend on each other.
     limits = bootstrap(len(cases), lambda drawn: statistic([cases[place] for place in drawn]))
     return {"why": "too few cases"} if limits is None else _row(Estimate(value, *limits))
 
