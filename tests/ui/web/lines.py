@@ -34,7 +34,7 @@ def program(server: Server, *words: str) -> Iterator[WarmProcess]:
     )  # fmt: skip
     run_id = words[words.index("--run-id") + 1]
     try:
-        while server.ask(f"/runs/{run_id}")[0] == 404 and process.poll() is None:
+        while server.ask(f"/runs/{run_id}")[0] != 200 and process.poll() is None:
             pass
         yield process
     finally:

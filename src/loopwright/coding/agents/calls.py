@@ -116,22 +116,29 @@ class AgentCall(Leaf):
         redactor = redactor_of(settings, self.env)
         reader, raw = reader_of(manifest), RawStream(settings.stream)
         listener = ctx.run.resources.get("on_text")
+        title = manifest.title or manifest.name
 
-        def on_line(line: str) -> bool:
-            for text in reader.feed(line):
-                if listener is not None:
-                    listener(ctx.path, _live(text, lambda t: ctx.run.redact(redactor.text(t))))
-            # Not every program has a limit of its own.
-            return self.limit is not None and self._usage(reader).usd >= self.limit
+        def shown(text: str) -> str:
+            return _live(text, lambda t: ctx.run.redact(redactor.text(t)))
 
+        lines = ctx.run.resources["live_lines"].writer(ctx.run.run_id, ctx.path, title, shown)
         # Beside the call: some programs take seconds to print their version.
         version = asyncio.create_task(version_of(manifest, ctx))
-        with contextlib.closing(raw), _scratch() as scratch:
+        with contextlib.closing(raw), _scratch() as scratch, lines as live:
+
+            def on_line(line: str) -> bool:
+                for text in reader.feed(line):
+                    live.add(text, reader.session or self.session.id)
+                    if listener is not None:
+                        listener(ctx.path, shown(text))
+                # Not every program has a limit of its own.
+                return self.limit is not None and self._usage(reader).usd >= self.limit
+
             try:
                 words, stdin = await self._words(scratch, ctx)
                 ended = await self._run(words, stdin, ctx, on_line=on_line, raw=raw)
                 reader.finish()
-                shown = await version
+                number = await version
             finally:
                 version.cancel()
                 # Also after a failure or a cancel: the tokens are paid for.
@@ -145,7 +152,7 @@ class AgentCall(Leaf):
                 code="lines_omitted",
             )
         record = self._record(reader, ended)
-        record["version"], record["stream"] = shown, digest
+        record["version"], record["stream"] = number, digest
         result: Json = redactor.clean(record)
         return result
 

@@ -162,7 +162,7 @@ def _changes(
     entries = run_progress.since(seq, view)
     if not full and view.info.status == "running" and all(e.kind in _EFFECT_KINDS for e in entries):
         return seq, {}
-    head = macro("head", run_of(view, main_loop(view), run_progress))
+    head = macro("head", run_of(view, main_loop(view), run_progress, page.live))
     data: dict[str, Json] = {"head": head, "status": view.info.status}
     if not entries:
         return max(run_progress.last, seq), data

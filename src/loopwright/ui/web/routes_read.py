@@ -130,7 +130,7 @@ async def run(page: Page, request: Request) -> Response:
     def work(view: RunView) -> str:
         run_progress = page.run_progress.of(view)
         loop = main_loop(view)
-        shown = run_of(view, loop, run_progress)
+        shown = run_of(view, loop, run_progress, page.live)
         sections = [section_of(view, path, run_progress) for path in in_order(view, view.loops())]
         steps = steps_of(view)
         further = [s for s in sections if not s.over_list and s.count < CEILING]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ...conditions import UNITS
 from ...journal import RunInfo
+from ...journal.live_lines import LiveCall, LiveLines
 from ...journal.views import RunView, enclosing
 from ...records import Iteration, Usage
 from ...records.codec import Json, text_of
@@ -34,13 +35,22 @@ class UsedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class InFlight:
+    """An effect in progress, and the last lines of the agent that it runs."""
+
+    path: str
+    at: float
+    call: LiveCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunHeader:
     """The header of a run's page."""
 
     info: RunInfo
     sentence: str
     facts: list[UsedPart]
-    in_flight: list[tuple[str, float]]
+    in_flight: list[InFlight]
     active: float
     model: str
     document: str
@@ -108,7 +118,9 @@ def _tighten(bounds: Bounds, conditions: Iterable[Mapping[str, Any]]) -> None:
                     bounds[key] = min(value, bounds.get(key, value))
 
 
-def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
+def run_of(
+    view: RunView, loop: str, run_progress: RunProgress, live: LiveLines | None = None
+) -> RunHeader:
     """Return the header of a run's page; `loop` is its main loop."""
     info = view.info
     progress = run_progress.progress
@@ -121,12 +133,13 @@ def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     _change(bounds, run_progress.changed(""))
     marks = [item for _, item in view.outline(loop)] if loop else []
     # A large `parallel` has hundreds of effects in flight, which would move the page at each update.
-    in_flight = list(progress.in_flight.items())[-4:] if info.status == "running" else []
+    latest = list(progress.in_flight.items())[-4:] if info.status == "running" else []
+    live = live or LiveLines()
     return RunHeader(
         info=info,
         sentence=_sentence(info),
         facts=[*_facts(marks, view.total(), used, active, bounds), *_held_out(view)],
-        in_flight=in_flight,
+        in_flight=[InFlight(path, at, live.read(info.run_id, path)) for path, at in latest],
         active=active,
         model=", ".join(list(run_progress.models)[:3]) or text_of(info.source.get("model")),
         document=_document(info),
