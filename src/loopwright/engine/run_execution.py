@@ -33,6 +33,7 @@ from .run_record import (
     described,
     ended_entry,
     ended_loops,
+    explored_by,
     finished,
     fresh_row,
     row_of,
@@ -174,9 +175,8 @@ def _cap(state: Run, budget: Budget | None) -> Budget | None:
     if state.tuned is not None and (limits := state.tuned.of("")):
         budget = tuned_budget(budget, limits)
     uncapped = state.account
-    state.account = Account("", None, budget, uncapped.settled)
-    if state.replay is not None and state.account.limited:
-        state.account.effects = state.replay.effects("")
+    recorded = None if state.replay is None else state.replay.effects
+    state.account = Account("", None, budget, uncapped.settled, recorded)
     state.account.judging = uncapped.judging
     return budget
 
@@ -318,7 +318,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         request=request,
         judging=account.judging,
         reported_score=result.reported_score,
-        explored_iterations=result.explored_iterations,
+        explored_iterations=explored_by(result, state.loops),
         items=result.items,
         outcomes=state.outcomes,
         total=state.iterations,

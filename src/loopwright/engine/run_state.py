@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.file_store import FileStore
+from ..journal.live_lines import LiveLines
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
 from ..memory import Memory
@@ -132,6 +133,8 @@ class RunResources(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "file_store":
             return self._file_store()
+        if name == "live_lines":
+            return getattr(self._store, "live", None) or LiveLines()
         if name != "memory":
             return self._passed[name]
         if self._memory is None:
@@ -142,7 +145,7 @@ class RunResources(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a resource, or the default; `Mapping.get` raises and catches an error for each that is missing."""
-        if name in ("memory", "file_store"):
+        if name in ("memory", "file_store", "live_lines"):
             return super().get(name, default)
         return self._passed.get(name, default)
 
@@ -296,7 +299,8 @@ class Run:
             self._append_for_listeners if self.listeners else log.append
         )
         spent = self.replay.spent("") if self.replay else NOTHING
-        self.account = Account("", settled=spent)
+        recorded = self.replay.effects if self.replay else None
+        self.account = Account("", settled=spent, recorded=recorded)
         self.account.judging = self.replay.judging if self.replay else NOTHING
 
     @property
@@ -403,13 +407,14 @@ class Run:
                 raise
             await self.settle()
 
-    def stopped_by(self, error: BaseException) -> Stopped:
-        """Return the stop that an interruption means; raise one that did not come from the run again."""
+    def stopped_by(self, error: BaseException, path: str = "") -> Stopped:
+        """Return the stop that an interruption at a path means; raise one that did not come from the run again."""
         if isinstance(error, Stopped):
             return error
         if self.cancelled is not None:
             return Stopped("", self.cancelled)
-        if self.timed is not None:
+        # Only inside the loop that the limit of time cuts: elsewhere the caller cancelled the task.
+        if self.timed is not None and f"{path}/".startswith(f"{self.timed.owner}/"):
             return self.timed
         raise error
 
