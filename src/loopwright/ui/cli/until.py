@@ -339,9 +339,10 @@ def until(
     command line.
     """
     with Output(as_json=options.as_json) as output:
+        document = until_document(options.of(check, agent))
         check_values(options, check)
         text = yaml.dump(
-            until_document(options.of(check, agent)),
+            document,
             Dumper=_Dumper,
             sort_keys=False,
             allow_unicode=True,
