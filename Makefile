@@ -141,6 +141,7 @@ torture: install postgres
 	$(RUN)/python tests/crash/test_agent.py
 	$(RUN)/python tests/crash/torture_workspace.py
 	$(RUN)/python tests/crash/torture_keep.py
+	$(RUN)/python tests/crash/torture_tune.py
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
 
