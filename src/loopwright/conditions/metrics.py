@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +22,7 @@ class _MetricLimit(Condition):
     min_iterations: int
     reads: ClassVar[str] = "the metric"
     words: ClassVar[str]
+    holds: ClassVar[Callable[[float, float], bool]]
 
     def __post_init__(self) -> None:
         tag = tag_of(type(self))
@@ -36,7 +39,7 @@ class _MetricLimit(Condition):
         if last is None or last.evaluation is None or not last.eligible or last.passed is False:
             return None
         value = last.evaluation.metrics.get(self.metric)
-        if value is None or not self.holds(value) or len(history) < self.min_iterations:
+        if value is None or not self.holds(value, self.value) or len(history) < self.min_iterations:
             return None
         unit = next((item.unit for item in last.measures if item.name == self.metric), "")
         shown = f"{number_text(value)} {unit}".rstrip()
@@ -44,9 +47,6 @@ class _MetricLimit(Condition):
             Reason.CONDITION_MET,
             f"{self.metric} {shown} is {self.words} {number_text(self.value)}",
         )
-
-    def holds(self, value: float) -> bool:
-        raise NotImplementedError
 
 
 @condition
@@ -70,12 +70,10 @@ class MetricAtLeast(_MetricLimit):
     """
 
     words: ClassVar[str] = "at least"
+    holds: ClassVar[Callable[[float, float], bool]] = staticmethod(operator.ge)
     metric: str
     value: float
     min_iterations: int = 1
-
-    def holds(self, value: float) -> bool:
-        return value >= self.value
 
 
 @condition
@@ -99,9 +97,7 @@ class MetricAtMost(_MetricLimit):
     """
 
     words: ClassVar[str] = "at most"
+    holds: ClassVar[Callable[[float, float], bool]] = staticmethod(operator.le)
     metric: str
     value: float
     min_iterations: int = 1
-
-    def holds(self, value: float) -> bool:
-        return value <= self.value

@@ -88,7 +88,7 @@ class SpanEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class DataPoint:
     """A value of the metric `name`."""
 
     name: str
@@ -97,7 +97,7 @@ class Measurement:
     unit: str = ""  # of a gauge; the other instruments have constant units
 
 
-Signal = Span | SpanEvent | Measurement
+Signal = Span | SpanEvent | DataPoint
 Send = Callable[[Signal], None]
 
 
@@ -310,18 +310,18 @@ class Trace:
         if entry.usage.usd:
             dimensions = {names.PURPOSE: "judging" if is_judging(entry.path) else "work"}
             dimensions |= _only(attributes, names.PROVIDER, names.REQUEST_MODEL)
-            self._send(Measurement(names.COST, entry.usage.usd, dimensions))
+            self._send(DataPoint(names.COST, entry.usage.usd, dimensions))
         if attributes.get(names.KIND) != "model_call":
             return
         dimensions = _only(attributes, *_CALL_ATTRIBUTES)
-        self._send(Measurement(names.OPERATION_DURATION, entry.seconds, dimensions))
+        self._send(DataPoint(names.OPERATION_DURATION, entry.seconds, dimensions))
         # The conventions define an error type for durations and none for tokens.
         dimensions.pop(names.ERROR_TYPE, None)
         usage = entry.usage
         for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if tokens:
                 attributes_of = {**dimensions, names.TOKEN_TYPE: kind}
-                self._send(Measurement(names.TOKEN_USAGE, tokens, attributes_of))
+                self._send(DataPoint(names.TOKEN_USAGE, tokens, attributes_of))
 
     def _iteration(self, entry: Entry) -> None:
         record: Iteration = entry.value
@@ -355,13 +355,13 @@ class Trace:
             for part in names.evaluations(name, record.evaluation, capture=self.capture):
                 self._send(SpanEvent(names.EVALUATION_RESULT, self._at(entry.at), judged, part))
         dimensions: dict[str, Json] = {names.LOOP: name, names.OUTCOME: outcome}
-        self._send(Measurement(names.ITERATION_COUNT, 1, dimensions))
-        self._send(Measurement(names.ITERATION_DURATION, record.seconds, dimensions))
+        self._send(DataPoint(names.ITERATION_COUNT, 1, dimensions))
+        self._send(DataPoint(names.ITERATION_DURATION, record.seconds, dimensions))
         if record.score is not None:
-            self._send(Measurement(names.SCORES, record.score, {names.LOOP: name}))
+            self._send(DataPoint(names.SCORES, record.score, {names.LOOP: name}))
         for measure in record.measures:
             gauge = names.metric(measure.name)
-            self._send(Measurement(gauge, measure.value, {names.LOOP: name}, measure.unit or "1"))
+            self._send(DataPoint(gauge, measure.value, {names.LOOP: name}, measure.unit or "1"))
 
     def _keep_reply(self, path: str) -> None:
         """Keep a reply as the latest of every "execute" around it: evaluations refer to it."""
@@ -417,8 +417,8 @@ class Trace:
         title = f"{names.INVOKE_WORKFLOW} {name}"
         self._span("", title, self._opened, end, attributes, error=error)
         dimensions = {names.WORKFLOW: name, **_only(attributes, names.STATUS, names.REASON)}
-        self._send(Measurement(names.RUNS, 1, dimensions))
-        self._send(Measurement(names.RUN_DURATION, end - self._opened, dimensions))
+        self._send(DataPoint(names.RUNS, 1, dimensions))
+        self._send(DataPoint(names.RUN_DURATION, end - self._opened, dimensions))
 
     def _leave(self, path: str) -> None:
         """Send the spans of the steps inside a path, and remove it."""
