@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,8 +19,7 @@ class _MetricLimit(Condition):
     value: float
     min_iterations: int
     reads: ClassVar[str] = "the metric"
-    words: ClassVar[str]
-    holds: ClassVar[Callable[[float, float], bool]]
+    lower: ClassVar[bool]  # whether `value` is the least allowed value, not the greatest
 
     def __post_init__(self) -> None:
         tag = tag_of(type(self))
@@ -39,13 +36,15 @@ class _MetricLimit(Condition):
         if last is None or last.evaluation is None or not last.eligible or last.passed is False:
             return None
         value = last.evaluation.metrics.get(self.metric)
-        if value is None or not self.holds(value, self.value) or len(history) < self.min_iterations:
+        if value is None or len(history) < self.min_iterations:
+            return None
+        if value < self.value if self.lower else value > self.value:
             return None
         unit = next((item.unit for item in last.measures if item.name == self.metric), "")
         shown = f"{number_text(value)} {unit}".rstrip()
         return Stop(
             Reason.CONDITION_MET,
-            f"{self.metric} {shown} is {self.words} {number_text(self.value)}",
+            f"{self.metric} {shown} is at {'least' if self.lower else 'most'} {number_text(self.value)}",
         )
 
 
@@ -69,8 +68,7 @@ class MetricAtLeast(_MetricLimit):
         'requests 1200 is at least 1000'
     """
 
-    words: ClassVar[str] = "at least"
-    holds: ClassVar[Callable[[float, float], bool]] = staticmethod(operator.ge)
+    lower: ClassVar[bool] = True
     metric: str
     value: float
     min_iterations: int = 1
@@ -96,8 +94,7 @@ class MetricAtMost(_MetricLimit):
         'val_loss 0.9312 is at most 0.95'
     """
 
-    words: ClassVar[str] = "at most"
-    holds: ClassVar[Callable[[float, float], bool]] = staticmethod(operator.le)
+    lower: ClassVar[bool] = False
     metric: str
     value: float
     min_iterations: int = 1
