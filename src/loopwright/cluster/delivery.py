@@ -26,6 +26,7 @@ __all__ = [
     "Delivery",
     "Handle",
     "open_deliverer",
+    "sentence_of",
 ]
 
 GROUP = "loopwright.deliverers"  # the group of entry points
@@ -117,6 +118,14 @@ def open_deliverer(name: str, journal: str) -> Deliverer:
         raise ConfigurationError(f"deliverer: {kind!r} is not a deliverer{hint}")
     made: Deliverer = points[kind].load()(address, journal)
     return made
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return the first line of an error; of a group of its first error."""
+    while isinstance(error, BaseExceptionGroup):
+        # The message of a group has only the number of its errors.
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 @functools.cache  # reading the metadata of all packages takes as long as a submission
