@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import celery
@@ -180,7 +181,10 @@ async def test_pgqueuer_hears_its_first_test_of_the_listener(
 async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection for notifications ends alone: the engine is started again, and runs are delivered."""
+    """The connection for notifications ends alone: the engine is started again, and runs are delivered.
+
+    The log has one sentence and no traceback of PgQueuer.
+    """
     shout = step(str.upper, name="shout", fingerprint="shout/1")
     async with (
         open_journal(postgres_url) as journal,
@@ -201,6 +205,9 @@ async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
             return "a connection of PgQueuer was lost" in caplog.text
 
         await until(restarted)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "the deliverer stopped (ConnectionError: a connection of PgQueuer was lost) and is started again"
+    ]
 
 
 async def test_celery_inspect_lists_a_worker(rabbitmq_url: str) -> None:

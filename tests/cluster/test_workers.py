@@ -25,7 +25,7 @@ from loopwright.cluster import (
 )
 from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedule import id_of_key, next_tick
-from loopwright.cluster.shared_runs import open_runs
+from loopwright.cluster.shared_runs import MemoryRuns, open_runs
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
 from loopwright.journal import Entry, MemoryJournal
@@ -223,6 +223,40 @@ async def test_the_sweeper_brings_back_what_the_engine_lost(
     assert await sweeper.sweep() == 1
     assert await deliverer.waiting([Delivery(lost)]) == {lost}
     assert await sweeper.sweep() == 0
+
+
+class LosesConnection(MemoryRuns):
+    """Shared state whose first wait for changes ends with the loss of its connection."""
+
+    def __init__(self, journal: MemoryJournal) -> None:
+        super().__init__(journal)
+        self.beats = 0
+
+    async def beat(self, finished: int) -> None:
+        self.beats += 1
+
+    async def changed(self, timeout: float) -> bool:
+        if self.beats == 1:
+            raise ConnectionError("the server restarts")
+        return await super().changed(timeout)
+
+
+async def test_the_sweeper_survives_a_loss_of_its_connection(
+    journal: MemoryJournal,
+    deliverer: InMemoryDeliverer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A database that restarts while the sweeper waits for changes does not end it, and is logged once."""
+    monkeypatch.setattr("loopwright.cluster.sweeper._INTERVAL", 0.01)
+    runs = LosesConnection(journal)
+    sweeping = asyncio.create_task(Sweeper(journal, runs, deliverer).serve())
+    await until(lambda: _true(runs.beats > 2 or sweeping.done()))
+    assert not sweeping.done()
+    sweeping.cancel()
+    assert caplog.messages == [
+        "sweeping failed and is tried again: ConnectionError: the server restarts"
+    ]
 
 
 async def test_a_run_that_is_due_later_waits(

@@ -27,6 +27,7 @@ __all__ = [
     "Delivery",
     "Handle",
     "open_deliverer",
+    "sentence_of",
 ]
 
 GROUP = "loopwright.deliverers"  # the group of entry points
@@ -143,6 +144,14 @@ def queue_name(name: str) -> str:
             f"queue: {name!r} is not the name of a queue; use 1 to 64 letters, digits, and - _ . / after the first"
         )
     return name
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return the first line of an error; of a group of its first error."""
+    while isinstance(error, BaseExceptionGroup):
+        # The message of a group has only the number of its errors.
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 @functools.cache  # reading the metadata of all packages takes as long as a submission
