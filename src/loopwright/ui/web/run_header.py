@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -195,9 +195,10 @@ def _sentence(info: RunInfo) -> str:
 
 
 def _facts(
-    marks: Iterable[Iteration], total: int, used: Usage, active: float, bounds: Bounds
+    marks: Sequence[Iteration], total: int, used: Usage, active: float, bounds: Bounds
 ) -> list[UsedPart]:
-    items = list(marks)
+    items = [item for item in marks if not item.explored]
+    explored = len(marks) - len(items)
     facts = []
     scores = [item.score for item in items if item.eligible and item.score is not None]
     accepted = [item for item in items if item.accepted and item.objective is not None]
@@ -210,7 +211,9 @@ def _facts(
         goal = f"of {texts.score(wanted)} required" if wanted is not None else ""
         facts.append(UsedPart("Best score", texts.score(max(scores)), goal, max(scores)))
     if items:
-        facts.append(_used("Iterations", total, bounds.get("limit"), str))
+        facts.append(_used("Iterations", total - explored, bounds.get("limit"), str))
+    if explored:
+        facts.append(UsedPart("Explored iterations", str(explored)))
     if used.unpriced and not used.usd:
         facts.append(UsedPart("Cost", "unknown"))
     elif used.usd or used.calls or "usd" in bounds:  # a run without model calls has no cost
