@@ -138,8 +138,8 @@ torture: install postgres
 	$(RUN)/python tests/crash/torture.py
 	$(RUN)/python tests/crash/torture_agents.py
 	$(RUN)/python tests/crash/test_agent.py
-	$(RUN)/python tests/crash/torture_workspace.py
-	$(RUN)/python tests/crash/torture_keep.py
+	cd tests && python -m crash.torture_workspace
+	cd tests && python -m crash.torture_keep
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
 
