@@ -31,7 +31,7 @@ def tried(case: tuple[str, str]) -> int:
         command = [sys.executable, "-m", "crash.workspace_program", root, *case]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     word = "failed" if done.returncode else "passed"
-    lines = f"{' '.join(case)}: {word}, {time.monotonic() - began:.0f} s\n{done.stdout}"
+    lines = f"{' '.join(case)}: {word}, {time.monotonic() - began:.0f} s\n{done.stdout.strip()}\n"
     print(lines + (done.stderr if done.returncode else ""), flush=True)
     return done.returncode
 
