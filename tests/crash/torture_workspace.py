@@ -21,7 +21,7 @@ CASES = [
     ("worktree", "trees"),
     ("snapshot", "trees"),
 ]
-AT_ONCE = 4  # cases; half of the time of a point is waiting
+AT_ONCE = 8  # cases; most of the time of a point is waiting
 
 
 def tried(case: tuple[str, str]) -> int:
