@@ -130,6 +130,7 @@ bench: install
 
 bench-insight: install
 	$(RUN)/python -m benchmarks.insight
+	PYTHONPATH=tests $(RUN)/python -W ignore -m insight.executed_policies 60
 
 house: install
 	$(RUN)/python -m benchmarks.house

@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from .coding.until import until
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
-    from .engine.fork import fork
+    from .engine.fork import fork, fork_sync
     from .engine.loop_stalls import OnStall
     from .engine.loop_verdicts import Impossible, Undecided
     from .engine.objectives import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
-    from .engine.tune import tune
+    from .engine.tune import tune, tune_sync
     from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -128,6 +128,7 @@ __all__ = [
     "fallback",
     "for_each",
     "fork",
+    "fork_sync",
     "judge",
     "keep_or_revert_loop",
     "metric",
@@ -148,6 +149,7 @@ __all__ = [
     "tests",
     "tool",
     "tune",
+    "tune_sync",
     "until",
     "with_timeout",
 ]
@@ -180,11 +182,13 @@ _LAZY = {
     "Undecided": "engine.loop_verdicts",
     "for_each": "engine.for_each",
     "fork": "engine.fork",
+    "fork_sync": "engine.fork",
     "stream": "engine.streaming",
     "sealed_metric": "coding.sealed.metric",
     "tests": "coding.sealed.evaluator",
     "tool": "tools",
     "tune": "engine.tune",
+    "tune_sync": "engine.tune",
     "until": "coding.until",
 }
 

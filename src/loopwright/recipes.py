@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
+from .engine.at_once import at_once_of
 from .engine.composites import retry
 from .engine.concurrency import run_all
 from .engine.context import Context
@@ -297,7 +298,8 @@ class _Items(CompositeStep):
             results = [await make(name, maker) for name, maker in missing]
         else:
             jobs = [functools.partial(make, *item) for item in missing]
-            results = await run_all(jobs, self.at_once)
+            with at_once_of(ctx, self.name, self.at_once) as limit:
+                results = await run_all(jobs, limit)
         outputs = {name: result.output for (name, _), result in zip(missing, results, strict=True)}
         items = {**plan["items"], **outputs}
         parts = [(n, maker, r) for (n, maker), r in zip(missing, results, strict=True)]

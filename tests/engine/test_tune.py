@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from loopwright import (
     Timeout,
     Usage,
     for_each,
+    parallel,
     resume,
     run,
     step,
@@ -172,6 +174,92 @@ def test_a_limit_of_time_of_an_outer_loop_ends_the_inner_one_with_a_record() -> 
     assert ends["outer/1/execute/count"]["cut"]["owner"] == "outer"
     again = play(outer, 1, journal=journal, run_id="r")
     assert again == result
+
+
+async def _cancel_at(seconds: float, cancel: Callable[[], object], cleanup: float) -> None:
+    """Work forever, with a cancellation at a time and a cleanup that takes some time."""
+    asyncio.get_running_loop().call_later(seconds, cancel)
+    try:
+        await asyncio.sleep(1000)
+    finally:
+        await asyncio.sleep(cleanup)
+
+
+_ENDS = (Status.EXHAUSTED, Status.FAILED)  # an inner loop may end without an output
+MOMENTS = [6.9, 6.9999, 7.0, 7.0001, 7.1]
+
+
+@pytest.mark.parametrize("seconds", MOMENTS)
+@pytest.mark.parametrize("shape", ["loop", "nested", "branch"])
+def test_a_cancelled_run_is_cancelled_at_a_tuned_limit_of_time_too(
+    seconds: float, shape: str
+) -> None:
+    """Of a limit and a cancellation at about the same time, the cancellation is the reason, if it was in time."""
+    journal = KeepingJournal()
+
+    async def work(ctx: Context) -> None:
+        await tune("r", journal=journal, loop="count", timeout=7)
+        await _cancel_at(seconds, ctx.run.cancel, 0.3)
+
+    result = play(_around(counting(work), shape), 1, journal=journal, run_id="r")
+    assert result.reason is Reason.CANCELLED
+    assert run_virtual(journal.find("r")).status == "cancelled"
+
+
+@pytest.mark.parametrize("seconds", MOMENTS)
+@pytest.mark.parametrize("shape", ["loop", "nested", "branch"])
+def test_a_cancelled_task_is_cancelled_at_a_tuned_limit_of_time_too(
+    seconds: float, shape: str
+) -> None:
+    """The task of the caller ends with CancelledError, and the run is interrupted and can be resumed."""
+    journal = KeepingJournal()
+    cancelled: list[asyncio.Task[object]] = []
+
+    async def work(ctx: Context) -> None:
+        if cancelled:
+            return
+        await tune("r", journal=journal, loop="count", timeout=7)
+        cancelled.append(ctx.run.task)
+        await _cancel_at(seconds, ctx.run.task.cancel, 0.3)
+
+    loop = _around(counting(work), shape)
+    with pytest.raises(asyncio.CancelledError):
+        play(loop, 1, journal=journal, run_id="r")
+    assert run_virtual(journal.find("r")).status == "interrupted"
+    assert play(loop, 1, journal=journal, run_id="r", in_doubt="rerun").status in _ENDS
+
+
+def _around(loop: Loop, shape: str) -> Any:
+    """Return a loop alone, inside another one, or as a branch beside another step."""
+    if shape == "loop":
+        return loop
+    if shape == "nested":
+        return Loop(loop, name="outer", until=MaxIterations(1))
+
+    async def other(value: int) -> int:
+        await asyncio.sleep(500)
+        return value
+
+    return parallel(loop, other, name="both")
+
+
+def test_a_step_that_goes_on_after_a_limit_of_time_leaves_its_task_uncancelled() -> None:
+    """The loop ends at the limit, and what the caller awaits afterwards is not cancelled."""
+    journal = KeepingJournal()
+
+    async def stubborn(ctx: Context) -> None:
+        await tune("r", journal=journal, timeout=7)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1000)
+
+    async def main() -> tuple[Result, int]:
+        result = await run(counting(stubborn), 1, journal=journal, run_id="r")
+        task = asyncio.current_task()
+        assert task is not None
+        return result, task.cancelling()
+
+    result, requests = run_virtual(main())
+    assert (result.reason, requests) == (Reason.TIMEOUT, 0)
 
 
 def test_a_deadline_is_set_on_a_loop_without_one() -> None:
@@ -390,7 +478,11 @@ def test_sequences_of_limits_with_kills(changes: Changes, kills: list[int]) -> N
         ({"loop": "coutn", "max_iterations": 3}, "did you mean 'count'"),
         ({"max_usd": "clear"}, "max_usd: the run has no such limit"),
         ({"timeout": "clear"}, "timeout: count has no such limit"),
-        ({"at_once": 3}, "runs one item at a time"),
+        ({"at_once": 3}, "runs one item or step at a time"),
+        ({"max_total_tokens": 0}, "max_total_tokens: 0 is too small"),
+        ({"max_effects": True}, "max_effects"),
+        ({"max_calls": 1.5}, "max_calls: 1.5"),
+        ({"max_effects": "clear"}, "max_effects: the run has no such limit"),
     ],
 )
 def test_invalid_limits(limits: dict[str, Any], message: str) -> None:

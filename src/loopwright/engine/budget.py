@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..conditions import Budget, amount
 from ..conditions.limits import OVERSHOT
@@ -38,13 +38,16 @@ class Account:
 
     `settled` is the final cost, `judging` (of the run only) the part of it for judging, `reserved` the
     highest cost of the calls in flight, `iteration_usage` the cost of the current iteration. `effects`
-    counts the effects that began if it is `limited`: if this account or one above has a cap on them.
+    counts the effects that began, and is `limited` if this account or one above has a cap on them. Effects
+    of earlier processes are counted from then on.
     """
 
     __slots__ = (
+        "_counted",
         "_held",
         "_inner",
         "_promised",
+        "_recorded",
         "_turns",
         "_waiting",
         "cap",
@@ -65,6 +68,7 @@ class Account:
         parent: Account | None = None,
         cap: Budget | None = None,
         settled: Usage = NOTHING,
+        recorded: Callable[[str], int] | None = None,
     ) -> None:
         self.path = path
         self.parent = parent
@@ -74,6 +78,10 @@ class Account:
             parent is not None and parent.limited
         )
         self.effects = 0
+        self._counted = False
+        self._recorded = recorded  # of the root: the effects of earlier processes under a path
+        if self.limited:
+            self._count_recorded()
         self.settled = settled
         self.judging = NOTHING
         self.reserved = NOTHING
@@ -113,6 +121,15 @@ class Account:
             account.limited = (cap is not None and cap.effects is not None) or (
                 parent is not None and parent.limited
             )
+            if account.limited:
+                account._count_recorded()
+
+    def _count_recorded(self) -> None:
+        """Add the effects of earlier processes, once; only a limit needs them."""
+        recorded = self._root()._recorded
+        if not self._counted and recorded is not None:
+            self._counted = True
+            self.effects += recorded(self.path)
 
     @property
     def caps(self) -> list[Budget]:

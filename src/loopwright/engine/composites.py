@@ -21,6 +21,7 @@ from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, either_type, members_type, mixed, same_type
+from .at_once import at_once_of
 from .concurrency import run_all
 from .context import Context
 from .deadlines import DeadlineScope
@@ -217,7 +218,8 @@ class _Parallel(_Named):
     async def run(self, value: Json, ctx: Context) -> Result:
         # Functions and not coroutines: a coroutine that never starts is reported as never awaited.
         jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
-        ended = await run_all(jobs, self.at_once)
+        with at_once_of(ctx, self.name, self.at_once) as limit:
+            ended = await run_all(jobs, limit)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
         output = mixed({n: r.output for n, _, r in parts})
         return combined(self.name, output, parts, ctx)

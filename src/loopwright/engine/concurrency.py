@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..errors import Suspended
 
-__all__ = ["run_all"]
+__all__ = ["Adjustable", "run_all"]
 
 T = TypeVar("T")
 
 
+class Adjustable(Protocol):
+    """A number of jobs that may change while they run."""
+
+    def __call__(self) -> int:
+        """Return the most jobs that run at a time."""
+
+    def changed(self) -> asyncio.Future[None]:
+        """Return a future that is done when the number changes."""
+
+
 async def run_all(
     jobs: Sequence[Callable[[], Coroutine[object, object, T]]],
-    limit: int | Callable[[], int] | None = None,
+    limit: int | Adjustable | None = None,
     *,
     ready: Callable[[int], bool] | None = None,
     done: Callable[[int, T], None] | None = None,
     over: Callable[[], bool] | None = None,
+    in_order: bool = False,
 ) -> list[T]:
     """Run jobs and return their values in the order of the jobs.
 
@@ -28,15 +39,17 @@ async def run_all(
 
     Args:
         jobs: functions that return coroutines.
-        limit: the most jobs that run at a time, or a function that returns it. Default: all.
+        limit: the most jobs that run at a time, which may change while they run. Default: all.
         ready: whether the job at a position may start. Default: each may.
         done: called with the position and the value of each job that ends.
         over: whether to stop: no other job starts, the running ones are cancelled, and the values of
             the jobs that ended are returned.
+        in_order: whether a question ends the start of further jobs while they run one at a time.
     """
     waiting = list(range(len(jobs)))
     running: dict[asyncio.Task[T], int] = {}
     ended: dict[int, asyncio.Task[T]] = {}
+    asked = False
     # Without any of these there is nothing to do between the start and the first error.
     each = limit or ready or done or over
     when = asyncio.FIRST_COMPLETED if each else asyncio.FIRST_EXCEPTION
@@ -44,12 +57,18 @@ async def run_all(
         while over is None or not over():
             startable = waiting if ready is None else [n for n in waiting if ready(n)]
             most = limit() if callable(limit) else limit or len(jobs)
+            if in_order and asked and most == 1:
+                startable = []
             for number in startable[: max(0, most - len(running))]:
                 waiting.remove(number)
                 running[asyncio.ensure_future(jobs[number]())] = number
             if not running:
                 break
-            finished, _ = await asyncio.wait(running, return_when=when)
+            waits: list[asyncio.Future[T] | asyncio.Future[None]] = [*running]
+            if callable(limit):
+                waits.append(limit.changed())
+            await asyncio.wait(waits, return_when=when)
+            finished = [task for task in running if task.done()]
             # Values before errors, and in order: `done` records what ended at the same moment as an
             # error.
             for task in sorted(finished, key=lambda task: (_broken(task), running[task])):
@@ -59,16 +78,17 @@ async def run_all(
                     done(number, task.result())
             if any(map(_failed, finished)):
                 break
+            asked = asked or any(map(_broken, finished))
     finally:
         await _cancel(running)
-    in_order = [ended[number] for number in sorted(ended)]
+    every = [ended[number] for number in sorted(ended)]
     # The error of the earliest job is raised, even if that job failed while it was being cancelled: a
     # replay must raise the same error.
-    if any(map(_failed, in_order)):
+    if any(map(_failed, every)):
         ended |= {number: task for task, number in running.items()}
-        in_order = [ended[number] for number in sorted(ended)]
-    _raise_first(in_order)
-    return [task.result() for task in in_order]
+        every = [ended[number] for number in sorted(ended)]
+    _raise_first(every)
+    return [task.result() for task in every]
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:

@@ -89,7 +89,8 @@ async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) ->
         restored = step.in_folder and ctx.scope is not None and ctx.scope.files is not None
         if (answer := _answer_in_doubt(run, path, step, restored=restored)) is not None:
             return _settled_by(run, answer, started, step)
-    elif ctx.account.limited and not is_note(step.fingerprint):
+    elif (ctx.account.limited or not run.silent) and not is_note(step.fingerprint):
+        # Counted without a limit too, because a person may set one while the run is open.
         ctx.account.begin()
     if step.reserve is not None:
         # Before "started" is recorded: a call that never fits leaves no effect in doubt.

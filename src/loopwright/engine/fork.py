@@ -21,8 +21,9 @@ from ..journal.replay import RecordedRun
 from ..records import Usage
 from ..records.codec import Json
 from .run_record import new_run_id, valid_run_id
+from .synchronous import wait_shortly
 
-__all__ = ["Forked", "fork", "last_iteration"]
+__all__ = ["Forked", "fork", "fork_sync", "last_iteration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ async def fork(
             )
         entries = await store.entries(info.run_id)
         _refuse_in_place(info.run_id, entries)
+        if at and not at.strip("/"):
+            raise ConfigurationError(f"at: {at!r} is not a path; use one such as refine/3")
         path = at.strip("/") or last_iteration(info.run_id, entries)
         kept = kept_by_fork(entries, path)
         replay = RecordedRun(kept)
@@ -118,6 +121,43 @@ async def fork(
     finally:
         if isinstance(journal, str):
             await store.close()
+
+
+def fork_sync(
+    run_id: str,
+    *,
+    journal: Journal | str,
+    at: str = "",
+    new_id: str = "",
+    source: Mapping[str, Json] | None = None,
+) -> Forked:
+    """Create a fork of a run from synchronous code; see `fork`.
+
+    Args:
+        run_id: the origin, or a unique prefix of its ID. No process may be running it.
+        journal: the Journal or the URL in which it is recorded.
+        at: the path from which the new run repeats the steps. Default: the start of the last iteration.
+        new_id: the ID of the new run. Default: a new ID.
+        source: how to load the document of the new run. Default: as for the origin.
+
+    Returns:
+        The fork, which `resume_sync` executes.
+
+    Raises:
+        RunNotFound, RunLocked, ConfigurationError: as `fork` does.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, fork_sync, resume_sync, run_sync
+        >>> journal = MemoryJournal()
+        >>> loop = Loop(lambda n: n + 1, adapt=lambda i: i.output, name="l", until=MaxIterations(3))
+        >>> run_sync(loop, 1, journal=journal, run_id="a").output
+        4
+        >>> fork_sync("a", journal=journal, new_id="b").path
+        'l/3'
+        >>> resume_sync(loop, "b", journal=journal).output
+        4
+    """
+    return wait_shortly(lambda: fork(run_id, journal=journal, at=at, new_id=new_id, source=source))
 
 
 def last_iteration(run_id: str, entries: Sequence[Entry]) -> str:

@@ -28,6 +28,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.typed import ValueType, item_type_of, json_of
+from .at_once import AtOnce
 from .budget import Account
 from .concurrency import run_all
 from .context import Context
@@ -61,7 +62,8 @@ class ListRun(LoopRun):
 
     Each item has a separate scope and account, because several may run at once. `attempts` are the items
     that have begun but are not committed, `left` the numbers of items that are not committed, `begun`
-    those of them that began before a crash and have not ended again.
+    those of them that began before a crash and have not ended again. `most` is the number of items at a
+    time, and `concurrent` says whether it can be above one.
     """
 
     loop: ListDeclaration
@@ -72,6 +74,10 @@ class ListRun(LoopRun):
         self.left: deque[int] = deque()
         self.begun: set[int] = set()
         super().__init__(each, value, ctx)
+        self.most = AtOnce(self.run_state, self.path, each.at_once)
+        # A person may let several run at a time, unless they edit the same files.
+        alone = self.run_state.silent or self.scope.files is not None
+        self.concurrent = each.at_once > 1 or not alone
         if each.at_once > 1:
             # Items at the same time would edit the same files.
             self.scope.files = None
@@ -80,7 +86,7 @@ class ListRun(LoopRun):
         """Read the items, then execute each; `at_once` of them at a time."""
         if self.ended is None and (stop := await self._read_items()) is not None:
             return await self.finish(stop)
-        return await (super().run() if self.loop.at_once == 1 else self._run_at_once())
+        return await (self._run_at_once() if self.concurrent else super().run())
 
     async def _read_items(self) -> Stop | None:
         """Read the items; return why the list ends if they cannot be read."""
@@ -90,7 +96,7 @@ class ListRun(LoopRun):
         except StepError as error:
             return Stop(Reason.ERROR, f"its items cannot be read: {error}")
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error)
+            self.cut = self.run_state.stopped_by(error, self.path)
             return self.cut.stop
         # Before the first item: loops inside are recorded under the number of their item.
         self.run_state.loops.lists |= {self.path}
@@ -106,7 +112,7 @@ class ListRun(LoopRun):
                 await self._execute_all()
                 stop = self.decide()
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error)
+            self.cut = self.run_state.stopped_by(error, self.path)
             stop = self.cut.stop
         assert stop is not None
         return await self.finish(stop)
@@ -125,7 +131,9 @@ class ListRun(LoopRun):
 
         jobs = [functools.partial(self._execute, number) for number in numbers]
         try:
-            await run_all(jobs, self._most, done=keep, over=self._over)
+            await run_all(
+                jobs, self.most, done=keep, over=self._over, in_order=self.loop.at_once == 1
+            )
         except Suspended:
             # A guard that ended the list has priority over an item that waits for a person.
             if self.cut is None:
@@ -134,16 +142,6 @@ class ListRun(LoopRun):
             # Finished items are kept, also behind a gap that an interrupted item left.
             for number in sorted(ended):
                 self.commit(ended[number])
-
-    def _most(self) -> int:
-        """Return the most items at a time, which a person may have changed."""
-        tuned = self.run_state.tuned
-        most: int = (
-            self.loop.at_once
-            if tuned is None
-            else tuned.of(self.path).get("at_once", self.loop.at_once)
-        )
-        return most
 
     def _began(self, number: int) -> bool:
         """Return whether an item began before a crash and is not recorded."""
@@ -171,7 +169,8 @@ class ListRun(LoopRun):
             self.begun.discard(number)
 
     def tune(self, limits: Mapping[str, Json]) -> None:
-        """Do nothing: the next item that starts reads the new limit of items at a time."""
+        """Start further items if more may run at a time."""
+        self.most.tune(limits)
 
     def refresh(self) -> None:
         """Read the budgets above again, for each item that runs."""
@@ -228,10 +227,14 @@ class ListRun(LoopRun):
         scope.number, scope.total = number, len(self.items)
         scope.types = self.scope.types
         # Items that run at once see no history, which would depend on their speed (rule 3).
-        scope.history = self.history if self.loop.at_once == 1 else History()
+        scope.history = self.history if self._in_order(path) else History()
         account = Account(path, self.account, None, spent)
         account.iteration_usage = spent
         self.ctx = Context(run, path, self.ctx.gate, account, scope)
+
+    def _in_order(self, path: str) -> bool:
+        """Return whether an item began while one ran at a time, so that it sees the earlier ones."""
+        return self.loop.at_once == 1 and self.most.at(self.began) == 1
 
     def attempt(self) -> Attempt:
         """Return the attempt of the item that has begun."""

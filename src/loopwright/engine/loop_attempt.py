@@ -100,7 +100,7 @@ class Attempt:
             self.failure = run.clean(failure)
             self.cause = error.__cause__
             return
-        self.cut = cut = run.stopped_by(error)
+        self.cut = cut = run.stopped_by(error, self.ctx.path)
         # An inner loop that the same guard ended has an output, which is worth keeping.
         if self.stage == "execute":
             self.output = self._rescued(cut)

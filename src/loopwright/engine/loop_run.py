@@ -181,7 +181,7 @@ class LoopRun:
             self._restore(run.replay)
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
-            self.account.effects = self.history.effects = run.replay.effects(path)
+            self.history.effects = self.account.effects
         if budget is not None and loop.unbound:
             run.warn(loop.unbound, code=CANNOT_BIND)
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
@@ -221,12 +221,21 @@ class LoopRun:
     ) -> None:
         """Let the attempt fail, or cut it."""
         attempt.failed(error)
-        run, timed = self.run_state, self.run_state.timed
-        if timed is not None and attempt.cut is timed and timed.owner == self.path:
-            # A person set a limit of time that is over: only this loop ends, not its task.
-            run.timed = None
-            if self.task is not None:
-                self.task.uncancel()
+        if self._take_back_cancellation():
+            # The caller of the run cancelled its task too, which has priority over a limit.
+            raise asyncio.CancelledError
+
+    def _take_back_cancellation(self) -> bool:
+        """Take back the cancellation by which a limit of time cut this loop: only the loop ends, not its task.
+
+        Returns:
+            Whether the task is being cancelled by its caller as well.
+        """
+        run, task = self.run_state, self.task
+        if run.timed is None or run.timed.owner != self.path or task is None:
+            return False
+        run.timed = None
+        return task.uncancel() > 0 and run.cancelled is None
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
@@ -371,7 +380,7 @@ class LoopRun:
             # Before any cost: an evaluator that cannot judge the input will not judge an output.
             return self.unusable(error)
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error)
+            self.cut = self.run_state.stopped_by(error, self.path)
             return self.cut.stop
         evaluation = as_evaluation(value)
         if loop.measured is not None:
@@ -515,6 +524,8 @@ class LoopRun:
         elapsed = attempt.ended - self.start
         wall = run.clock.wall() if self.wall < math.inf else 0.0
         if not run.silent:
+            if self._take_back_cancellation():  # a step that went on although it was cancelled
+                raise asyncio.CancelledError
             self.task = None  # from here, no limit of time cuts it
             entry = Entry("iteration", self.path, attempt.ended, iteration)
             entry.seconds = elapsed
@@ -525,8 +536,10 @@ class LoopRun:
                 run.note(iteration)
         else:
             run.iterations += 1
+        # Without a limit, effects of earlier processes are not counted.
+        effects = self.account.effects if self.account.limited else 0
         self.history = self.scope.history = self.history.with_iteration(
-            iteration, elapsed, self.account.settled, wall, self.account.effects
+            iteration, elapsed, self.account.settled, wall, effects
         )
         return iteration
 
@@ -600,7 +613,7 @@ class LoopRun:
                     scores.append(vote.score)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             failed = isinstance(error, StepError)
-            why = error if failed else self.run_state.stopped_by(error).stop.detail
+            why = error if failed else self.run_state.stopped_by(error, self.path).stop.detail
             sentence = f"its output could not be judged again: {why}"
             self.run_state.warn(sentence, self.path, code="rejudge_failed")
         return sum(scores) / len(scores) if scores else None

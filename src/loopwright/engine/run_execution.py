@@ -174,9 +174,8 @@ def _cap(state: Run, budget: Budget | None) -> Budget | None:
     if state.tuned is not None and (limits := state.tuned.of("")):
         budget = tuned_budget(budget, limits)
     uncapped = state.account
-    state.account = Account("", None, budget, uncapped.settled)
-    if state.replay is not None and state.account.limited:
-        state.account.effects = state.replay.effects("")
+    recorded = None if state.replay is None else state.replay.effects
+    state.account = Account("", None, budget, uncapped.settled, recorded)
     state.account.judging = uncapped.judging
     return budget
 

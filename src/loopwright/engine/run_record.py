@@ -34,7 +34,7 @@ from .effects import retyped
 from .loop import Loop
 from .loop_declaration import LoopDeclaration
 from .run_state import Run
-from .step import Step
+from .step import CompositeStep, Step
 from .workflow import Workflow
 
 __all__ = [
@@ -282,29 +282,44 @@ def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
     "at_once": {name: n}}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
-    as `Condition.to_json` writes it. A step without loops and without a budget has no bounds: {}.
+    as `Condition.to_json` writes it. `at_once` has the steps whose number of jobs at a time can be tuned.
+    A step without loops and without a budget has no bounds: {}.
     """
     loops: list[Json] = []
-    lists: dict[str, int] = {}
+    lists: dict[str, None] = {}
+    at_once: dict[str, int] = {}
     _collect(step, "", loops, lists)
+    _collect_at_once(step, at_once, in_folder=False)
     bounds: dict[str, Json] = {"loops": loops[:_MAX_NAMES]} if loops else {}
     if lists:
         bounds["lists"] = list(lists)[:_MAX_NAMES]
-        # Of those with several items at a time, whose number can be tuned.
-        if several := {name: most for name, most in lists.items() if most > 1}:
-            bounds["at_once"] = several
+    if at_once:
+        bounds["at_once"] = dict(list(at_once.items())[:_MAX_NAMES])
     if budget is not None:
         bounds["budget"] = budget.to_json()["budget"]
     return bounds
 
 
-def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, int]) -> None:
+def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, None]) -> None:
     """Add the loops inside a step, and the names of its steps that run over a list."""
     if getattr(step, "over_list", False):
-        lists[step.name] = getattr(step, "at_once", 1)
+        lists[step.name] = None
     if isinstance(step, Loop):
         loop: dict[str, Json] = {"name": step.name, "until": step.bounds}
         loops.append({**loop, "within": within} if within else loop)
         within = step.name
     for part in step.parts():
         _collect(part, within, loops, lists)
+
+
+def _collect_at_once(step: Step, at_once: dict[str, int], *, in_folder: bool) -> None:
+    """Add the number of jobs at a time of the steps that can have another one."""
+    most = getattr(step, "at_once", None)
+    # Items of a list are independent, unless they work on the same files. Other steps that run one at a
+    # time may use the results of those before.
+    adjustable = getattr(step, "over_list", False) and not in_folder
+    if isinstance(step, CompositeStep) and isinstance(most, int) and (most > 1 or adjustable):
+        at_once.setdefault(step.name, most)
+    in_folder = in_folder or getattr(step, "workspace", None) is not None
+    for part in step.parts():
+        _collect_at_once(part, at_once, in_folder=in_folder)

@@ -296,8 +296,14 @@ class Run:
             self._append_for_listeners if self.listeners else log.append
         )
         spent = self.replay.spent("") if self.replay else NOTHING
-        self.account = Account("", settled=spent)
+        recorded = self.replay.effects if self.replay else None
+        self.account = Account("", settled=spent, recorded=recorded)
         self.account.judging = self.replay.judging if self.replay else NOTHING
+
+    @property
+    def origin(self) -> str:
+        """The run that this one was forked from, or ""."""
+        return str((self.log.info.source.get("forked") or {}).get("run_id", ""))
 
     @property
     def token(self) -> str:
@@ -398,13 +404,14 @@ class Run:
                 raise
             await self.settle()
 
-    def stopped_by(self, error: BaseException) -> Stopped:
-        """Return the stop that an interruption means; raise one that did not come from the run again."""
+    def stopped_by(self, error: BaseException, path: str = "") -> Stopped:
+        """Return the stop that an interruption at a path means; raise one that did not come from the run again."""
         if isinstance(error, Stopped):
             return error
         if self.cancelled is not None:
             return Stopped("", self.cancelled)
-        if self.timed is not None:
+        # Only inside the loop that the limit of time cuts: elsewhere the caller cancelled the task.
+        if self.timed is not None and f"{path}/".startswith(f"{self.timed.owner}/"):
             return self.timed
         raise error
 

@@ -26,6 +26,10 @@ class StateRun(Protocol):
     def run_id(self) -> str: ...
 
     @property
+    def origin(self) -> str:
+        """The run that this one was forked from, or ""."""
+
+    @property
     def token(self) -> str: ...
 
     @property

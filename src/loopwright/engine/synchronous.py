@@ -10,12 +10,14 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..errors import LoopwrightWarning
 from ..records import Result
 
-__all__ = ["BLOCKING", "wait_for"]
+__all__ = ["BLOCKING", "wait_for", "wait_shortly"]
+
+_T = TypeVar("_T")
 
 BLOCKING = "blocking_event_loop"  # the code of the warning
 _SENTENCE = "run_sync blocks the event loop that it is called in; use: await run(…)"
@@ -28,13 +30,17 @@ def wait_for(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
     Inside a running event loop it gets a thread, another event loop and a copy of the context variables.
     """
-    if not _is_inside_event_loop():
-        return _run(asyncio.Runner(), start)
-    result = _run_in_thread(start)
-    if _in_ipython():
+    inside = _is_inside_event_loop()
+    result = wait_shortly(start)
+    if not inside or _in_ipython():
         return result
     warnings.warn(LoopwrightWarning(_SENTENCE, code=BLOCKING), stacklevel=4)
     return replace(result, warnings=(*result.warnings, f"{BLOCKING}: {_SENTENCE}"))
+
+
+def wait_shortly(start: Callable[[], Coroutine[object, object, _T]]) -> _T:
+    """Do the same for a coroutine that reads or writes a journal, which is no reason to warn."""
+    return _run_in_thread(start) if _is_inside_event_loop() else _run(asyncio.Runner(), start)
 
 
 def _is_inside_event_loop() -> bool:
@@ -45,8 +51,8 @@ def _is_inside_event_loop() -> bool:
     return True
 
 
-def _run(runner: asyncio.Runner, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    results: list[Result] = []
+def _run(runner: asyncio.Runner, start: Callable[[], Coroutine[object, object, _T]]) -> _T:
+    results: list[_T] = []
 
     async def main() -> None:
         # The task returns nothing: asyncio formats the result of its main task when it restores the
@@ -58,12 +64,12 @@ def _run(runner: asyncio.Runner, start: Callable[[], Coroutine[Any, Any, Result]
     return results[0]
 
 
-class _Thread(threading.Thread):
+class _Thread(threading.Thread, Generic[_T]):
     """A thread that runs a coroutine in another event loop."""
 
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> None:
+    def __init__(self, start: Callable[[], Coroutine[object, object, _T]]) -> None:
         super().__init__(name="loopwright run_sync", daemon=True)
-        self.results: list[Result] = []
+        self.results: list[_T] = []
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._start_run = start
@@ -81,7 +87,7 @@ class _Thread(threading.Thread):
             self.ended.set()
 
     def _run_coroutine(self) -> None:
-        async def begin() -> Result:
+        async def begin() -> _T:
             # The lock orders this and `cancel`: a cancellation before the task exists is not lost.
             with self._lock:
                 self._task = asyncio.current_task()
@@ -100,7 +106,7 @@ class _Thread(threading.Thread):
                     self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
-def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+def _run_in_thread(start: Callable[[], Coroutine[object, object, _T]]) -> _T:
     thread = _Thread(start)
     try:
         thread.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from ..conditions import CEILING, UNITS, Deadline
 from ..errors import ConfigurationError, nearest
@@ -20,11 +20,13 @@ from ..journal.replay import RecordedRun
 from ..journal.tunes import request, tuned_entries
 from ..records import codec
 from ..records.codec import Json
+from .synchronous import wait_shortly
 
-__all__ = ["CLEAR", "LimitChange", "LimitInForce", "Tuned", "limits_in_force", "tune"]
+__all__ = ["CLEAR", "LimitChange", "LimitInForce", "Tuned", "limits_in_force", "tune", "tune_sync"]
 
 CLEAR = "clear"  # the word that removes a limit
 Clear = Literal["clear"]
+_COUNTS = ("max_iterations", "at_once", "max_calls", "max_total_tokens", "max_effects")
 _OF_LOOPS = ("max_iterations", "timeout", "deadline")
 _ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 # The field of a recorded condition that holds each limit.
@@ -122,6 +124,23 @@ class Tuned:
         }
 
 
+class TuneOptions(TypedDict, total=False):
+    """The options of `tune`, which explains them."""
+
+    loop: str
+    max_iterations: int | Clear | None
+    max_usd: float | Clear | None
+    max_calls: int | Clear | None
+    max_total_tokens: int | Clear | None
+    max_effects: int | Clear | None
+    timeout: float | Clear | None
+    deadline: str | None
+    at_once: int | Clear | None
+    reason: str
+    who: str
+    dry_run: bool
+
+
 async def tune(
     run_id: str,
     *,
@@ -130,6 +149,8 @@ async def tune(
     max_iterations: int | Clear | None = None,
     max_usd: float | Clear | None = None,
     max_calls: int | Clear | None = None,
+    max_total_tokens: int | Clear | None = None,
+    max_effects: int | Clear | None = None,
     timeout: float | Clear | None = None,
     deadline: str | None = None,
     at_once: int | Clear | None = None,
@@ -147,13 +168,15 @@ async def tune(
         run_id: the run, or a unique prefix of its ID.
         journal: the Journal or the URL in which it is recorded.
         loop: the path or name of the loop. Default: the owner of the limit in force, outermost first; else
-            the run for `max_usd` and `max_calls`, and the outermost loop for the others.
+            the run for costs and effects, and the outermost loop for the others.
         max_iterations: iterations of the loop, from 1 to 1000. Each limit can be `"clear"`.
         max_usd: US dollars, above 0.
         max_calls: model calls, at least 1.
+        max_total_tokens: input and output tokens together, at least 1.
+        max_effects: effects, at least 1: functions, commands, tool calls and attempts of model calls.
         timeout: active seconds of the loop, above 0.
         deadline: an ISO 8601 date and time with an offset.
-        at_once: items of a list that run at a time, for a list that runs at least 2.
+        at_once: items of a list, steps of `parallel` or steps of a workflow that run at a time, at least 1.
         reason: why, for the record.
         who: the name of the person. Default: the user of this process.
         dry_run: return the changes without requesting them.
@@ -178,7 +201,8 @@ async def tune(
     """
     wanted: dict[str, Any] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
-        "timeout": timeout, "deadline": deadline, "at_once": at_once,
+        "max_total_tokens": max_total_tokens, "max_effects": max_effects, "timeout": timeout,
+        "deadline": deadline, "at_once": at_once,
     }  # fmt: skip
     wanted = {key: _checked(key, value) for key, value in wanted.items() if value is not None}
     store = open_journal(journal) if isinstance(journal, str) else journal
@@ -206,6 +230,32 @@ async def tune(
             await store.close()
 
 
+def tune_sync(run_id: str, *, journal: Journal | str, **options: Unpack[TuneOptions]) -> Tuned:
+    """Change limits of a run from synchronous code; see `tune`.
+
+    Args:
+        run_id: the run, or a unique prefix of its ID.
+        journal: the Journal or the URL in which it is recorded.
+        options: the new limits and the other options of `tune`.
+
+    Returns:
+        The limits in force before the changes, and the changes.
+
+    Raises:
+        RunNotFound, ConfigurationError: as `tune` does.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync, tune_sync
+        >>> journal = MemoryJournal()
+        >>> loop = Loop(lambda n: n, name="l", until=MaxIterations(3), approve="iteration")
+        >>> run_sync(loop, 1, journal=journal, run_id="r").status.value
+        'suspended'
+        >>> tune_sync("r", journal=journal, max_iterations=5).changes
+        (LimitChange(loop='l', key='max_iterations', old=3, new=5),)
+    """
+    return wait_shortly(lambda: tune(run_id, journal=journal, **options))
+
+
 async def _entries_with_requests(store: Journal, info: RunInfo) -> list[Entry]:
     """Return the surviving entries of a run, and those that its requests will become."""
     recorded = surviving(await store.entries(info.run_id))
@@ -220,7 +270,7 @@ def limits_in_force(info: RunInfo, entries: Iterable[Entry]) -> list[LimitInForc
         entries: its surviving entries.
 
     Returns:
-        The limits of the run, of its loops and of its lists that run several items at a time.
+        The limits of the run and of its loops, and the numbers of jobs at a time.
     """
     return list(_RecordedLimits(info, entries).limits())
 
@@ -229,7 +279,7 @@ def _checked(key: str, value: Any) -> Json:
     """Return a valid limit; None removes it."""
     if value == CLEAR:
         return None
-    if key in ("max_iterations", "at_once", "max_calls"):
+    if key in _COUNTS:
         codec.integer(key, value, minimum=1)
         if key == "max_iterations" and value > CEILING:
             raise ConfigurationError(
@@ -256,9 +306,10 @@ class _RecordedLimits:
         self.by_loop[""] = {units[unit]: cap for unit, cap in budget if cap is not None}
         for loop in bounds.get("loops", ()):
             self.by_loop[loop["name"]] = _limits_of(loop["until"])
-        self.lists: dict[str, int] = bounds.get("at_once") or {}
-        for name, most in self.lists.items():
-            self.by_loop[name] = {"at_once": most}
+        self.loops = [name for name in self.by_loop if name]
+        self.at_once: dict[str, int] = bounds.get("at_once") or {}
+        for name, most in self.at_once.items():
+            self.by_loop.setdefault(name, {})["at_once"] = most
         self.tuned_by: dict[tuple[str, str], str] = {}
         self._apply_changes()
 
@@ -307,6 +358,9 @@ class _RecordedLimits:
         paths = [path for name in names for path in self.replay.loops_named(name)]
         if loop in names or loop in paths:
             return
+        # The steps of `parallel` and of a workflow are recorded below its path.
+        if self._name(loop) in self.at_once and self.replay.began(loop) is not None:
+            return
         hint = nearest(loop, [*names, *paths]) or f"; its loops are: {', '.join(names) or 'none'}"
         raise ConfigurationError(f"--loop: there is no loop {loop!r} in {self.info.run_id}{hint}")
 
@@ -315,16 +369,15 @@ class _RecordedLimits:
         owner = loop or self._owner(key)
         old = self.by_loop.get(self._name(owner), {}).get(key)
         where = owner or "the run"
-        if self._name(owner) in self.lists and key != "at_once":
+        if key != "at_once" and owner and self._name(owner) not in self.loops:
             raise ConfigurationError(
-                f"{key}: {where} is a list, whose items are its iterations; tune a loop, or its at_once"
+                f"{key}: {where} is not a loop; of it, only at_once can be changed. Its run has the loops: "
+                f"{', '.join(self.loops) or 'none'}"
             )
         if key == "at_once" and (new is None or old is None):
-            several = ", ".join(self.lists) or "none"
-            raise ConfigurationError(
-                f"at_once: {where} {'always has a limit' if old else 'runs one item at a time'}; lists that run "
-                f"several items at a time: {several}"
-            )
+            several = ", ".join(self.at_once) or "none"
+            why = "always has a limit" if old else "runs one item or step at a time"
+            raise ConfigurationError(f"at_once: {where} {why}; it can be changed for: {several}")
         if new is None and old is None:
             raise ConfigurationError(
                 f"{key}: {where} has no such limit, so there is nothing to clear"
@@ -334,16 +387,15 @@ class _RecordedLimits:
     def _owner(self, key: str) -> str:
         """Return the run or the outermost loop with a limit in force, else the one that gets it."""
         if key == "at_once":
-            return next(iter(self.lists), "")
+            return next(iter(self.at_once), "")
         for loop, limits in self.by_loop.items():
             if limits.get(key) is not None:
                 return loop
         if key not in _OF_LOOPS:
             return ""
-        loops = [name for name in self.by_loop if name and name not in self.lists]
-        if not loops:
+        if not self.loops:
             raise ConfigurationError(f"{key}: {self.info.run_id} has no loop")
-        return loops[0]
+        return self.loops[0]
 
 
 def _limits_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, Json]:

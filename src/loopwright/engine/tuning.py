@@ -81,9 +81,10 @@ class LiveLimits:
         # By path: an account above is read before those below.
         for path in sorted(run.open_loops):
             open_loop = run.open_loops[path]
-            if loop and applies(loop, path):
+            # The number of jobs of a step has a slash at the end of its key.
+            if loop and applies(loop, path.removesuffix("/")):
                 open_loop.tune(limits)
-                if change["key"] in _TIMES:
+                if change["key"] in _TIMES and isinstance(open_loop, LoopRun):
                     self._watch(open_loop)
             else:
                 open_loop.refresh()
@@ -110,6 +111,8 @@ class LiveLimits:
             self._timers[loop.path] = later(_EARLY, self._expire, loop)
         elif gate.due(run) - run.now() > _EARLY:
             self._watch(loop)
-        elif loop.task is not None:  # between two iterations, the next one is not admitted
+        # Between two iterations, the next one is not admitted. A cancellation that is under way by the caller
+        # or of the run has priority, and must not be counted as this limit.
+        elif loop.task is not None and not loop.task.cancelling():
             run.timed = gate.late()
             loop.task.cancel()

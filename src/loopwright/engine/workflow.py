@@ -12,6 +12,7 @@ from ..errors import ConfigurationError, StepError, Stopped, Suspended, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, mixed, same_type
+from .at_once import at_once_of
 from .concurrency import run_all
 from .context import Context
 from .outcomes import Unsatisfied, attempt, combined
@@ -188,12 +189,13 @@ class Workflow(CompositeStep[In, Out]):
             for key in order:
                 self._keep(ctx, key, await self._one(ctx, key, value, ended), ended)
             return
-        await run_all(
-            [functools.partial(self._one, ctx, key, value, ended) for key in order],
-            self.at_once,
-            ready=lambda place: all(need in ended for need in self.needs[order[place]]),
-            done=lambda place, result: self._keep(ctx, order[place], result, ended),
-        )
+        with at_once_of(ctx, self.name, self.at_once) as limit:
+            await run_all(
+                [functools.partial(self._one, ctx, key, value, ended) for key in order],
+                limit,
+                ready=lambda place: all(need in ended for need in self.needs[order[place]]),
+                done=lambda place, result: self._keep(ctx, order[place], result, ended),
+            )
 
     async def _one(
         self, ctx: Context, key: str, value: Json, ended: Mapping[str, Result]

@@ -84,7 +84,7 @@ class WorkspaceLoopRun(LoopRun):
                 # Before any cost: a check that cannot run on the base cannot judge an output.
                 return self.unusable(error)
             except (Stopped, asyncio.CancelledError) as error:
-                self.cut = self.run_state.stopped_by(error)
+                self.cut = self.run_state.stopped_by(error, self.path)
                 return self.cut.stop
             scope.prepared = {**scope.prepared, fingerprint: value}
         return None

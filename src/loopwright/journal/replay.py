@@ -73,7 +73,7 @@ class RecordedRun:
             "iteration": self._add_iteration, "ended": self._add_ended, "asked": self._add_asked,
             "answered": self._add_answer, "accepted": self._add_accepted,
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
-            "tuned": self.tuned.add,
+            "tuned": self._add_tuned,
             "would_stop": self._add_normal_end, "noise": self._add_noise,
         }  # fmt: skip
         for entry in entries:
@@ -142,6 +142,10 @@ class RecordedRun:
                 self.tuned.set(path, key, value)
             else:
                 self.raised.setdefault(path, {})[key] = value
+
+    def _add_tuned(self, entry: Entry) -> None:
+        # A request that waited for a resume is recorded with the time of the row, which a kill leaves behind.
+        self.tuned.add(entry, max(entry.at, self.active))
 
     def _add_noise(self, entry: Entry) -> None:
         self.noise = {loop: measured["sigma"] for loop, measured in entry.value.items()}

@@ -11,6 +11,7 @@ is decided after the entry uses the new limit, so a resume and a replay decide a
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 
@@ -28,25 +29,32 @@ class TunedLimits:
     __slots__ = ("_changes", "ids")
 
     def __init__(self) -> None:
-        self._changes: list[tuple[str, str, Json]] = []
+        self._changes: list[tuple[str, str, Json, float]] = []
         self.ids: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._changes)
 
-    def add(self, entry: Entry) -> None:
-        """Add the change that an entry records."""
+    def add(self, entry: Entry, at: float | None = None) -> None:
+        """Add the change that an entry records, at its active second or at another one."""
         value = entry.value
         self.ids.add(value["id"])
-        self.set(value["loop"], value["key"], value["new"])
+        self.set(value["loop"], value["key"], value["new"], entry.at if at is None else at)
 
-    def set(self, loop: str, key: str, new: Json) -> None:
+    def set(self, loop: str, key: str, new: Json, at: float = 0.0) -> None:
         """Add a change of a loop, by its path or name; "" is the run."""
-        self._changes.append((loop, key, new))
+        self._changes.append((loop, key, new, at))
 
-    def of(self, path: str) -> dict[str, Json]:
-        """Return the changed limits of the loop at a path, by key; "" is the run."""
-        return {key: new for loop, key, new in self._changes if applies(loop, path)}
+    def of(self, path: str, until: float = math.inf) -> dict[str, Json]:
+        """Return the changed limits of the loop at a path, by key; "" is the run.
+
+        Args:
+            path: the path.
+            until: the active second of the last change that counts.
+        """
+        return {
+            key: new for loop, key, new, at in self._changes if at <= until and applies(loop, path)
+        }
 
 
 def applies(loop: str, path: str) -> bool:

@@ -117,7 +117,7 @@ def _bundle(info: RunInfo, entries: Sequence[Entry]) -> bytes:
         files = run_files(entries, path)
         saved = None if files is None else files.saved(info.run_id, path)
         if saved is not None:
-            return saved.bundle()
+            return saved.bundle(path)
     raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
 
 

@@ -48,7 +48,7 @@ class RunFiles:
     def changes(self, item: Iteration) -> dict[str, list[int]]:
         """Return the changed paths of an iteration with the lines added and removed, without keys."""
         commit = self.commit_of(item)
-        return self.changes_between(self.store.find(f"{commit}^") or self.base, commit)
+        return self.changes_between(self.store.parent_of(commit) or self.base, commit)
 
     def changes_between(self, before: str, after: str) -> dict[str, list[int]]:
         """Return the changed paths of two commits with the lines added and removed, without keys."""
@@ -64,7 +64,7 @@ class RunFiles:
     def diff_from_parent(self, item: Iteration) -> str:
         """Return what an iteration changed as a patch for readers, without the content of binary files."""
         commit = self.commit_of(item)
-        parent = self.store.find(f"{commit}^") or self.base
+        parent = self.store.parent_of(commit) or self.base
         return self.readable_diff(parent, commit)
 
     def readable_diff(self, before: str, after: str) -> str:
@@ -81,7 +81,9 @@ class RunFiles:
             ConfigurationError: if it was deleted.
         """
         around = (
-            one for one in saved_workspaces(self.store.home, run) if path.startswith(one.path)
+            one
+            for one in saved_workspaces(self.store.home, run)
+            if f"{path}/".startswith(f"{one.path}/")
         )
         # The loop's own one before that of the workflow around it.
         found = max(around, key=lambda one: len(one.path), default=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ..conditions import UNITS, Budget, RunLimits
+from ..conditions import Budget, RunLimits
 from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, Problem, nearest
 from ..journal import RunInfo
@@ -188,10 +188,10 @@ def load_again(
     recorded_source = info.source
     root = text_of(recorded_source.get("root"))
     if "python" in recorded_source:
-        names = (*UNITS, "model", "model_url", "replies")
+        names = ("model", "model_url", "replies")
         options: dict[str, Any] = {
             name: getattr(settings, name) or recorded_source.get(name) for name in names
-        }
+        } | _limits(settings, recorded_source)
         # `execute` has no meaning here: the user named the module, and importing it is the only way to load it.
         python = load_source(recorded_source["python"], replace(settings, **options), root=root)
         return _measured(python, recorded_source)
@@ -209,12 +209,20 @@ def load_again(
         agents={**recorded_source.get("agents", {}), **settings.agents},
         lenient=settings.lenient or bool(recorded_source.get("lenient")),
         documents=recorded_source.get("documents"),
-        **{name: value or recorded_source.get(name) for name, value in settings.limits().items()},
+        **_limits(settings, recorded_source),
     )
     source = load_source(
         recorded_source["file"], settings_of_resume, execute=execute, root=root, contents=contents
     )
     return _measured(source, recorded_source)
+
+
+def _limits(settings: SourceSettings, recorded_source: Mapping[str, Json]) -> dict[str, Any]:
+    """Return the limits of the command, else the recorded ones; 0 is a value, which is refused later."""
+    return {
+        name: recorded_source.get(name) if value is None else value
+        for name, value in settings.limits().items()
+    }
 
 
 def _measured(source: RunSource, recorded_source: Mapping[str, Json]) -> RunSource:

@@ -17,9 +17,11 @@ from loopwright import (
     run_sync,
     tests,
 )
+from loopwright.coding.workspace.saved import saved_workspace
 from loopwright.documents import load
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates
+from loopwright.ui.run_files import RunFiles
 
 # A test program in sh: it reads what it tests, as pytest imports it.
 CHECK = """\
@@ -104,6 +106,10 @@ def test_protected_files_are_put_back(bench: Bench) -> None:
     assert (result.satisfied, second.output) == (True, CHECK + "ONE=1\nTWO=2\n")
     assert result.workspace is not None
     assert (Path(result.workspace["folder"]) / "check.sh").read_text() == CHECK
+    saved = saved_workspace(bench.root / "home", result.run_id)
+    assert saved.snapshots()[1] == (first.files or {})["commit"]
+    shown = RunFiles(saved.tree.store, saved.base)
+    assert (shown.changes(first), list(shown.changes(second))) == ({}, ["lib.sh"])
 
 
 def test_tampering_with_a_fix_satisfies_without_the_tampering(bench: Bench) -> None:

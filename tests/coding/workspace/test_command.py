@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from loopwright import Context, Evaluation, Loop, Workspace, run_sync, shell
+from loopwright import Context, Evaluation, Loop, Workflow, Workspace, run_sync, shell
+from loopwright._platform import locks
 from loopwright.ui.cli import main
 
 from ..agents.fakes import WRONG_THEN_RIGHT, fake, until_42, working
@@ -20,8 +23,22 @@ from .test_loops import COUNT, by_count, counting
 @pytest.fixture
 def run(repo: Repo) -> Path:
     """The folder of an exhausted run of three iterations."""
-    loop = counting(Workspace(repo.folder, merge="none"))
-    result = run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="r1")
+    return recorded(counting(Workspace(repo.folder, merge="none")))
+
+
+@pytest.fixture(params=["loop", "workflow"])
+def files(request: pytest.FixtureRequest, repo: Repo) -> Path:
+    """The folder of such a run, whose workspace is that of the loop or of the workflow around it."""
+    own = Workspace(repo.folder, merge="none")
+    if request.param == "loop":
+        return recorded(counting(own))
+    return recorded(Workflow("flow", {"fix": counting(None)}, workspace=own))
+
+
+def recorded(step: Loop[Any, Any] | Workflow) -> Path:
+    """Run a step as `r1`; return the folder of its files."""
+    result = run_sync(step, journal="sqlite:.loopwright/runs.db", run_id="r1")
+    assert result.workspace is not None
     return Path(result.workspace["folder"])
 
 
@@ -31,29 +48,34 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_list_and_show_name_the_snapshots(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_show_name_the_snapshots(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The list has one line for each workspace, and show one for each snapshot."""
-    assert "r1  fix  copy  3 snapshots  exhausted" in shown(capsys, "workspace", "list")
-    assert "files 2 +2 -1" in shown(capsys, "workspace", "show", "r1")
+    row = shown(capsys, "workspace", "list")
+    assert row.startswith("r1  ") and "  copy  3 snapshots  exhausted" in row
+    text = shown(capsys, "workspace", "show", "last")
+    assert text.count("files 2 +2 -1") == 3
+    assert text == shown(capsys, "workspace", "show", "r1", "--loop", "fix")
     assert json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["recorded"] is True
 
 
-def test_restore_puts_an_iteration_in_place(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore_puts_an_iteration_in_place(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What was there is kept without a record."""
-    (run / "mine").write_text("mine")
+    (files / "mine").write_text("mine")
     shown(capsys, "workspace", "restore", "r1", "3")
-    assert (run / "n.txt").read_text() == "3\n"
-    assert not (run / "mine").exists()
+    assert (files / "n.txt").read_text() == "3\n"
+    assert not (files / "mine").exists()
     assert len(json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]) == 1
 
 
-def test_diff_is_a_patch_of_two_iterations(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_is_a_patch_of_two_iterations(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command and `show --diff` print the same difference of files."""
     assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "1", "2")
     assert "-1\n+2" in shown(capsys, "show", "r1", "--diff", "1", "2")
 
 
-def test_branch_is_made_later(repo: Repo, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_branch_is_made_later(repo: Repo, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Any iteration becomes a branch."""
     shown(capsys, "workspace", "branch", "r1", "1", "--name", "first")
     assert repo.git("show", "first:n.txt") == "1"
@@ -65,6 +87,40 @@ def test_prune_of_a_run_deletes_its_files(run: Path, capsys: pytest.CaptureFixtu
     shown(capsys, "workspace", "prune", "r1")
     assert not run.exists()
     assert "no workspaces" in shown(capsys, "workspace", "list")
+
+
+def test_prune_frees_the_space_of_the_snapshots(
+    repo: Repo, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Objects that another run shares stay, and while a run works there nothing is collected."""
+    own = Workspace(repo.folder, merge="none")
+    big = os.urandom(300_000).hex()
+
+    def write(_: object, ctx: Context) -> str:
+        (ctx.folder / "big").write_text(big)
+        return "1"
+
+    for name in ("shares", "alone"):
+        loop = Loop(write, by_count, max_iterations=1, name="fix", workspace=own)
+        run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id=name)
+    store = Path(".loopwright/store.git")
+    before = used(store)
+    assert "bytes freed" in shown(capsys, "workspace", "prune", "alone")
+    assert before - used(store) < 300_000
+    with (run.parent / ".state" / "fix" / "lock").open() as lock:
+        assert locks.take(lock.fileno())
+        assert json.loads(shown(capsys, "workspace", "prune", "--json"))["freed_bytes"] is None
+    shown(capsys, "workspace", "prune", "shares")
+    assert used(store) < before - 300_000
+    assert "-2\n+3" in shown(capsys, "workspace", "diff", "r1", "2", "3")
+
+
+def used(store: Path) -> int:
+    """Return the bytes of the objects, which are made older than any that prune keeps."""
+    files = [file for file in (store / "objects").rglob("*") if file.is_file()]
+    for file in files:
+        os.utime(file, (0, 0))
+    return sum(file.stat().st_size for file in files)
 
 
 def test_show_lists_the_changed_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +142,36 @@ def test_the_start_is_iteration_0_of_a_difference(
     text = shown(capsys, "show", "r1", "--diff", "0", "3")
     assert "-0\n+3" in text
     assert text == shown(capsys, "workspace", "diff", "r1", "0", "3")
+
+
+def test_each_of_several_loops_has_its_iterations(
+    repo: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A number alone is ambiguous, and `--loop` names the loop, by its path or its name."""
+    loops = {
+        name: replace(counting(None, max_iterations=1), name=name) for name in ("fix", "again")
+    }
+    needs = {"again": ["fix"]}
+    recorded(Workflow("flow", loops, needs=needs, workspace=Workspace(repo.folder, merge="none")))
+    assert "  2 snapshots  " in shown(capsys, "workspace", "list")
+    assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "--loop", "again", "0", "1")
+    assert "-0\n+1" in shown(capsys, "workspace", "diff", "r1", "--loop", "flow/fix", "1")
+    assert main(["workspace", "restore", "r1", "1"]) == 2
+    assert "use --loop: again, fix" in capsys.readouterr().err
+    assert main(["workspace", "show", "r1", "--loop", "agin"]) == 2
+    assert "did you mean 'again'?" in capsys.readouterr().err
+
+
+def test_the_complete_id_is_not_the_beginning_of_another(
+    repo: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`r1` names that run also beside `r10`, and a beginning of both is refused."""
+    loop = counting(Workspace(repo.folder, merge="none"), max_iterations=1)
+    for name in ("r1", "r10"):
+        run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id=name)
+    assert shown(capsys, "workspace", "show", "r1").startswith("r1  fix  copy  1 snapshot ")
+    assert main(["workspace", "show", "r"]) == 2
+    assert "several runs begin like this: r1, r10" in capsys.readouterr().err
 
 
 def test_apply_changes_the_files_of_the_folder(
@@ -145,6 +231,17 @@ def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]
 def test_export_writes_the_result_as_a_patch(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The patch has the changes of the files in place since the start."""
     assert "-0\n+2" in shown(capsys, "export", "r1", "--format", "patch")
+
+
+def test_export_writes_each_iteration_as_a_branch_of_a_bundle(
+    repo: Repo, files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`git fetch` takes the start and the iterations from it."""
+    assert files.exists()
+    bundle = tmp_path / "r1.bundle"
+    shown(capsys, "export", "r1", "--format", "bundle", "-o", str(bundle))
+    repo.git("fetch", "--quiet", str(bundle), "iteration-3:third")
+    assert repo.git("show", "third:n.txt") == "3"
 
 
 def killed_in_the_second_iteration(repo: Repo) -> Path:

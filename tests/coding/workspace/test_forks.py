@@ -10,6 +10,7 @@ import pytest
 from loopwright import Workspace, fork, resume_sync, run_sync
 from loopwright.engine.synchronous import wait_for
 from loopwright.errors import ConfigurationError
+from loopwright.ui.cli import main
 
 from .conftest import Repo
 from .test_loops import counting
@@ -37,6 +38,20 @@ def test_a_fork_continues_from_the_files_of_the_path(repo: Repo, kind: Any, path
     assert folders[0] != folders[1]
     texts = [(folder / "n.txt").read_text() for folder in folders]
     assert texts[0] == texts[1]
+
+
+def test_a_fork_of_a_fork_continues_from_the_files_of_the_fork(repo: Repo) -> None:
+    """Its parent has snapshots that the first run lacks, and the first run may have been deleted."""
+    Path(".loopwright").mkdir(exist_ok=True)
+    loop = counting(Workspace(repo.folder, merge="none"))
+    run_sync(loop, journal=JOURNAL, run_id="first")
+    wait_for(lambda: fork("first", journal=JOURNAL, at="fix/2", new_id="second"))
+    second = resume_sync(loop, "second", journal=JOURNAL)
+    assert main(["workspace", "prune", "first"]) == 0
+    wait_for(lambda: fork("second", journal=JOURNAL, at="fix/3", new_id="third"))
+    third = resume_sync(loop, "third", journal=JOURNAL)
+    assert [i.output for i in third.history] == [i.output for i in second.history]
+    assert main(["workspace", "diff", "third", "1", "2"]) == 0
 
 
 def test_a_run_in_the_folder_of_the_user_cannot_be_forked(repo: Repo) -> None:

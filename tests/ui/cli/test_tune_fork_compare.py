@@ -122,6 +122,32 @@ def test_a_document_is_forked_with_another_variable(
 
 
 @pytest.mark.parametrize(
+    ("option", "unit"),
+    [("calls", "calls"), ("total-tokens", "tokens"), ("effects", "effects"), ("usd", "usd")],
+)
+def test_a_fork_refuses_the_limits_that_run_refuses(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    unit: str,
+) -> None:
+    """0 and a negative limit are errors with the sentence of `run`, and no run is created."""
+    monkeypatch.chdir(tmp_path)
+    Path("words.yaml").write_text(DOCUMENT)
+    Path("replies.yaml").write_text(REPLIES)
+    words = ["words.yaml", "--set", "topic=loops", "--replies", "replies.yaml"]
+    said(capsys, "run", *words, "--run-id", "a")
+    for value in ("0", "-1"):
+        limit = f"--max-{option}={value}"
+        _, _, of_run = said(capsys, "run", *words, limit)
+        code, out, messages = said(capsys, "fork", "a", limit, "--run-id", "b")
+        assert (code, out, messages) == (2, "", of_run)
+        assert f"budget: {unit}: {value}" in messages
+    assert said(capsys, "runs", "--json")[1].count('"run_id"') == 1
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("tune nope", "there is no run 'nope'"),
@@ -135,6 +161,19 @@ def test_a_document_is_forked_with_another_variable(
         ("fork nope", "there is no run 'nope'"),
         ("fork ended --at l/9", "nothing was recorded at 'l/9'; did you mean"),
         ("fork ended --doc missing.yaml", "there is no file 'missing.yaml'"),
+        ("fork ended --at=", "--at: '' is empty"),
+        ("fork ended --at=/", "--at: '/' is empty"),
+        ("fork ended --run-id=", "--run-id: '' is empty"),
+        ("fork ended --doc=", "--doc: '' is empty"),
+        ("tune asking --max-calls 0", "max_calls: 0 is too small"),
+        ("tune asking --max-calls=", "max_calls: '' is not an integer"),
+        ("tune asking --max-effects -1", "max_effects: -1 is too small"),
+        ("tune asking --max-total-tokens nan", "max_total_tokens: 'nan' is not an integer"),
+        ("tune asking --timeout 0", "timeout: 0"),
+        ("tune asking --timeout=", "timeout: '' is not a duration"),
+        ("tune asking --deadline=", "deadline: ''"),
+        ("tune asking --loop= --max-iterations 4", "--loop: '' is empty"),
+        ("tune asking --at-once clear", "it can be changed for: none"),
         ("compare ended", "give 2 to 16 different runs"),
         ("compare ended asking --loop x", "ended has no loop 'x'"),
     ],

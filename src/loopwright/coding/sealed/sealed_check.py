@@ -23,6 +23,7 @@ from ...evaluators.parsing.reports import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
 from ...tools.process import CommandResult, inherited
+from ..workspace.store import PUT_BACK
 from .baseline import Baseline, baseline_of
 from .canaries import Canary, imports_outside, plant
 from .copy import CleanCopy, environment
@@ -384,7 +385,7 @@ class SealedCheck:
         store = self._state.tree.store
         tree = tree_with(store, present, change.put_back)
         # On top of the captured commit, which stays as evidence of what the iteration did.
-        commit = store.commit(tree, present, "Protected files put back")
+        commit = store.commit(tree, present, PUT_BACK)
         store.point(f"{self._state.tree.refs}put_back/{commit[:12]}", commit)
         base = self.files.base["commit"] if self.files.parent is None else _commit(self.files)
         changed = store.changes(base, tree)

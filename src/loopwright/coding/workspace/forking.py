@@ -12,21 +12,22 @@ from .tree import FileTree
 __all__ = ["take_over"]
 
 
-def take_over(tree: FileTree, begun: Json) -> None:
+def take_over(tree: FileTree, begun: Json, origin: str = "") -> None:
     """Give a new tree the rules and the snapshots of the one that another run began.
 
     Args:
         tree: the tree of the new run.
-        begun: the recorded beginning of the other run.
+        begun: the recorded beginning of the first run, whose entries each fork has.
+        origin: the run that was forked. It may be a fork itself, with snapshots that the first run lacks.
 
     Raises:
         GitError: if the files of the other run were deleted.
     """
-    trees = saved_workspaces(tree.store.home)
-    same = (
-        one for one in trees if one.base == begun["commit"] and str(one.folder) == begun["folder"]
-    )
-    other = next(same, None)
+    same = [one for one in saved_workspaces(tree.store.home) if one.base == begun["commit"]]
+    # The path of a loop is the same in all of them, and so is the name of its folder.
+    forked = (one for one in same if one.run == origin and one.folder.name == tree.folder.name)
+    first = (one for one in same if str(one.folder) == begun["folder"])
+    other = next(forked, None) or next(first, None)
     if other is None:
         raise GitError(
             f"workspace: the files of this run were deleted from {begun['folder']}; start a new run"

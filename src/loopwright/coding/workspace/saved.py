@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import shutil
 import tempfile
@@ -10,17 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._platform import locks
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from .git import Git
 from .merge import HandOver, applied, make_branch
 from .sources import WorkspaceSource
-from .store import GitStore, slug_of
+from .store import PUT_BACK, GitStore, slug_of
 from .tree import FileTree
 
-__all__ = ["SavedWorkspace", "saved_workspace", "saved_workspaces"]
+__all__ = ["SavedWorkspace", "collect", "saved_workspace", "saved_workspaces"]
 
 HEAD = "refs/heads/start"
+LATEST = "last"  # names the latest run on the command line
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -56,28 +60,70 @@ class SavedWorkspace:
     tree: FileTree
     busy: bool
 
+    @functools.cached_property
+    def loops(self) -> dict[str, dict[int, str]]:
+        """The commits of the iterations of each loop that ran in it, by its path and the number; 0 is the start."""
+        rows = self.tree.store.captures(self.tree.refs)
+        # The files that count are those without the agent's changes of protected files.
+        put_back = {row.parent: row.commit for row in rows if row.name == PUT_BACK}
+        named = {row.name: put_back.get(row.commit, row.commit) for row in rows}
+        found: dict[str, dict[int, str]] = {}
+        for name, commit in named.items():
+            path, _, number = name.rpartition("/")
+            if path and number.isdigit():
+                start = named.get(f"{path}/workspace", self.base)
+                found.setdefault(path, {0: start})[int(number)] = commit
+        return {path: dict(sorted(found[path].items())) for path in sorted(found)}
+
     @property
-    def snapshots(self) -> dict[int, str]:
-        """The commits of its iterations by number; 0 is the start."""
-        refs = self.tree.store.refs(self.tree.refs)
-        numbers = {int(name): commit for name, commit in refs.items() if name.isdigit()}
-        return {0: self.base, **dict(sorted(numbers.items()))}
+    def outermost(self) -> list[str]:
+        """The paths of the loops that are inside no other one."""
+        depths = {path: path.count("/") for path in self.loops}
+        return [path for path in depths if depths[path] == min(depths.values())]
+
+    def loop_of(self, name: str = "") -> str:
+        """Return the path of a loop by its path or name; by default that of the outermost loop.
+
+        Raises:
+            ConfigurationError: if there is none of this name, or several are outermost.
+        """
+        if name and (found := [path for path in self.loops if _has_name(path, name)]):
+            return found[-1]
+        if name and not _has_name(self.path, name):
+            hint = nearest(name, [path.rpartition("/")[2] for path in self.loops])
+            raise ConfigurationError(f"--loop: there is no loop {name!r} in {self.run}{hint}")
+        if len(self.outermost) > 1:
+            names = ", ".join(path.rpartition("/")[2] for path in self.outermost[:5])
+            raise ConfigurationError(f"{self.run}: there are several loops; use --loop: {names}")
+        return self.outermost[0] if self.outermost else self.path
+
+    def snapshots(self, loop: str = "") -> dict[int, str]:
+        """Return the commits of the iterations of a loop by number; 0 is the start."""
+        return self.loops.get(self.loop_of(loop), {0: self.base})
+
+    @property
+    def begun(self) -> float:
+        """When it was made, in seconds since the epoch."""
+        # The lock is made with it, and never written.
+        return (self.tree.private / "lock").stat().st_mtime
 
     @property
     def lost(self) -> list[str]:
         """The commits of states that no record names."""
         return list(self.tree.store.refs(f"{self.tree.refs}lost/").values())
 
-    def commit_of(self, number: int) -> str:
-        """Return the commit of an iteration.
+    def commit_of(self, number: int, loop: str = "") -> str:
+        """Return the commit of an iteration of a loop.
 
         Raises:
             ConfigurationError: naming the iterations that there are.
         """
-        known = self.snapshots
+        if number == 0 and not loop and len(self.outermost) > 1:
+            return self.base
+        known = self.snapshots(loop)
         if number not in known:
             raise ConfigurationError(
-                f"{self.run}: {self.path} has no snapshot {number}; it has 0 (the start) to {max(known)}"
+                f"{self.run}: {self.loop_of(loop)} has no snapshot {number}; it has 0 (the start) to {max(known)}"
             )
         return known[number]
 
@@ -86,26 +132,27 @@ class SavedWorkspace:
         """The commit in place."""
         return str(self.tree.memory["commit"])
 
-    def restore(self, number: int | None) -> str:
+    def restore(self, number: int | None, loop: str = "") -> str:
         """Put an iteration in place, by default the recorded state; the present files are kept. Return its commit."""
         self.tree.lock()
         try:
-            commit = self.present if number is None else self.commit_of(number)
+            commit = self.present if number is None else self.commit_of(number, loop)
             self.tree.restore(commit)
             self.tree.remember(busy=False)
         finally:
             self.tree.unlock()
         return commit
 
-    def diff(self, before: int, after: int) -> str:
-        """Return the difference of two iterations as a patch."""
-        return self.tree.store.diff(self.commit_of(before), self.commit_of(after))
+    def diff(self, before: int, after: int, loop: str = "") -> str:
+        """Return the difference of two iterations of a loop as a patch."""
+        return self.tree.store.diff(self.commit_of(before, loop), self.commit_of(after, loop))
 
-    def branch(self, number: int | None, name: str) -> str:
+    def branch(self, number: int | None, name: str, loop: str = "") -> str:
         """Make a branch in the user's repository, by default of the files in place; return its name."""
-        commit = self.present if number is None else self.commit_of(number)
+        commit = self.present if number is None else self.commit_of(number, loop)
         end = "the end" if number is None else f"iteration {number}"
-        return self.branch_of(commit, f"{self.path}: files of {end}", name)
+        path = self.path if number is None else self.loop_of(loop)
+        return self.branch_of(commit, f"{path}: files of {end}", name)
 
     def branch_of(self, commit: str, title: str, name: str = "") -> str:
         """Make a branch of a snapshot in the user's repository; return its name.
@@ -156,8 +203,8 @@ class SavedWorkspace:
         message = f"{title}\n\nLoopwright-Run: {self.run}\n"
         return HandOver(self.base, commit, message, self.tree.memory.get("submodules", {}))
 
-    def bundle(self) -> bytes:
-        """Return the start and the snapshots of all iterations as a bundle, with a branch for each."""
+    def bundle(self, loop: str) -> bytes:
+        """Return the start and the snapshots of the iterations of a loop as a bundle, with a branch for each."""
         store, git = self.tree.store, Git(cwd=self.home)
         with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
             folder = Path(scratch) / "bundle.git"
@@ -165,7 +212,7 @@ class SavedWorkspace:
             git("init", "--quiet", "--bare", "--", str(folder))
             (folder / "objects" / "info" / "alternates").write_text(f"{store.folder / 'objects'}\n")
             inner = Git(folder, cwd=folder)
-            for number, commit in self.snapshots.items():
+            for number, commit in self.snapshots(loop).items():
                 inner("update-ref", f"refs/heads/iteration-{number}" if number else HEAD, commit)
             inner("symbolic-ref", "HEAD", HEAD)
             file = Path(scratch) / "files.bundle"
@@ -195,9 +242,17 @@ class SavedWorkspace:
         self.tree.unlock()
         # Last, so that an interrupted removal is listed and can be repeated.
         shutil.rmtree(self.tree.private, ignore_errors=True)
+        for empty in (self.tree.private.parent, self.tree.private.parent.parent):
+            with contextlib.suppress(OSError):
+                empty.rmdir()
 
     def to_json(self) -> dict[str, Json]:
         """Return it as a JSON object."""
+
+        def by_text(snapshots: dict[int, str]) -> dict[str, Json]:
+            return {str(number): commit for number, commit in snapshots.items()}
+
+        default = self.snapshots() if len(self.outermost) < 2 else {0: self.base}
         return {
             "run_id": self.run,
             "path": self.path,
@@ -206,9 +261,24 @@ class SavedWorkspace:
             "source": str(self.source),
             "status": self.ended,
             "recorded": not self.busy,
-            "snapshots": {str(number): commit for number, commit in self.snapshots.items()},
+            "snapshots": by_text(default),
+            "loops": {path: by_text(snapshots) for path, snapshots in self.loops.items()},
             "lost": self.lost,
         }
+
+
+def collect(home: Path) -> int | None:
+    """Delete the snapshots of deleted workspaces; return the bytes freed, or None while a run works there."""
+    home = home.expanduser().resolve()
+    store = GitStore(home)
+    if not (store.folder / "complete").exists():
+        return 0
+    with store.locked(), contextlib.ExitStack() as stack:
+        for file in home.glob("trees/*/.state/*/lock"):
+            lock = stack.enter_context(file.open("r+"))
+            if not locks.take(lock.fileno()):
+                return None
+        return store.collect()
 
 
 def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
@@ -240,19 +310,39 @@ def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
 
 
 def saved_workspace(home: Path, run: str, loop: str = "") -> SavedWorkspace:
-    """Return the workspace of a run, by its ID or the beginning of it.
+    """Return the workspace of a run, by its ID, the beginning of it, or `last`.
+
+    Args:
+        home: the folder of stores and copies.
+        run: the run; `last` is the one whose workspace was made last.
+        loop: the path or name of the loop that has the workspace, or of one inside it.
 
     Raises:
         ConfigurationError: if there is none, or several.
     """
     everything = list(saved_workspaces(home))
-    found = [one for one in everything if one.run.startswith(run)]
-    if loop:
-        found = [one for one in found if loop in (one.path, one.path.rsplit("/", 1)[-1])]
+    if run == LATEST and everything:
+        run = max(everything, key=lambda one: one.begun).run
+    # The complete ID of a run may be the beginning of another one.
+    found = [one for one in everything if one.run == run]
+    found = found or [one for one in everything if one.run.startswith(run)]
     if not found:
         hint = nearest(run, {one.run for one in everything})
         raise ConfigurationError(f"{run}: there is no workspace of this run in {home}{hint}")
+    if len({one.run for one in found}) > 1:
+        names = ", ".join(sorted({one.run for one in found})[:5])
+        raise ConfigurationError(f"{run}: several runs begin like this: {names}")
+    if loop:
+        own = [one for one in found if _has_name(one.path, loop)]
+        around = (one for one in found if any(_has_name(path, loop) for path in one.loops))
+        # Without a match, the first one names the loops that there are.
+        found = own or list(around) or found[:1]
     if len(found) > 1:
-        names = ", ".join(f"{one.run} {one.path}" for one in found[:5])
+        names = ", ".join(one.path for one in found[:5])
         raise ConfigurationError(f"{run}: there are several workspaces; use --loop: {names}")
     return found[0]
+
+
+def _has_name(path: str, name: str) -> bool:
+    """Return whether a path is that of a loop by its path or its name."""
+    return name in (path, path.rpartition("/")[2])

@@ -9,13 +9,17 @@ import time
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from ..._platform import locks
 from .git import Git
 
 __all__ = ["HOME", "POLL_SECONDS", "GitStore", "changes_in", "slug_of"]
 
+YOUNG = 60  # seconds in which an object without a ref is not deleted
 POLL_SECONDS = 0.02  # between two attempts to take a lock
+# The message of a snapshot without the changes of protected files, on top of the one with them.
+PUT_BACK = "Protected files put back"
 HOME = ".loopwright"  # the folder of journals, stores and trees
 # Whatever the attributes in a tree say: no filter runs, and bytes stay as they are.
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
@@ -26,6 +30,20 @@ def slug_of(name: str) -> str:
     """Return a name as one part of a path and of a ref, unique for different names."""
     slug = _SAFE.sub("-", name).strip("-.")[:60].replace("..", "-").removesuffix(".lock")
     return slug if slug == name else f"{slug or 'x'}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+class Capture(NamedTuple):
+    """A commit of the store: its first parent, and the name under which the files were captured."""
+
+    commit: str
+    parent: str
+    name: str
+
+    @classmethod
+    def of(cls, row: str) -> Capture:
+        """Return the capture of a row of git."""
+        commit, parents, name = row.split("\t", 2)
+        return cls(commit, parents.partition(" ")[0], name)
 
 
 class GitStore:
@@ -48,7 +66,7 @@ class GitStore:
         if not ignore.exists():
             # `.loopwright` may stand in the user's repository, and must not appear in his `git status`.
             ignore.write_text("*\n")
-        with self._locked():
+        with self.locked():
             if (self.folder / "complete").exists():
                 return
             self._create(source)
@@ -78,7 +96,7 @@ class GitStore:
         temporary.rename(self.folder)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the lock of the store: several runs may make it at once."""
         with (self.home / "store.lock").open("w") as file:
             while not locks.take(file.fileno()):
@@ -125,6 +143,18 @@ class GitStore:
         pairs = (line.split() for line in lines.splitlines())
         return {name.removeprefix(prefix): commit for name, commit in pairs}
 
+    def captures(self, prefix: str) -> list[Capture]:
+        """Return the commits of the refs under a prefix, each with the name of its capture."""
+        words = "--format=%(objectname)%09%(parent)%09%(contents:subject)"
+        rows = self.git.text("for-each-ref", words, prefix).splitlines()
+        return [Capture.of(row) for row in rows]
+
+    def parent_of(self, commit: str) -> str:
+        """Return the commit from which an iteration continued, or ""."""
+        row = self.git.text("log", "-1", "--format=%H%x09%P%x09%s", commit)
+        capture = Capture.of(row)
+        return self.find(f"{commit}^^") if capture.name == PUT_BACK else capture.parent
+
     def pack(self, prefix: str, without: str, old: Sequence[str] = ()) -> str:
         """Put the snapshots of refs under a prefix into one pack; return its name, or "".
 
@@ -151,6 +181,27 @@ class GitStore:
                 digest = row.split()[1]
                 (self.folder / "objects" / digest[:2] / digest[2:]).unlink(missing_ok=True)
         return name
+
+    def collect(self) -> int:
+        """Delete the objects that no ref reaches; return the bytes that this frees.
+
+        No run may work in the store: a capture writes its objects before its ref.
+        """
+        before = self._size()
+        for name in self.refs("refs/merged/"):
+            # A branch of the user was fetched by it.
+            self.git("update-ref", "-d", f"refs/merged/{name}")
+        packs = (self.folder / "objects" / "pack").glob("*.pack")
+        # A link to a pack of the user takes no space, and a new pack of the same objects would.
+        kept = [f"--keep-pack={pack.name}" for pack in packs if pack.stat().st_nlink > 1]
+        self.git("repack", "-a", "-d", "--quiet", *kept)
+        # A command such as `workspace branch` has no lock, and its newest objects no ref yet.
+        self.git("prune", f"--expire={YOUNG}.seconds.ago")
+        return before - self._size()
+
+    def _size(self) -> int:
+        files = (self.folder / "objects").rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())
 
     def changes(self, before: str, after: str) -> dict[str, list[int]]:
         """Return the changed paths between two trees or commits, each with lines added and removed."""

@@ -155,7 +155,7 @@ class Workspace:
 
     def state(self, run: StateRun, path: str) -> LoopState:
         """Return the workspace of the loop or workflow at a path of a run."""
-        return Files(self, run.run_id, path, redactor=run.redactor)
+        return Files(self, run.run_id, path, redactor=run.redactor, origin=run.origin)
 
 
 class Files:
@@ -167,6 +167,7 @@ class Files:
         path: the path of the loop or workflow.
         number: the number of the tree, if the loop has several.
         redactor: the filter with the values of keys.
+        origin: the run that this one was forked from, or "".
     """
 
     def __init__(
@@ -176,8 +177,9 @@ class Files:
         path: str,
         number: int = 0,
         redactor: Redactor | None = None,
+        origin: str = "",
     ) -> None:
-        self.redactor = redactor
+        self.redactor, self.origin = redactor, origin
         self.settings, self.run_id, self.path = settings, run_id, path
         self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
         self._source: WorkspaceSource | None = None
@@ -255,7 +257,6 @@ class Files:
             self._kind = "snapshot"
         home = Path(where.get("home", self.settings.home)).expanduser().resolve()
         store = GitStore(home)
-        store.make(self._source.root if self._source.git else None)
         trees = home / "trees" / slug_of(self.run_id)
         folder = self._source.root if self._kind == "here" else trees / self.slug
         self._tree = FileTree(
@@ -268,6 +269,8 @@ class Files:
         )
         # Before any file is read: two processes would capture each other's half-written files.
         self._tree.lock()
+        # After the lock: `workspace prune` holds the store, and then deletes nothing if a folder is locked.
+        store.make(self._source.root if self._source.git else None)
         if begun is not None:
             # The recorded base, because the user's folder may have changed since the run began.
             self.base, self.submodules = begun["commit"], begun.get("submodules", {})
@@ -329,7 +332,7 @@ class Files:
 
     def _take_over(self, begun: Json) -> None:
         """Make the folder of a run that was forked, with the snapshots of the run that began."""
-        take_over(self.tree, begun)
+        take_over(self.tree, begun, self.origin)
         self._make_folder(self.base, None)
         # Changes by the setup are not edits of a person, so the recorded files replace them.
         self._describe(self.base, busy=True)

@@ -30,18 +30,20 @@ def fork(
     name: RunName,
     options: RunCommandOptions,
     at: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--at",
             metavar="PATH",
             help="Path from which the new run repeats the steps, such as refine/3.  "
             "[default: the start of the last iteration]",
         ),
-    ] = "",
-    run_id: Annotated[str, typer.Option("--run-id", metavar="ID", help="ID of the new run.")] = "",
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", metavar="ID", help="ID of the new run.")
+    ] = None,
     doc: Annotated[
-        str, typer.Option("--doc", metavar="FILE", help="Document of the new run.")
-    ] = "",
+        str | None, typer.Option("--doc", metavar="FILE", help="Document of the new run.")
+    ] = None,
 ) -> int:
     """Run again from a recorded point, as a new run over the same beginning.
 
@@ -50,6 +52,12 @@ def fork(
     """
     with Output(as_json=options.as_json) as output:
         settings = SourceSettings.of(options)
+        for option, text in (("--at", at), ("--run-id", run_id), ("--doc", doc)):
+            # An empty variable of a script: the default would be another fork than the intended one.
+            if text is not None and not text.strip(" /"):
+                raise ConfigurationError(
+                    f"{option}: {text!r} is empty; give a value, or leave it out"
+                )
 
         async def look(store: Journal) -> tuple[RunInfo, str]:
             info = await find_run(store, name)

@@ -9,6 +9,7 @@ import typer
 
 from ...engine.tune import LimitInForce, Tuned
 from ...engine.tune import tune as tuned
+from ...errors import ConfigurationError
 from ...journal import Journal
 from ...records.codec import Json
 from ...records.redaction import of_environment
@@ -25,13 +26,13 @@ _RUNNING = ("running",)
 def tune(
     name: RunName,
     loop: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--loop",
             metavar="PATH",
             help="Path or name of the loop.  [default: the owner of the limit in force, outermost first]",
         ),
-    ] = "",
+    ] = None,
     max_iterations: Annotated[
         str | None,
         typer.Option("--max-iterations", metavar="N|clear", help="Iterations of the loop."),
@@ -41,6 +42,20 @@ def tune(
     ] = None,
     max_calls: Annotated[
         str | None, typer.Option("--max-calls", metavar="N|clear", help="Model calls.")
+    ] = None,
+    max_total_tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--max-total-tokens", metavar="N|clear", help="Input and output tokens together."
+        ),
+    ] = None,
+    max_effects: Annotated[
+        str | None,
+        typer.Option(
+            "--max-effects",
+            metavar="N|clear",
+            help="Effects: functions, commands, tool calls and attempts of model calls.",
+        ),
     ] = None,
     timeout: Annotated[
         str | None,
@@ -58,7 +73,11 @@ def tune(
     ] = None,
     at_once: Annotated[
         str | None,
-        typer.Option("--at-once", metavar="N", help="Items of a list that run at a time."),
+        typer.Option(
+            "--at-once",
+            metavar="N",
+            help="Items of a list, or steps of parallel or of a workflow, that run at a time.",
+        ),
     ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason, for the record.")
@@ -77,17 +96,20 @@ def tune(
     """
     texts: dict[str, str | None] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
-        "timeout": timeout, "deadline": deadline, "at_once": at_once,
+        "max_total_tokens": max_total_tokens, "max_effects": max_effects, "timeout": timeout,
+        "deadline": deadline, "at_once": at_once,
     }  # fmt: skip
     limits: dict[str, Any] = {
         key: limit_value(key, text) for key, text in texts.items() if text is not None
     }
     of_environment(os.environ).refuse("reason", reason)
+    if loop is not None and not loop.strip():
+        raise ConfigurationError(f"--loop: {loop!r} is empty; give a name, or leave it out")
 
     async def work(store: Journal) -> Tuned:
         info = await find_run(store, name)
         return await tuned(
-            info.run_id, journal=store, loop=loop, reason=reason, dry_run=dry_run, **limits
+            info.run_id, journal=store, loop=loop or "", reason=reason, dry_run=dry_run, **limits
         )
 
     with Output(as_json=as_json) as output:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from ...coding.workspace.saved import SavedWorkspace, saved_workspace, saved_workspaces
+from ...coding.workspace.saved import SavedWorkspace, collect, saved_workspace, saved_workspaces
 from ...coding.workspace.store import HOME
 from ...errors import ConfigurationError
+from ...records.codec import Json
 from .. import formatting as texts
 from .options import AsJson
 from .output import Output
@@ -27,15 +29,14 @@ def workspace(
         ),
     ],
     name: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run ID, or the beginning of it.")
+        str,
+        typer.Argument(metavar="RUN", help="Run ID, the beginning of it, or `last`."),
     ] = "",
     numbers: Annotated[
         list[int] | None,
         typer.Argument(metavar="N", help="Numbers of iterations; 0 is the start."),
     ] = None,
-    loop: Annotated[
-        str, typer.Option("--loop", help="Loop, if the run has several workspaces.")
-    ] = "",
+    loop: Annotated[str, typer.Option("--loop", help="Loop, if the run has several.")] = "",
     branch: Annotated[
         str, typer.Option("--name", help="Name of the branch. Default: loopwright/RUN.")
     ] = "",
@@ -57,14 +58,8 @@ def workspace(
             raise ConfigurationError(
                 f"workspace {action}: RUN is missing; use a run ID of workspace list"
             )
-        _one(
-            output,
-            action,
-            saved_workspace(home, name, loop),
-            numbers or [],
-            branch,
-            as_json=as_json,
-        )
+        one = _Command(output, saved_workspace(home, name, loop), loop, as_json)
+        one.do(action, numbers or [], branch)
     return 0
 
 
@@ -72,83 +67,106 @@ def _all(output: Output, action: str, home: Path, *, as_json: bool) -> None:
     found = list(saved_workspaces(home))
     if action == "prune":
         found = [one for one in found if one.expired]
+    described = [one.to_json() for one in found] if as_json else []
+    freed: int | None = None
+    if action == "prune":
         for one in found:
             one.remove()
+        freed = _collect(output, home)
     if as_json:
-        output.write_json({"workspaces": [one.to_json() for one in found]})
+        pruned = {"freed_bytes": freed} if action == "prune" else {}
+        output.write_json({"workspaces": described, **pruned})
         return
     for one in found:
         output.write(_row(one) if action == "list" else f"deleted {one.folder}")
     if not found:
         output.write("no workspaces" if action == "list" else "no workspace to delete")
+    if freed:
+        output.write(_freed(freed))
+
+
+def _collect(output: Output, home: Path) -> int | None:
+    freed = collect(home)
+    if freed is None:
+        output.note(
+            "the space of snapshots is not freed while a run works here; repeat loopwright workspace prune"
+        )
+    return freed
+
+
+def _freed(size: int) -> str:
+    return f"{size / 1e6:.1f} MB freed" if size >= 1e5 else f"{size} bytes freed"
 
 
 def _row(one: SavedWorkspace) -> str:
     state = "not in a recorded state" if one.busy else one.ended or "not ended"
-    count = texts.plural(len(one.snapshots) - 1, "snapshot")
+    # The start is none of them.
+    count = texts.plural(sum(len(one.loops[path]) - 1 for path in one.outermost), "snapshot")
     return f"{one.run}  {one.path}  {one.kind}  {count}  {state}  {one.folder}"
 
 
-def _one(
-    output: Output,
-    action: str,
-    one: SavedWorkspace,
-    numbers: list[int],
-    branch: str,
-    *,
-    as_json: bool,
-) -> None:
-    first = numbers[0] if numbers else None
-    if action in ("list", "show"):
-        if as_json:
+@dataclass(frozen=True)
+class _Command:
+    """A command on one workspace; a loop of "" is the outermost one."""
+
+    output: Output
+    one: SavedWorkspace
+    loop: str
+    as_json: bool
+
+    def do(self, action: Action, numbers: list[int], branch: str) -> None:
+        """Do an action with the numbers of iterations, and write its outcome."""
+        one, first = self.one, numbers[0] if numbers else None
+        if action in ("list", "show"):
+            self._show()
+        elif action == "restore":
+            commit = one.restore(first, self.loop)
+            text = f"{one.folder} has the files of {commit[:12]}"
+            self._write(text, folder=str(one.folder), commit=commit)
+        elif action == "diff":
+            self._diff(numbers)
+        elif action == "branch":
+            made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
+            self._write(f"branch {made}", branch=made)
+        elif action == "apply":
+            count = one.apply(one.present if first is None else one.commit_of(first, self.loop))
+            self._write(f"{texts.plural(count, 'file')} of {one.source} changed", applied=count)
+        else:
+            one.remove()
+            freed = _collect(self.output, one.home)
+            text = f"deleted {one.folder}" + (f", {_freed(freed)}" if freed else "")
+            self._write(text, deleted=str(one.folder), freed_bytes=freed)
+
+    def _write(self, text: str, **values: Json) -> None:
+        self.output.write_json(values) if self.as_json else self.output.write(text)
+
+    def _diff(self, numbers: list[int]) -> None:
+        last = numbers[0] if numbers else max(self.one.snapshots(self.loop))
+        before, after = numbers[:2] if len(numbers) > 1 else (0, last)
+        patch = self.one.diff(before, after, self.loop)
+        self._write(patch.encode("utf-8", "replace").decode().rstrip("\n"), diff=patch)
+
+    def _show(self) -> None:
+        one, output = self.one, self.output
+        if self.as_json:
             output.write_json(one.to_json())
-        else:
-            _show(output, one)
-    elif action == "restore":
-        commit = one.restore(first)
-        text = f"{one.folder} has the files of {commit[:12]}"
-        output.write_json(
-            {"folder": str(one.folder), "commit": commit}
-        ) if as_json else output.write(text)
-    elif action == "diff":
-        before, after = numbers[:2] if len(numbers) > 1 else (0, _last(one, first))
-        patch = one.diff(before, after)
-        if as_json:
-            output.write_json({"diff": patch})
-        else:
-            output.write(patch.encode("utf-8", "replace").decode().rstrip("\n"))
-    elif action == "branch":
-        made = one.branch(first, branch or f"loopwright/{one.run}")
-        output.write_json({"branch": made}) if as_json else output.write(f"branch {made}")
-    elif action == "apply":
-        count = one.apply(one.present if first is None else one.commit_of(first))
-        text = f"{texts.plural(count, 'file')} of {one.source} changed"
-        output.write_json({"applied": count}) if as_json else output.write(text)
-    else:
-        one.remove()
-        output.write_json({"deleted": str(one.folder)}) if as_json else output.write(
-            f"deleted {one.folder}"
-        )
+            return
+        paths = [one.loop_of(self.loop)] if self.loop else list(one.loops)
+        output.write(_row(one))
+        output.write(f"  start  {one.base[:12]}")
+        for path in paths:
+            if len(one.loops) > 1:
+                output.write(f"  {path}")
+            for number, commit in one.loops.get(path, {}).items():
+                if number:
+                    self._show_iteration(number, commit)
+        for commit in one.lost:
+            output.write(f"  without a record: {commit[:12]}")
 
-
-def _last(one: SavedWorkspace, number: int | None) -> int:
-    return max(one.snapshots) if number is None else number
-
-
-def _show(output: Output, one: SavedWorkspace) -> None:
-    output.write(_row(one))
-    before = 0
-    store = one.tree.store
-    for number, commit in one.snapshots.items():
-        if number == 0:
-            output.write(f"  start  {commit[:12]}")
-            continue
-        changed = store.changes(one.commit_of(before), commit)
+    def _show_iteration(self, number: int, commit: str) -> None:
+        store = self.one.tree.store
+        changed = store.changes(store.parent_of(commit) or self.one.base, commit)
         added, removed = (sum(pair[i] for pair in changed.values()) for i in (0, 1))
         names = ", ".join(list(changed)[:5]) + (", …" if len(changed) > 5 else "")
-        output.write(
-            f"  {number}  {commit[:12]}  files {len(changed)} +{added} -{removed}  {names}"
-        )
-        before = number
-    for commit in one.lost:
-        output.write(f"  without a record: {commit[:12]}")
+        counts = f"files {len(changed)} +{added} -{removed}"
+        self.output.write(f"  {number}  {commit[:12]}  {counts}  {names}".rstrip())

@@ -30,10 +30,12 @@ _ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 TUNABLE = {
     "max_iterations": "Iterations",
     "max_calls": "Model calls",
+    "max_total_tokens": "Tokens, input and output",
     "max_usd": "Cost, US dollars",
+    "max_effects": "Effects",
     "timeout": "Active time, such as 5m",
     "deadline": "Deadline, such as 2030-01-31T18:00:00+00:00",
-    "at_once": "Items of a list at a time",
+    "at_once": "Items or steps at a time",
 }
 
 
@@ -104,7 +106,9 @@ async def compared_json(page: Page, request: Request) -> Response:
 async def _comparison(page: Page, request: Request) -> Comparison:
     run_ids = request.query_params.getlist("run")
     if not 2 <= len(run_ids) <= MOST_COMPARED:
-        raise ConfigurationError(f"select 2 to {MOST_COMPARED} runs")
+        raise ConfigurationError(
+            f"compare: select 2 to {MOST_COMPARED} runs in the list, not {len(run_ids)}"
+        )
     if not all(map(is_run_id, run_ids)):
         raise RunNotFound("there is no run with this ID in this journal")
     loop = request.query_params.get("loop", "")
