@@ -22,10 +22,11 @@ from loopwright.journal.sqlite import SqliteJournal
 
 from .kills import Ended, Point, in_child, killed_and_resumed, repository, watch_git
 
-# The second iteration is best; each is paid for in a file outside the workspace.
+# The second iteration is best; each is paid for in a file outside the workspace. A command that is killed may
+# leave an empty folder, which no snapshot has.
 EDIT = """
 n=$(cat n.txt); n=$((n+1)); echo $n > n.txt; echo "$n" >> "$BILL"
-rm -rf "dir$((n-1))"; mkdir "dir$n"; echo x > "dir$n/f"; ln -sf "dir$n" link; chmod +x n.txt
+rm -rf "dir$((n-1))"; mkdir -p "dir$n"; echo x > "dir$n/f"; ln -sf "dir$n" link; chmod +x n.txt
 test "$n" != "$FAILS"
 cat n.txt
 """
