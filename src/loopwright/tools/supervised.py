@@ -7,7 +7,8 @@ Rules:
 2. It ends them on request, and when our process ends, even by `kill -9`.
 3. Ending means an interrupt, a grace period, then SIGSTOP and SIGKILL until no process is left. The
    processes that had to be ended are reported.
-4. The environment of each program names its run (TOKEN), so that `engine.leftovers` can identify it.
+4. The environment of each program names its run (TOKEN), so that `engine.leftovers` can identify it, and its
+   command (COMMAND): without its supervisor, its processes cannot be identified otherwise.
 """
 
 from __future__ import annotations
