@@ -91,7 +91,7 @@ check: install
 	$(RUN)/lint-imports
 
 test: check npm bubblewrap chromium postgres rabbitmq docs-tools
-	$(RUN)/pytest -n 2
+	$(RUN)/pytest -n 2 --dist worksteal
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.
 tests/interop/.venv/.synced: tests/interop/pyproject.toml tests/interop/uv.lock pyproject.toml | .venv/bin/uv
@@ -140,6 +140,7 @@ torture: install postgres
 	$(RUN)/python tests/crash/torture_agents.py
 	$(RUN)/python tests/crash/test_agent.py
 	cd tests && python -m crash.torture_keep
+	$(RUN)/python tests/crash/torture_tune.py
 	cd tests && python -m crash.ends
 	cd tests && python -m coding.agents.heavy_streams
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py

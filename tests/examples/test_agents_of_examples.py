@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from loopwright.journal import open_journal
+from warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -22,10 +24,7 @@ SERVER = ROOT / "tests" / "npm" / "node_modules" / ".bin" / "mcp-server-filesyst
 
 
 def _python(*words: object, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = warm_python().run([*map(str, words)], cwd=cwd, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -38,72 +37,50 @@ def _document(folder: Path, cwd: Path) -> dict[str, Any]:
     return json.loads(told)
 
 
-def test_the_coding_agent_repairs_a_copy(tmp_path: Path) -> None:
-    """Two rounds: five of six tests, then all; the project itself stays as it was."""
-    before = (CODING / "project" / "basket.py").read_text()
-    found = _document(CODING, tmp_path)
-    history = found["loops"]["repair"]["history"]
-    assert (found["status"], [round(item["score"] * 6) for item in history]) == (
+def test_the_coding_agent_repairs_a_repository(tmp_path: Path) -> None:
+    """One session: a part of the repair, a changed test that is put back, then the rest; main stays as it was."""
+    example = tmp_path / "example"
+    shutil.copytree(CODING, example, ignore=shutil.ignore_patterns("__pycache__", ".loopwright"))
+    told = _python(
+        "-m", "loopwright", "run", "example/coding_agent.yaml", "--yes", "--json", cwd=tmp_path
+    )
+    result = json.loads(told)
+    history = result["loops"]["repair"]["history"]
+    assert (result["status"], [round(item["score"] * 6) for item in history]) == (
         "satisfied",
-        [5, 6],
+        [4, 4, 6],
     )
-    assert "assert 949 == 950" in history[0]["feedback"]
-    assert (CODING / "project" / "basket.py").read_text() == before
-    told = _python(CODING / "coding_agent.py", cwd=tmp_path)
-    assert told.endswith(found["output"])
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=10)
-    (tmp_path / "basket.py").write_text(before)
-    subprocess.run(
-        ["git", "apply"], input=found["output"], text=True, cwd=tmp_path, check=True, timeout=10
+    assert history[1]["evaluation"]["tampered"]["paths"] == ["test_basket.py"]
+    assert result["loops"]["repair"]["held_out"]["tests"]["score"] == 1
+    sessions = [call["session"] for call in asyncio.run(_agent_calls(tmp_path, result["run_id"]))]
+    assert (len(sessions), len(set(sessions))) == (3, 1)
+    repository, branch = (
+        example / ".loopwright" / "coding_agent",
+        result["loops"]["repair"]["workspace"]["branch"],
     )
-    fixed = tmp_path / ".loopwright" / "coding_agent" / "basket.py"
-    assert (tmp_path / "basket.py").read_text() == fixed.read_text()
+    before = (CODING / "project" / "basket.py").read_text()
+    assert (repository / "basket.py").read_text() == before
+    subprocess.run(["git", "checkout", "-q", branch], cwd=repository, check=True, timeout=10)
+    assert "6 passed" in _python("-m", "pytest", "-q", cwd=repository)
 
 
-def test_the_coding_agent_takes_no_settings_of_the_folder_it_is_in(tmp_path: Path) -> None:
-    """In a clone it runs below this project, whose settings of pytest are not those of its copy."""
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\nno_such_setting = "x"\n'
-    )
-    assert _document(CODING, tmp_path)["status"] == "satisfied"
+def test_the_coding_agent_names_an_unknown_agent(tmp_path: Path) -> None:
+    """A wrong name ends with a message that has the nearest name, before anything runs."""
+    example = tmp_path / "example"
+    shutil.copytree(CODING, example, ignore=shutil.ignore_patterns("__pycache__", ".loopwright"))
+    done = subprocess.run(
+        [sys.executable, example / "coding_agent.py", "--agent", "cloude"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "did you mean 'claude'" in done.stderr) == (2, True)
 
 
-def test_the_coding_agent_has_no_score_where_no_test_ran(tmp_path: Path) -> None:
-    """A test command that cannot run is an error of the evaluator, not a score of 0."""
-    script = (
-        f"import sys; sys.path.insert(0, {str(CODING)!r})\n"
-        "import workspace\nworkspace.prepare()\n(workspace.COPY / 'test_basket.py').unlink()\n"
-        "try:\n    print(workspace.tested())\nexcept RuntimeError as error:\n    print(error)\n"
-    )
-    (tmp_path / "script.py").write_text(script)
-    assert _python("script.py", cwd=tmp_path).startswith("no test ran: no tests ran")
-
-
-def test_the_tools_of_the_coding_agent_stay_in_its_copy(tmp_path: Path) -> None:
-    """A path that leads out, by dots or absolute, is refused; so is a change of the tests."""
-    text = """\
-import workspace
-workspace.prepare()
-for call in (
-    lambda: workspace.read_file("../../secret"),
-    lambda: workspace.read_file("/etc/passwd"),
-    lambda: workspace.write_file("/tmp/x", ""),
-    lambda: workspace.write_file("test_basket.py", ""),
-):
-    try:
-        print("done", call())
-    except ValueError as error:
-        print(error)
-"""
-    (tmp_path / "secret").write_text("secret")
-    script = f"import sys; sys.path.insert(0, {str(CODING)!r})\n{text}"
-    told = _python("-c", script, cwd=tmp_path).splitlines()
-    assert [line.partition(" is ")[2][:7] for line in told] == [
-        "outside",
-        "outside",
-        "outside",
-        "a test;",
-    ]
+async def _agent_calls(folder: Path, run_id: str) -> list[Any]:
+    """Return the recorded calls of the coding agent of a run."""
+    journal = open_journal(f"sqlite:{folder / '.loopwright' / 'runs.db'}")
+    entries = await journal.entries(run_id)
+    await journal.close()
+    return [e.value for e in entries if e.kind == "finished" and "/execute/call-" in e.path]
 
 
 async def _calls(folder: Path, run_id: str) -> list[Any]:

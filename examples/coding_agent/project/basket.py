@@ -1,4 +1,4 @@
-"""What a basket costs."""
+"""The price of a basket; three mistakes are on purpose."""
 
 
 def subtotal(items):

@@ -1,3 +1,5 @@
+"""What basket.py should do."""
+
 from basket import reduced, shown, subtotal
 
 

@@ -240,6 +240,7 @@ class MemoryRuns:
         row = await self._journal.find(run_id)
         if row.status not in ("queued", "suspended", "interrupted"):
             return False
+        # A person lets it start, so earlier deliveries no longer count against it.
         self._journal.change(replace(row, wake_at=time.time(), deliveries=0))
         self._woken.set()
         return True
@@ -277,6 +278,7 @@ class MemoryRuns:
             row
             for row in rows
             if (row.status in ("queued", "interrupted") and row.wake_at <= now)
+            # A suspended run without a time waits for a person.
             or (row.status == "suspended" and 0 < row.wake_at <= now)
         ]
         rows.sort(key=lambda row: (row.status == "queued", -row.priority, row.created))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.file_store import FileStore
+from ..journal.live_lines import LiveLines
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
 from ..memory import Memory
@@ -132,6 +133,8 @@ class RunResources(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "file_store":
             return self._file_store()
+        if name == "live_lines":
+            return getattr(self._store, "live", None) or LiveLines()
         if name != "memory":
             return self._passed[name]
         if self._memory is None:
@@ -142,7 +145,7 @@ class RunResources(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a resource, or the default; `Mapping.get` raises and catches an error for each that is missing."""
-        if name in ("memory", "file_store"):
+        if name in ("memory", "file_store", "live_lines"):
             return super().get(name, default)
         return self._passed.get(name, default)
 

@@ -149,6 +149,7 @@ def _condition(data: Json, where: str) -> Condition:
             f"{where}: {data!r} is a sentence for a judge, and replay asks no model. Use `passed`."
         )
     if isinstance(data, Mapping) and len(data) > 1 and "python" not in data:
+        # Several conditions in one object are alternatives, as in a list.
         data = [{key: value} for key, value in data.items()]
     if not data:
         raise ConfigurationError(f"{where}: there is no condition. Write one, such as passed.")

@@ -103,6 +103,7 @@ def replay(
     backtest = Backtest(recordings)
     results = [backtest.evaluate(policy) for policy in policies]
     if use_grid:
+        # Intervals take most of the time of a replay, so only policies of the frontier get them.
         tried = [backtest.evaluate(p, intervals=False) for p in grid(backtest.loop.limit)]
         titles = {result.policy.title for result in results}
         fresh = [r.policy for r in backtest.frontier(tried) if r.policy.title not in titles]

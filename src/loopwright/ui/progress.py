@@ -188,6 +188,10 @@ class Progress:
         """Append a piece of a model's reply; only the end is kept, because only the end is shown."""
         self.replies[path] = (self.replies.get(path, "") + piece)[-_MAX_REPLY:]
 
+    def set_text(self, path: str, text: str) -> None:
+        """Replace the end of the text of an effect in flight."""
+        self.replies[path] = text[-_MAX_REPLY:]
+
 
 _DONE = ("finished", "cut")
 _AT_END = ("iteration", "limit")  # questions that stop a loop; the end of the run shows them

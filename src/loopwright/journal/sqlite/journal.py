@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ...errors import ConfigurationError, JournalUnavailable, nearest
 from ..file_store import FileStore
+from ..live_lines import LiveLines
 from ..protocol import RunInfo, missing_run
 from ..recorded.encoding import as_damage
 from ..recorded.journal import RecordedJournal
@@ -95,6 +96,11 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
     def files(self) -> FileStore:
         """The files of its runs, in a folder beside the database."""
         return FileStore(self.path.with_name(f"{self.path.name}.files"))
+
+    @property
+    def live(self) -> LiveLines:
+        """The last lines of running agents, in a folder beside the database."""
+        return LiveLines(self.path.with_name(f"{self.path.name}.live"))
 
     @cached_property
     def _appends(self) -> AppendQueue[sqlite3.Connection]:

@@ -42,6 +42,7 @@ from .options import (
 from .output import Output
 from .result import report_result
 
+# The exit code of several runs is that of the first status in this order.
 _WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")
 
 DelivererName = Annotated[
@@ -127,6 +128,7 @@ def submit(
             raise ConfigurationError("give FILE, or --again RUN for a run that is queued already")
         if again_run:
             return asyncio.run(_again(options, again_run, output))
+        # A submission must not run the code of the document: the workers do, if they trust it.
         source = load_source(
             file, replace(SourceSettings.of(options), lenient=lenient), execute=False
         )
@@ -152,6 +154,7 @@ def submit(
 def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]:
     """Return how workers load a source, and trust its contents here if they are approved."""
     if "python" in source.source:
+        # A folder of this machine means nothing to a worker, which has its own --root.
         return {key: value for key, value in source.source.items() if key != "root"}
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
@@ -214,6 +217,7 @@ def _inputs(
 
 
 def _key(key: str, number: int) -> str:
+    # A key has one run, so each line needs its own.
     return f"{key}/{number}" if key else ""
 
 
@@ -230,6 +234,7 @@ def _lines(name: str) -> list[str]:
             raw = typer.get_binary_stream("stdin").read()
         else:
             raw = Path(name).read_bytes()
+        # Some editors begin a file with a byte order mark.
         return [line.strip() for line in raw.decode("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -9,6 +9,7 @@ from typing import Any
 from ...conditions import Budget
 from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
+from ...journal.live_lines import LiveLines
 from ...journal.questions import open_questions
 from ...journal.urls import shown_url
 from .. import formatting as texts
@@ -71,6 +72,7 @@ def _limits(info: RunInfo) -> tuple[Budget | None, float]:
 
 async def _follow(store: Journal, run_id: str, view: LinesView) -> tuple[RunInfo, list[Entry]]:
     """Show every entry once, in order, until the run is no longer running."""
+    live: LiveLines = getattr(store, "live", None) or LiveLines()
     entries: list[Entry] = []
     misses = 0
     while True:
@@ -91,6 +93,9 @@ async def _follow(store: Journal, run_id: str, view: LinesView) -> tuple[RunInfo
         entries += fresh
         for entry in shown:
             view.show_entry(entry)
+        for path in list(view.progress.in_flight):
+            if (call := live.read(run_id, path)) is not None:
+                view.progress.set_text(path, "\n".join(call.lines))
         if info.status != "running":
             return info, entries
         await asyncio.sleep(POLL_SECONDS)

@@ -4,7 +4,8 @@ Rules:
 
 1. One task per topic (a run, or a page of the list) renders its changes for all open pages. An event
    has the numbers before and after it, so that a late or slow page detects a gap.
-2. One read of the journal's commit counter serves all pages; without open pages nothing is read.
+2. One read of the journal's commit counter serves all pages; without open pages nothing is read. The lines
+   of a running agent change without a commit, so a run that an open page shows has a counter of its own.
 3. The progress of a run is computed once, and its open pages share it.
 """
 
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
+from ...journal.live_lines import LiveLines
 from ...journal.tunes import TunedLimits
 from ...journal.views import RunView, Wanted, Watch
 from ...records.codec import Json
@@ -37,6 +39,7 @@ class _Waiter:
         self.topic = topic
         self.state = state
         self.unchecked = True  # the state may have changed before the wait
+        self.lines = -1  # the number of the agents' lines at the last check
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
@@ -47,8 +50,9 @@ class _Waiter:
 class ChangeFeed:
     """The states of runs and lists, which change with the commits of a journal."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, live: LiveLines | None = None) -> None:
         self._watch: Watch = journal.watch()
+        self._live = live or LiveLines()
         self.turn = 0  # changes with each commit
         self._version = 0
         self._waiting: set[_Waiter] = set()
@@ -61,7 +65,7 @@ class ChangeFeed:
             return self.turn
         try:
             if isinstance(topic, str):
-                return await self._watch.state(topic)
+                return self._live.version(topic), await self._watch.state(topic)
             return await self._watch.list_state(topic)
         except JournalError:
             return object()  # a new state: the next read reports the error
@@ -99,9 +103,14 @@ class ChangeFeed:
         self.turn += committed
         states: dict[Topic, object] = {}
         for waiter in list(self._waiting):
-            if not (committed or waiter.unchecked):
+            lines = (
+                self._live.version(waiter.topic)
+                if waiter.topic and isinstance(waiter.topic, str)
+                else 0
+            )
+            if not (committed or waiter.unchecked or lines != waiter.lines):
                 continue
-            waiter.unchecked = False
+            waiter.unchecked, waiter.lines = False, lines
             if waiter.topic not in states:
                 states[waiter.topic] = await self.state(waiter.topic)
             if states[waiter.topic] != waiter.state:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...journal import Journal
+from ...journal.live_lines import LiveLines
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
 from .project import ProjectFolder
 from .queries import Records
@@ -21,7 +22,8 @@ class Page:
 
     def __init__(self, journal: Journal, url: str, folder: Path, send_changes: SendChanges) -> None:
         self.records = Records(journal)
-        self.feed = ChangeFeed(journal)
+        self.live: LiveLines = getattr(journal, "live", None) or LiveLines()
+        self.feed = ChangeFeed(journal, self.live)
         self.run_progress = RunProgressCache()
         self.project = ProjectFolder(folder)
         self.processes = RunProcesses(url, folder)

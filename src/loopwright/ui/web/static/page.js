@@ -168,6 +168,12 @@ function updateRun(changes, stream) {
   const before = $("#head").dataset.status;
   // A new status changes the forms of the page.
   if (changes.reload || (changes.status !== before && before !== "")) { location.reload(); return; }
+  // The lines of an agent change the head without an entry, and must not set its clocks back.
+  const clocks = new Map($$(".since").map((one) => [one.dataset.path + one.dataset.since, one.dataset.from]));
+  for (const one of $$(".since", head)) {
+    const from = clocks.get(one.dataset.path + one.dataset.since);
+    if (from) one.dataset.from = from;
+  }
   $("#head").replaceWith(head);
   tick();
   if (changes.steps) {
