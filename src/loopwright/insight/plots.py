@@ -138,11 +138,14 @@ def frontier_svg(results: Sequence[PolicyResult], suggested: str = "") -> str:
     colours = {"recorded": _RECORDED, "other policies": _POLICY}
     if any(r.policy.title == suggested for r, _ in judged):
         colours["suggested"] = _SUGGESTED
+    bottom, top = min(lows, default=0.0), max(highs, default=1.0)
+    # An interval that ends on an axis looks cut off.
+    margin = 0.03 * (top - bottom)
     plot = _Plot(
         f"Quality against {unit}",
         f"Mean quality and mean {unit} of {len(judged)} policies, with 95 % intervals.",
         across=_ticks(0.0, max(costs, default=1.0)),
-        up=_ticks(min(lows, default=0.0), max(highs, default=1.0)),
+        up=_ticks(bottom - margin, top + margin),
         labels=(f"mean {unit} per run", "mean quality"),
         legend=colours,
     )

@@ -163,6 +163,30 @@ def test_wrong_fields_are_one_sentence(recorded: Server, query: str, sentence: s
     assert recorded.ask(f"/replay/json?{query}")[0] == (404 if "no-such" in query else 400)
 
 
+def test_explored_iterations_and_the_noise_of_past_runs_are_shown(
+    browser: Any, recorded: Server
+) -> None:
+    """The page and `show` say where the normal end was; an explored iteration is never the best one."""
+    text = DOCUMENT.replace("name: titles", "name: explored").replace(
+        "{max_iterations: 4}]", "{degrading: {sigma: past}}, {max_iterations: 4}]\n      explore: 1"
+    )
+    (recorded.folder / "explored.yaml").write_text(text, "utf-8")
+    rules = [{"replies": [verdict(60), verdict(92), verdict(95), verdict(97)]}]
+    (recorded.folder / "replies.json").write_text(json.dumps(rules), "utf-8")
+    words = ("run", "explored.yaml", "--input", "x", "--replies", "replies.json", "--run-id", "far")
+    assert call(recorded.folder, *words).returncode == 0
+    shown = call(recorded.folder, "show", "far").stdout
+    assert "improve: sigma 0.07 of 0 past runs" in shown
+    assert "improve: normal end after 2 iterations (score 0.92 is at least 0.9); later" in shown
+    assert "2 explored iterations" in shown
+    page = opened(browser, recorded, "/runs/far")
+    assert "sigma 0.07 of 0 past runs" in page.text_content("h2 .count")
+    assert page.locator("tr.iteration.best").get_attribute("data-number") == "2"
+    assert page.locator("tr.iteration span.files", has_text="explored").count() == 2
+    assert "0.92" in page.text_content("ul.facts")
+    page.close()
+
+
 def test_runs_of_several_fingerprints_are_mixed_on_request(browser: Any, recorded: Server) -> None:
     """A checkbox mixes versions. This test comes last, because its run stays in the journal."""
     other = DOCUMENT.replace("It is exact.", "It is precise.")

@@ -12,7 +12,7 @@ from ...journal.views import Mark, RunView
 from ...records import Iteration, Measure, charts, number_text
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..progress import item_at
+from ..progress import item_at, noise_text
 from ..run_files import files_text
 from .events import RunProgress
 from .queries import in_order
@@ -44,6 +44,7 @@ class Row:
     retries: int = 0
     files: str = ""
     tampered: str = ""  # what the iteration did to its check
+    explored: bool = False
 
 
 def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
@@ -65,9 +66,14 @@ def _value(item: Iteration) -> float | None:
 
 
 def best_of(marks: Iterable[Mark]) -> int:
-    """Return the number of the best iteration, the earliest of equals; 0 without a score."""
+    """Return the number of the best iteration, the earliest of equals; 0 without a score.
+
+    Explored iterations have no effect on the result, so none of them is the best.
+    """
     best, top = 0, -1.0
     for _, item in marks:
+        if item.explored:
+            continue
         if item.accepted is not None:
             best = item.number if item.accepted else best
         elif item.eligible and item.score is not None and item.score > top:
@@ -128,6 +134,7 @@ def _row(loop: str, item: Iteration) -> Row:
         seconds=texts.duration(item.seconds),
         files=files_text(item),
         tampered=texts.one_line(tampered.why) if tampered is not None else "",
+        explored=item.explored,
     )
 
 
@@ -190,9 +197,11 @@ def section_of(
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)
+    name = name_of(loop, view.info)
+    noise = noise_text(run_progress.noise[name]) if name in run_progress.noise else ""
     return Section(
         path=loop,
-        name=name_of(loop, view.info),
+        name=name,
         item=_short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
         count=len(marks),
         best=_score(marks, best),
@@ -203,7 +212,7 @@ def section_of(
         points=points,
         charts=_charts(points, bounds.get("threshold"), _objective(marks)),
         inside=inside,
-        limits=limits_text(bounds),
+        limits=", ".join(filter(None, [limits_text(bounds), noise])),
         over_list=is_list(loop, view.info),
     )
 
