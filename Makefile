@@ -91,7 +91,7 @@ check: install
 	$(RUN)/lint-imports
 
 test: check npm bubblewrap chromium postgres rabbitmq docs-tools
-	$(RUN)/pytest -n 2
+	$(RUN)/pytest -n 2 --dist worksteal
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.
 tests/interop/.venv/.synced: tests/interop/pyproject.toml tests/interop/uv.lock pyproject.toml | .venv/bin/uv
@@ -130,6 +130,7 @@ bench: install
 
 bench-insight: install
 	$(RUN)/python -m benchmarks.insight
+	PYTHONPATH=tests $(RUN)/python -W ignore -m insight.executed_policies 60
 
 house: install
 	$(RUN)/python -m benchmarks.house
@@ -140,6 +141,7 @@ torture: install postgres
 	$(RUN)/python tests/crash/test_agent.py
 	$(RUN)/python tests/crash/torture_workspace.py
 	$(RUN)/python tests/crash/torture_keep.py
+	$(RUN)/python tests/crash/torture_tune.py
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
 

@@ -217,8 +217,9 @@ def structure(house: House) -> Iterator[Figure]:
     yield spread("lines a file: median / p90 / max", sizes, (150, 350, 500))
     lengths = [length for module in house.modules for length in module.functions]
     yield spread("lines a function: median / p90 / max", lengths, (7, 19, 72))
-    single = sum(len(names) == 1 for names in house.importers().values())
-    yield below("modules imported by exactly one other", single, 72)
+    single = [name for name, importers in house.importers().items() if len(importers) == 1]
+    early = [name for name in single if name.split(".")[1] not in LATER]
+    yield below("modules imported by one other (without later packages)", len(early), 72)
     yield at_most("import cycles at run time", len(cycles(house.graph(typing=False))), 0)
     typed = cycles(house.graph(typing=True))
     yield at_most("import cycles with TYPE_CHECKING", len(typed), 1, _groups(typed))
@@ -369,6 +370,9 @@ def main() -> int:
                 print("positional:", place)
         for one in _complex():
             print("complex:", one["filename"], one["message"])
+        for name, importers in sorted(house.importers().items()):
+            if len(importers) == 1:
+                print("imported by one other:", name, "<-", *importers)
         for name, every in house.imports.items():
             for i in every:
                 if i.inner:

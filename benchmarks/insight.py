@@ -21,7 +21,6 @@ from loopwright import (
     ScoreAtLeast,
     Usage,
 )
-from loopwright._statistics import wilson
 from loopwright.engine.loop_exploration import explores
 from loopwright.evaluators.judge.votes import Votes, error_rates, unattainable
 from loopwright.insight import (
@@ -119,35 +118,54 @@ def exploring(logs: int = 500, runs: int = 200) -> bool:
     return report(f"explore, {logs} logs of {runs} runs: |bias|", mean, 0.005)
 
 
-def judges(draws: int = 1000, of_icc: int = 300) -> bool:
-    """Intervals of a simulated judge with known rates cover them."""
+# A simulated judge, and what its rates imply for the values of the report: with one half of the labels true,
+# kappa is (.875 - .5) / .5, and icc is that of both labels together by 1 - f / (2e(1 - e)).
+SENSITIVITY, SPECIFICITY, PERSISTENT = 0.9, 0.85, 0.5
+ERRORS = (1 - SENSITIVITY, 1 - SPECIFICITY)
+FLIPS = fmean(2 * e * (1 - e) * (1 - PERSISTENT) for e in ERRORS)
+TRUTH = {
+    "sensitivity": SENSITIVITY,
+    "specificity": SPECIFICITY,
+    "kappa": 1 - 2 * fmean(ERRORS),
+    "flip_rate": FLIPS,
+    "icc": 1 - FLIPS / (2 * fmean(ERRORS) * (1 - fmean(ERRORS))),
+}
+COVERAGE = {
+    100: {"sensitivity": 0.93, "specificity": 0.93, "kappa": 0.90, "flip_rate": 0.90},
+    200: {
+        "sensitivity": 0.93,
+        "specificity": 0.93,
+        "kappa": 0.915,
+        "flip_rate": 0.915,
+        "icc": 0.92,
+    },
+}
+
+
+def judges(draws: int = 1000) -> bool:
+    """Intervals of a simulated judge with known rates cover them. Each draw is the seed of its cases."""
     good = True
-    for count in (100, 200):
-        hits = {"sensitivity": 0, "specificity": 0}
+    for count, bounds in COVERAGE.items():
+        hits = dict.fromkeys(bounds, 0)
         for seed in range(draws):
-            cases = judge_cases(seed, count)
-            for name, label, truth in (("sensitivity", True, 0.9), ("specificity", False, 0.85)):
-                right = [case.votes[0] is label for case in cases if case.label is label]
-                _, low, high = wilson(fmean(right), len(right))
-                hits[name] += low <= truth <= high
-        for name, count_of_hits in hits.items():
-            title = f"judge of {count} cases, {draws} draws: {name}"
-            good &= report(title, count_of_hits / draws, 0.93, below=False)
-    covered = 0
-    for seed in range(of_icc):
-        row = measure_judge(judge_cases(seed, 200)).to_json()["icc"]
-        covered += row["low"] <= 0.5 <= row["high"]
-    title = f"judge of 200 cases with 3 votes, {of_icc} draws: icc"
-    return good & report(title, covered / of_icc, 0.92, below=False)
+            report_of_draw = measure_judge(judge_cases(seed, count)).to_json()
+            for name in bounds:
+                row = report_of_draw[name]
+                hits[name] += row["low"] <= TRUTH[name] <= row["high"]
+        for name, bound in bounds.items():
+            title = f"judge of {count} cases with 3 votes, {draws} draws: {name}"
+            good &= report(title, hits[name] / draws, bound, below=False)
+    return good
 
 
 def judge_cases(seed: int, count: int) -> list[JudgeCase]:
-    """Return cases of a judge with se .9, sp .85 and an icc of .5 over all votes."""
+    """Return cases of a judge with these rates, whose votes on one case are correlated."""
     chance, cases = random.Random(seed), []
+    scale = 1 / PERSISTENT - 1
     for number in range(count):
         label = number % 2 == 0
-        error = 0.1 if label else 0.15
-        wrong = chance.betavariate(error, 1 - error)
+        error = 1 - (SENSITIVITY if label else SPECIFICITY)
+        wrong = chance.betavariate(error * scale, (1 - error) * scale)
         votes = tuple((chance.random() < wrong) != label for _ in range(3))
         cases.append(JudgeCase(f"c{number}", "text", label, votes))
     return cases

@@ -23,7 +23,7 @@ from typing import Any
 
 from loopwright import Loop, MaxIterations, Usage, run
 from loopwright.journal import Entry, RunInfo
-from loopwright.journal.recorded.writer import DurableLog
+from loopwright.journal.recorded.log import DurableLog
 from loopwright.journal.sqlite import SqliteJournal
 
 from .measuring import Row

@@ -79,8 +79,8 @@ def test_certification_needs_the_published_numbers_of_labels() -> None:
 def test_agreement_of_votes() -> None:
     assert statistics.kappa(20, 5, 15, 10) == pytest.approx(0.4)
     assert statistics.kappa(9, 0, 0, 0) is None
-    assert statistics.flip_rate([[True, True, False], [True, True, True]]) == pytest.approx(2 / 6)
-    assert statistics.flip_rate([[True]]) is None
+    assert statistics.flip_rate([(2, 1, 1), (3, 0, 1)]) == pytest.approx(2 / 6)
+    assert statistics.flip_rate([(1, 0, 4)]) is None
     assert statistics.correlation_of_votes(0.0, 0.2) == 1.0
     assert statistics.correlation_of_votes(0.32, 0.2) == pytest.approx(0.0)
     assert statistics.correlation_of_votes(0.1, 0.0) is None

@@ -73,7 +73,7 @@ INTERNAL = {
     "FunctionStep": ("act", "declared", "making_input_of", "types"),
     "Failure": ("from_json", "of", "to_error"),
     "History": (
-        "at_time", "fall", "label", "latest_eligible", "recent_scores", "redact", "redact_with", "stalled", "streaks",
+        "at_time", "fall", "label", "latest_eligible", "recent_scores", "redact", "redact_with", "stalled", "can_satisfy",
         "view", "with_iteration",
     ),
     "Iteration": ("from_json", "view"),

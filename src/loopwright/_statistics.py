@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Hashable, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
 from statistics import NormalDist, fmean, stdev
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 __all__ = [
     "Estimate",
@@ -31,6 +31,8 @@ __all__ = [
     "t_quantile",
     "wilson",
 ]
+
+T = TypeVar("T")
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -176,8 +178,8 @@ def clustered_mean(
 
 
 def bootstrap(
-    count: int,
-    statistic: Callable[[Sequence[int]], float | None],
+    cases: Sequence[T],
+    statistic: Callable[[Sequence[T]], float | None],
     *,
     seed: int = 0,
     resamples: int = RESAMPLES,
@@ -185,11 +187,11 @@ def bootstrap(
 ) -> tuple[float, float] | None:
     """Return the percentile interval of a statistic of cases, drawn with replacement.
 
-    `statistic` receives the indices of the drawn cases; a draw without a value is skipped.
+    A draw without a value is skipped.
     """
     # A generator of its own: the same recordings give the same interval, whatever else draws.
     chance = random.Random(seed)
-    drawn = (statistic(chance.choices(range(count), k=count)) for _ in range(resamples))
+    drawn = (statistic(chance.choices(cases, k=len(cases))) for _ in range(resamples))
     values = sorted(value for value in drawn if value is not None)
     if len(values) < 2:
         return None
@@ -230,11 +232,10 @@ def paired_bootstrap(
     if all(total == 0 for total, _ in parts):
         return Estimate(0.0, 0.0, 0.0)
 
-    def drawn(places: Sequence[int]) -> float:
-        chosen = [parts[place] for place in places]
+    def drawn(chosen: Sequence[tuple[float, int]]) -> float:
         return math.fsum(total for total, _ in chosen) / sum(n for _, n in chosen)
 
-    limits = bootstrap(len(parts), drawn, seed=seed, resamples=resamples, level=level)
+    limits = bootstrap(parts, drawn, seed=seed, resamples=resamples, level=level)
     return None if limits is None else Estimate(mean, *limits)
 
 
@@ -275,10 +276,20 @@ def kappa(tp: int, fp: int, tn: int, fn: int) -> float | None:
     return None if expected == 1 else (agreed - expected) / (1 - expected)
 
 
-def flip_rate(votes: Sequence[Sequence[bool]]) -> float | None:
-    """Return the share of pairs of votes on the same case that differ; None without a pair."""
-    pairs = [a != b for case in votes for a, b in combinations(case, 2)]
-    return fmean(pairs) if pairs else None
+def flip_rate(votes: Iterable[tuple[int, int, int]]) -> float | None:
+    """Return the share of pairs of votes on the same case that differ; None without a pair.
+
+    Each row has the yes votes and no votes of a case, and the number of such cases.
+
+    Example:
+        >>> flip_rate([(2, 1, 3), (3, 0, 5)])
+        0.25
+    """
+    differing = pairs = 0
+    for yes, no, cases in votes:
+        differing += cases * yes * no
+        pairs += cases * math.comb(yes + no, 2)
+    return differing / pairs if pairs else None
 
 
 def correlation_of_votes(flips: float, error: float) -> float | None:

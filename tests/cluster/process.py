@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from loopwright import Loop, MaxIterations, step
 from loopwright.cluster import Cap, Worker
+from warm_python import warm_python
 
 EFFECTS = 5
 WAIT = 0.02  # seconds of an effect
@@ -74,8 +74,8 @@ class Process:
         environment = {**os.environ, "LEDGER": str(ledger), "SLOTS": str(slots)}
         environment["CLOCK"] = str(clock)
         self._log = ledger.with_suffix(".log").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "cluster.process", url, deliverer],
+        self._process = warm_python().start(
+            ["-m", "cluster.process", url, deliverer],
             cwd=Path(__file__).parents[1],
             env=environment,
             stdout=self._log,

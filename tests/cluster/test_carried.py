@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit
 from loopwright.cluster.carried import carry, unpacked
-from loopwright.documents import Loaded, load
+from loopwright.documents import Loaded, Settings, load
 from loopwright.errors import ConfigurationError
 from loopwright.journal import MemoryJournal
 from loopwright.records.codec import Json
@@ -58,6 +59,39 @@ def test_a_run_carries_every_file_that_the_document_uses(folder: Path) -> None:
     again = unpack(source)
     assert again.step.fingerprint == loaded.step.fingerprint
     assert str(folder) not in str(source)
+
+
+MEASURED = """
+schema: loopwright/1
+name: note
+model: openai:any
+steps:
+- name: write
+  loop:
+    execute: {shell: "cat words.txt"}
+    evaluate: {judge: {criterion: It is short., measured: reports/short.json, alpha: 0.05}}
+    until: [passed, {max_iterations: 3}]
+"""
+
+
+def test_the_measurement_of_a_judge_travels_and_is_approved(folder: Path) -> None:
+    """A worker has the votes of the submitter's report, and another report needs another approval."""
+    rates = {"sensitivity": {"value": 0.95}, "specificity": {"value": 0.9}, "icc": {"value": 0.0}}
+    (folder / "reports").mkdir()
+    (folder / "reports" / "short.json").write_text(json.dumps(rates))
+    (folder / "main.yaml").write_text(MEASURED)
+    loaded, source = carried(folder)
+    actions = loaded.local_actions()
+    approved = load(folder / "main.yaml", Settings(agreed=actions.contents))
+    (folder / "reports" / "short.json").write_text(
+        json.dumps({**rates, "specificity": {"value": 0.85}})
+    )
+    changed = load(folder / "main.yaml")
+    assert changed.local_actions().digest != actions.digest
+    assert approved.local_actions().digest == actions.digest
+    shutil.rmtree(folder)
+    again = unpack(source)
+    assert again.step.fingerprint == loaded.step.fingerprint == approved.step.fingerprint
 
 
 def test_the_digest_is_the_same_in_another_folder(folder: Path, tmp_path: Path) -> None:

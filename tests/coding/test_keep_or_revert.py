@@ -26,6 +26,7 @@ from loopwright import (
 )
 from loopwright.coding.metric_task import MetricOption
 from loopwright.errors import ConfigurationError
+from warm_python import warm_python
 
 RATES = ["0.8", "0.9", "oops", "0.5", "0.5"]
 TRAIN = """
@@ -165,11 +166,9 @@ def test_a_metric_without_a_direction_is_refused() -> None:
 
 def until(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "XDG_STATE_HOME": str(folder.parent / ".state")}
-    return subprocess.run(
-        [sys.executable, "-m", "loopwright", "until", *words],
-        cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return warm_python().run(
+        ["-m", "loopwright", "until", *words], cwd=folder, env=env, timeout=120
+    )
 
 
 AGENT = """\

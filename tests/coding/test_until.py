@@ -15,6 +15,7 @@ import yaml
 
 from loopwright import Loop, MaxIterations, NoChange, NoProgress, OnStall, Passed, run_sync, until
 from loopwright.errors import ConfigurationError
+from warm_python import warm_python
 
 AGENT = 'echo "$LOOPWRIGHT_ITERATION" >> log; cat > prompt; touch "part$LOOPWRIGHT_ITERATION"'
 CHECK = "test -e part2 || { echo 'part2 is missing'; exit 1; }"
@@ -26,11 +27,7 @@ def command(folder: Path, *words: str, **env: str) -> subprocess.CompletedProces
         # The tests read what the agent writes.
         words = ("until", "--workspace", "here", *words[1:])
     variables = {**os.environ, "XDG_STATE_HOME": str(folder / ".state"), **env}
-    return subprocess.run(
-        [sys.executable, "-m", "loopwright", *words],
-        cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=120,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return warm_python().run(["-m", "loopwright", *words], cwd=folder, env=variables, timeout=120)
 
 
 def json_of(done: subprocess.CompletedProcess[str]) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from warm_python import warm_python
 
 PROGRAM = Path(__file__).with_name("program.py")
 POSITIONS = ("before", "in_txn", "after", "paid")
@@ -28,8 +29,8 @@ class Reference:
 def start(folder: Path, *kill: str, url: str = "") -> subprocess.CompletedProcess[str]:
     """Run the program on the journal of a folder, or at a URL."""
     journal = url or str(folder / "runs.db")
-    command = [sys.executable, str(PROGRAM), journal, str(folder / "bill"), *kill]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    words = [str(PROGRAM), journal, str(folder / "bill"), *kill]
+    return warm_python().run(words)
 
 
 def paid(folder: Path) -> Counter[str]:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from warm_python import warm_python
+
 PROGRAM = Path(__file__).with_name("agent.py")
 POSITIONS = ("before", "in_txn", "after", "called", "done")
 SAMPLE = {"before": (9, 14), "in_txn": (16,), "after": (7, 12), "called": (2,), "done": (2, 3)}
@@ -25,8 +27,8 @@ IDEMPOTENT = "look"
 def start(folder: Path, *kill: str) -> subprocess.CompletedProcess[str]:
     """Run the agent on the journal of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(PROGRAM), str(folder / "runs.db"), str(folder / "bill"), *kill]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    words = [str(PROGRAM), str(folder / "runs.db"), str(folder / "bill"), *kill]
+    return warm_python().run(words, timeout=120)
 
 
 def acts(folder: Path) -> Counter[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from warm_python import warm_python
 
 PROGRAM = Path(__file__).with_name("agents.py")
 POSITIONS = ("after", "booked", "in_txn", "before")
@@ -18,8 +19,8 @@ SAMPLE = {"before": (4, 23), "in_txn": (11, 30), "after": (7, 19), "booked": (1,
 def start(folder: Path, *kill: str) -> subprocess.CompletedProcess[str]:
     """Run the program on the journal of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(PROGRAM), str(folder / "runs.db"), str(folder), *kill]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    words = [str(PROGRAM), str(folder / "runs.db"), str(folder), *kill]
+    return warm_python().run(words)
 
 
 def noted(folder: Path, file: str) -> Counter[str]:

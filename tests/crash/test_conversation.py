@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from warm_python import warm_python
 
 PROGRAM = Path(__file__).with_name("conversation.py")
 SAMPLE = {
@@ -28,8 +29,8 @@ SAMPLE = {
 def start(folder: Path, *kill: str) -> subprocess.CompletedProcess[str]:
     """Run the conversation on the journal of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(PROGRAM), str(folder / "runs.db"), str(folder / "bill"), *kill]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    words = [str(PROGRAM), str(folder / "runs.db"), str(folder / "bill"), *kill]
+    return warm_python().run(words)
 
 
 def billed(folder: Path) -> Counter[str]:

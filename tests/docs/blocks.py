@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -21,6 +22,7 @@ from loopwright.coding.agents import load_manifest
 from loopwright.documents.yaml.reader import read
 from loopwright.models import ScriptedModel
 from loopwright.ui.cli import main
+from warm_python import warm_python
 
 FENCE = re.compile(
     r"(?:^<!-- skip: (?P<skip>[^\n]+) -->\n)?"
@@ -32,6 +34,8 @@ ANY_FENCE = re.compile(r"^[ \t]*```(?!`)", re.MULTILINE)
 LANGUAGES = {"python", "yaml", "console", "json", "toml", "text"}
 PART = "schema: loopwright/1\nname: part\nmodel: openai:gpt-4o-mini\nsteps:\n  - name: shown\n"
 SECONDS = 120
+# A command that needs no shell, and the words after it that show its exit code.
+CALL = re.compile(r"loopwright (?P<words>[^|&;<>$`*]*)(?P<code>; echo \"exit code \$\?\")?")
 _EQUAL = doctest.OutputChecker()
 _HOW = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -165,22 +169,39 @@ def _console(block: Block, folder: Path) -> str | None:
         while command.endswith("\\"):
             more, _, wanted = wanted.partition("\n")
             command = f"{command[:-1]} {more.strip()}"
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env=environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            return f"$ {command}\nexit code {done.returncode}\n{done.stdout}"
-        if wanted.strip() and (wrong := _compared(wanted, done.stdout)):
+        call = CALL.fullmatch(command)
+        if call is not None:
+            words = ["-m", "loopwright", *shlex.split(call["words"])]
+            done = warm_python().run(
+                words, cwd=folder, env=environment(folder), timeout=SECONDS, merged=True
+            )
+            # As shells report the end by a signal.
+            code = 128 - done.returncode if done.returncode < 0 else done.returncode
+            printed = done.stdout
+            if call["code"]:
+                code, printed = 0, f"{printed}exit code {code}\n"
+        else:
+            code, printed = _in_shell(command, folder)
+        if code:
+            return f"$ {command}\nexit code {code}\n{printed}"
+        if wanted.strip() and (wrong := _compared(wanted, printed)):
             return f"$ {command}\n{wrong}"
     return None
+
+
+def _in_shell(command: str, folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout
 
 
 def environment(folder: Path) -> dict[str, str]:

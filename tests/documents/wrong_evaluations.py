@@ -5,6 +5,96 @@ from __future__ import annotations
 from documents.wrong_heads import LOOP, Wrong
 
 EVALUATIONS: Wrong = {
+    "judge impossible": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', impossible: maybe}}\n",
+        [
+            "7:80: steps[0].loop.evaluate.judge.impossible: expected true or false, not 'maybe'",
+        ],
+    ),
+    "judge measured key": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', mesured: m.json}}\n",
+        [
+            "7:68: steps[0].loop.evaluate.judge.mesured: unknown key 'mesured'; did you mean 'measured'?",
+        ],
+    ),
+    "judge measured file": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', measured: none.json}}\n",
+        [
+            "7:78: steps[0].loop.evaluate.judge.measured: none.json: cannot be read: No such file or directory",
+        ],
+    ),
+    "judge alpha": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', measured: m.json, alpha: 2}}\n",
+        [
+            "7:93: steps[0].loop.evaluate.judge.alpha: input should be less than 1, not 2",
+        ],
+    ),
+    "judge alpha key": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', measured: m.json, alhpa: 0.05}}\n",
+        [
+            "7:86: steps[0].loop.evaluate.judge.alhpa: unknown key 'alhpa'; did you mean 'alpha'?",
+        ],
+    ),
+    "judge alpha without a measurement": (
+        LOOP + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', alpha: 0.05}}\n",
+        [
+            "7:75: steps[0].loop.evaluate.judge.alpha: alpha needs measured, the report of bench judge",
+        ],
+    ),
+    "judge leads beside a measurement": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', measured: m.json, accept_lead: 2}}\n",
+        [
+            "7:78: steps[0].loop.evaluate.judge.measured: measured decides the leads; remove accept_lead, reject_lead and confirm",
+        ],
+    ),
+    "judge accept_unattainable": (
+        LOOP
+        + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', measured: m.json, accept_unattainable: maybe}}\n",
+        [
+            "7:107: steps[0].loop.evaluate.judge.accept_unattainable: expected true or false, not 'maybe'",
+        ],
+    ),
+    "metric sealed": (
+        LOOP
+        + "      evaluate: {metric: {name: loss, command: 'echo 1', pattern: '(.*)', sealed: maybe}}\n",
+        [
+            "7:83: steps[0].loop.evaluate.metric.sealed: expected true or false, not 'maybe'",
+        ],
+    ),
+    "metric sealed key": (
+        LOOP
+        + "      evaluate: {metric: {name: loss, command: 'echo 1', pattern: '(.*)', seald: true}}\n",
+        [
+            "7:75: steps[0].loop.evaluate.metric.seald: unknown key 'seald'; did you mean 'sealed'?",
+        ],
+    ),
+    "metric protect": (
+        LOOP
+        + "      evaluate: {metric: {name: loss, command: 'echo 1', pattern: '(.*)', sealed: true, protect: 5}}\n",
+        [
+            "7:98: steps[0].loop.evaluate.metric.protect: expected a list, not 5",
+        ],
+    ),
+    "metric protect without a seal": (
+        LOOP
+        + "      evaluate: {metric: {name: loss, command: 'echo 1', pattern: '(.*)', protect: [a]}}\n",
+        [
+            "7:26: steps[0].loop.evaluate.metric: protect needs sealed: true",
+        ],
+    ),
+    "metric protect outside": (
+        LOOP
+        + "      evaluate: {metric: {name: loss, command: 'echo 1', pattern: '(.*)', sealed: true, protect: [../x]}}\n",
+        [
+            "7:26: steps[0].loop.evaluate.metric: metric loss: protect: '../x' is not a path inside the workspace, or a pattern of one",
+        ],
+    ),
     "evaluate nothing": (
         LOOP + "      evaluate: {}\n",
         [

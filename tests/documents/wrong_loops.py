@@ -4,7 +4,88 @@ from __future__ import annotations
 
 from documents.wrong_heads import HEAD, LOOP, Wrong
 
+CHECKED = "      evaluate: {check: {max_words: 3}}\n"
+
 LOOPS: Wrong = {
+    "impossible key": (
+        LOOP + CHECKED + "      impossible: {flor: 3}\n",
+        [
+            "8:20: steps[0].loop.impossible.flor: unknown key 'flor'; did you mean 'floor'?",
+        ],
+    ),
+    "impossible floor": (
+        LOOP + CHECKED + "      impossible: {floor: 0}\n",
+        [
+            "8:27: steps[0].loop.impossible.floor: input should be greater than or equal to 1, not 0",
+        ],
+    ),
+    "impossible looks": (
+        LOOP + CHECKED + "      impossible: {looks: 1}\n",
+        [
+            "8:27: steps[0].loop.impossible.looks: input should be greater than or equal to 2, not 1",
+        ],
+    ),
+    "impossible no mapping": (
+        LOOP + CHECKED + "      impossible: 5\n",
+        [
+            "8:19: steps[0].loop.impossible: expected a mapping, not 5",
+        ],
+    ),
+    "undecided key": (
+        LOOP + CHECKED + "      undecided: {aftr: 2}\n",
+        [
+            "8:19: steps[0].loop.undecided.aftr: unknown key 'aftr'; did you mean 'after'?",
+        ],
+    ),
+    "undecided then": (
+        LOOP + CHECKED + "      undecided: {then: paus}\n",
+        [
+            "8:25: steps[0].loop.undecided.then: 'paus' is not 'fail', 'pause', 'accept_check' or 'reject'; did you mean 'pause'?",
+        ],
+    ),
+    "undecided after": (
+        LOOP + CHECKED + "      undecided: {after: 0}\n",
+        [
+            "8:26: steps[0].loop.undecided.after: input should be greater than or equal to 1, not 0",
+        ],
+    ),
+    "undecided without a judge": (
+        LOOP + CHECKED + "      undecided: {then: accept_check}\n",
+        [
+            "6:7: steps[0].loop: loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check and a judge, or then: reject.",
+        ],
+    ),
+    "explore above 1": (
+        LOOP + CHECKED + "      explore: 2\n",
+        [
+            "8:16: steps[0].loop.explore: input should be less than or equal to 1, not 2",
+        ],
+    ),
+    "explore not a number": (
+        LOOP + CHECKED + "      explore: .nan\n",
+        [
+            "8:16: steps[0].loop.explore: .nan is not a finite number; put quotes around it if it is text",
+        ],
+    ),
+    "explore with an approval": (
+        LOOP + CHECKED + "      approve: iteration\n      explore: 0.1\n",
+        [
+            "6:7: steps[0].loop: loop a: explore: a loop that asks a person cannot explore, because the answer "
+            "would have no effect. Remove approve, or explore.",
+        ],
+    ),
+    "sigma of past runs": (
+        LOOP + CHECKED + "      until: [passed, {degrading: {sigma: pst}}, {max_iterations: 3}]\n",
+        [
+            "8:24: steps[0].loop.until[1].degrading: degrading: sigma: 'pst' is not a number; did you mean 'past'?",
+        ],
+    ),
+    "sigma below 0": (
+        LOOP + CHECKED + "      until: [passed, {degrading: {sigma: -1}}, {max_iterations: 3}]\n",
+        [
+            "8:24: steps[0].loop.until[1].degrading: degrading: sigma: -1 is out of range; give a number at least 0",
+        ],
+    ),
     "the first of what a loop executes": (
         HEAD
         + "  - {name: a, loop: {max_iterations: 1, execute: {steps: [{name: b, set: 1}], output: first}}}\n",

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loopwright import (
     Budget,
+    Context,
     Evaluation,
     Loop,
     MaxIterations,
     MemoryJournal,
     NoImprovement,
     OnStall,
+    Passed,
     ScoreAtLeast,
     Undecided,
     Usage,
     Workflow,
+    Workspace,
     resume,
     run,
     step,
@@ -173,3 +177,39 @@ def test_a_loop_that_asks_or_acts_is_refused(options: dict[str, Any], sentence: 
         Loop(**{"execute": str, "explore": 0.1, **options})
     # A command that may run twice can explore.
     assert Loop(shell("true", idempotent=True), explore=0.1).explore == 0.1
+
+
+async def test_a_workflow_with_a_workspace_returns_the_files_of_the_normal_end(
+    tmp_path: Path,
+) -> None:
+    """The steps after a loop that explored find the files of its normal end, also when the run is resumed."""
+    source = tmp_path / "project"
+    source.mkdir()
+    (source / "n.txt").write_text("0")
+
+    def count(value: object, ctx: Context) -> int:
+        assert ctx.folder is not None
+        number = int((ctx.folder / "n.txt").read_text()) + 1
+        (ctx.folder / "n.txt").write_text(str(number))
+        return number
+
+    def read(value: int, ctx: Context) -> list[Any]:
+        assert ctx.folder is not None
+        return [value, (ctx.folder / "n.txt").read_text()]
+
+    loop = Loop(
+        count, lambda n: n == 2, until=Passed() | MaxIterations(5), name="count", explore=1.0
+    )
+    workflow = Workflow(
+        "filed",
+        {"count": loop, "read": read},
+        needs={"read": ["count"]},
+        workspace=Workspace(source, home=tmp_path / "home", kind="snapshot"),
+    )
+    journal = MemoryJournal()
+    result = await run(workflow, None, journal=journal, run_id="r")
+    assert result.output == [2, "2"]
+    assert result.explored_iterations == 3
+    assert result.workspace is not None
+    assert (Path(result.workspace["folder"]) / "n.txt").read_text() == "2"
+    assert await run(workflow, None, journal=journal, run_id="r") == result

@@ -6,7 +6,6 @@ import asyncio
 import random
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from loopwright.documents import load
 from loopwright.errors import ConfigurationError
 from loopwright.insight import Recording, policy_from_json, recordings_of
 from loopwright.journal import Journal, open_journal
+from warm_python import warm_python
 
 from .support import interrupted_from_outside
 
@@ -209,8 +209,7 @@ def test_a_killed_run_continues_with_its_sigma(tmp_path: Path, iteration: int) -
     url = f"sqlite:{tmp_path / 'runs.db'}"
 
     def start(kill: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(tmp_path / "killed.py"), url, str(kill)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return warm_python().run([str(tmp_path / "killed.py"), url, str(kill)])
 
     async def recorded() -> Any:
         journal = open_journal(url)

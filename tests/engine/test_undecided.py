@@ -144,7 +144,9 @@ def test_accept_check_lets_the_checks_decide(good: bool, status: str) -> None:
 
 def test_accept_check_needs_a_check() -> None:
     """Without a deterministic evaluator there is nothing to accept."""
-    with pytest.raises(ConfigurationError, match="accept_check needs a deterministic evaluator"):
+    with pytest.raises(
+        ConfigurationError, match="accept_check needs a deterministic evaluator and a judge"
+    ):
         loop_of(Undecided(2, "accept_check"), True)
 
 
@@ -179,7 +181,9 @@ def test_a_document_without_a_check_is_refused_with_its_place(tmp_path: Path) ->
     text = HEAD.replace("{check: {min_words: 2}}, ", "") + "      undecided: {then: accept_check}\n"
     file = tmp_path / "note.yaml"
     file.write_text(text)
-    with pytest.raises(DocumentError, match="accept_check needs a deterministic evaluator"):
+    with pytest.raises(
+        DocumentError, match="accept_check needs a deterministic evaluator and a judge"
+    ):
         load(file)
 
 

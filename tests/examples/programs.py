@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from warm_python import warm_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -22,15 +23,7 @@ ENVIRONMENT = {
 def python(*words: object, cwd: Path, path: Path | None = None) -> str:
     """Run Python with these arguments, modules of `path` at hand; return what it printed."""
     environment = {**ENVIRONMENT, **({"PYTHONPATH": str(path)} if path else {})}
-    done = subprocess.run(
-        [sys.executable, *map(str, words)],
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-    )
+    done = warm_python().run([*map(str, words)], cwd=cwd, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

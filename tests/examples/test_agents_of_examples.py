@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from loopwright.journal import open_journal
+from warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -23,10 +24,7 @@ SERVER = ROOT / "tests" / "npm" / "node_modules" / ".bin" / "mcp-server-filesyst
 
 
 def _python(*words: object, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = warm_python().run([*map(str, words)], cwd=cwd, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

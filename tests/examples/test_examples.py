@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from warm_python import warm_python
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 README = (EXAMPLES / "README.md").read_text()
 JOBS = EXAMPLES / "job_matching"
@@ -35,16 +37,7 @@ pytestmark = pytest.mark.slow
 
 def _python(*words: object, cwd: Path) -> str:
     """Run Python with these arguments and return what it printed."""
-    command = [sys.executable, *map(str, words)]
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = warm_python().run([*map(str, words)], cwd=cwd, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -10,7 +10,7 @@ import pytest
 
 from loopwright import Budget, Loop, MaxIterations, MemoryJournal, fork, resume, run, tune
 from loopwright.errors import ConfigurationError, RunNotFound
-from loopwright.insight import compare
+from loopwright.insight import Comparison, compare
 
 RUN = {
     "run_id", "name", "status", "reason", "detail", "score", "metrics", "iterations", "calls", "usd", "inherited",
@@ -81,6 +81,26 @@ async def test_runs_of_different_documents_and_lengths() -> None:
     other = await compare("a", "plain", journal=journal)
     assert other.differs["name"][0] == "count"
     assert other.runs[1].scores == []
+
+
+async def test_a_run_that_still_runs_and_three_runs() -> None:
+    """What a run does not have yet is no difference; a third run that differs is one."""
+    journal = MemoryJournal()
+    await run(counting(), 1, journal=journal, run_id="a")
+    met: list[Comparison] = []
+
+    async def look(value: int) -> int:
+        if value == 2:
+            met.append(await compare("a", "live", journal=journal))
+            met.append(await compare("live", "a", "other", journal=journal))
+        return value + 1
+
+    await run(counting(), 7, journal=journal, run_id="other")
+    live = Loop(look, adapt=lambda last: last.output, until=MaxIterations(3), name="count")
+    await run(live, 1, journal=journal, run_id="live")
+    assert (met[0].part_at, met[0].unfinished) == (None, True)
+    assert met[1].part_at == "count/1/execute"
+    assert len(met[1].runs) == 3
 
 
 async def test_tuned_limits_are_settings() -> None:

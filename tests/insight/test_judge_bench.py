@@ -26,13 +26,15 @@ def simulated(
     return cases
 
 
-def test_wilson_intervals_cover_the_known_rates() -> None:
-    draws, hits = 100, {"sensitivity": 0, "specificity": 0}
+def test_intervals_cover_the_known_rates() -> None:
+    """A sample; `make bench-insight` has 1,000 draws of 100 and 200 cases, with the bounds of each row."""
+    truth = {"sensitivity": 0.9, "specificity": 0.85, "kappa": 0.75, "flip_rate": 0.10875}
+    draws, hits = 25, dict.fromkeys(truth, 0)
     for seed in range(draws):
         report = measure_judge(simulated(seed, 60)).to_json()
-        for name, truth in (("sensitivity", 0.9), ("specificity", 0.85)):
-            hits[name] += report[name]["low"] <= truth <= report[name]["high"]
-    assert min(hits.values()) >= 0.9 * draws
+        for name, value in truth.items():
+            hits[name] += report[name]["low"] <= value <= report[name]["high"]
+    assert min(hits.values()) >= 0.84 * draws, hits
 
 
 def test_report_has_a_stable_shape() -> None:
@@ -90,7 +92,7 @@ def test_certified_threshold_counts_labels_of_high_scores() -> None:
         ('{"output": "x", "lable": true}', "c.jsonl:2: unknown key 'lable'; did you mean 'label'?"),
         ('{"output": "x", "label": true, "score": NaN}', "c.jsonl:2: score"),
         ('{"output": "x", "label": true, "votes": ["yes"]}', "c.jsonl:2: votes"),
-        ('{"output": "x", "label"', "c.jsonl:2: "),
+        ('{"output": "x", "label"', "c.jsonl:2:24: not valid JSON: "),
         ("[]", "c.jsonl:2: this line is not a JSON object"),
         (
             '{"id": "1", "output": "x", "label": true}',

@@ -13,13 +13,15 @@ from loopwright import (
     Loop,
     MaxIterations,
     NoImprovement,
+    OutputMatches,
     Passed,
     RepeatedOutput,
     ScoreAtLeast,
+    Timeout,
     Workflow,
     run,
 )
-from loopwright.conditions import Budget
+from loopwright.conditions import Budget, NoProgress
 from loopwright.errors import ConfigurationError
 from loopwright.insight import (
     Backtest,
@@ -37,16 +39,17 @@ from loopwright.journal import open_journal
 LIMIT = MaxIterations(8)
 
 
-def random_condition(chance: random.Random, depth: int = 2):
+def random_condition(chance: random.Random, depth: int = 2, *, budgets: bool = True):
     """Return a random tree of conditions."""
     if depth and chance.random() < 0.5:
-        parts = [random_condition(chance, depth - 1) for _ in range(2)]
+        parts = [random_condition(chance, depth - 1, budgets=budgets) for _ in range(2)]
         return parts[0] | parts[1] if chance.random() < 0.6 else parts[0] & parts[1]
+    limit = [Budget(calls=chance.randint(4, 14))] if budgets else []
     return chance.choice([
         ScoreAtLeast(round(chance.uniform(0.6, 0.95), 2), min_iterations=chance.randint(1, 3)),
         NoImprovement(chance.randint(1, 3), min_delta=chance.choice([0.0, 0.02])),
         MaxIterations(chance.randint(1, 8)), Degrading(rule="strict", window=2), Degrading(sigma=0.01),
-        RepeatedOutput(), Passed(), Budget(calls=chance.randint(4, 14)),
+        RepeatedOutput(), Passed(), OutputMatches("[35]"), NoProgress(2), Timeout(3600), *limit,
     ])  # fmt: skip
 
 
@@ -138,6 +141,34 @@ async def test_report_has_a_stable_shape_and_a_plot() -> None:
     assert len(plot.findall(".//{http://www.w3.org/2000/svg}circle")) == 2
 
 
+async def test_intervals_are_within_the_plot() -> None:
+    """A point whose interval ends at an extreme of all values is complete."""
+    report = replay(await recorded(20, LIMIT), [StoppingPolicy(MaxIterations(n)) for n in (1, 4)])
+    plot = ET.fromstring(report.frontier_svg())
+    space = "{http://www.w3.org/2000/svg}"
+    height = float(plot.attrib["viewBox"].split()[3])
+    rows = [float(text.attrib["y"]) for text in plot.findall(f"{space}text[@dy]")]
+    intervals = [path.attrib["d"] for path in plot.findall(f"{space}g/{space}path")]
+    assert len(intervals) == 3
+    for interval in intervals:
+        low, high = (float(value) for value in interval.split(" ")[1].split("V"))
+        assert 0 < min(rows) <= high < low <= max(rows) < height
+
+
+async def test_iterations_are_the_cost_of_a_loop_without_calls() -> None:
+    """A policy with fewer iterations and the same quality is suggested there too."""
+    journal = open_journal("memory:")
+    loop = Loop(lambda v: v, lambda v: 0.8, until=MaxIterations(6), name="flat")
+    items = []
+    for number in range(20):
+        await run(loop, number, journal=journal, run_id=f"r{number}")
+        info = await journal.find(f"r{number}")
+        items += recordings_of(info, await journal.entries(info.run_id), loop)
+    report = replay(Recordings("flat", items), [StoppingPolicy(MaxIterations(n)) for n in (4, 2)])
+    assert report.policies[0].calls == 0
+    assert report.suggested == "limit 2"
+
+
 async def test_cancelled_and_unfinished_runs_are_left_out() -> None:
     journal = open_journal("memory:")
     loop = writer(1, LIMIT)
@@ -174,6 +205,7 @@ async def test_inner_loops_have_a_recording_for_each_execution() -> None:
         ({"until": "passed", "on_stall": "fresh"}, "on_stall is not replayable"),
         ({"until": [{"score_at_lest": 0.9}]}, "unknown condition 'score_at_lest'"),
         ({"until": "passed", "keep": "worst"}, "keep: 'worst'"),
+        ({"until": "passed", "name": [1]}, "name: [1] is not text"),
         ({"score_at_least": float("nan")}, "score_at_least"),
         ("It has a date.", "sentence for a judge"),
         ([], "there is no condition"),

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from loopwright.journal import Entry
 from loopwright.journal.sqlite import Clocks, SqliteJournal
+from warm_python import warm_python
 
 from .recording import LONG, info, rounds, rounds_seen, settle, shown
 
@@ -53,8 +53,7 @@ async def read_all(path: Path, *, takeover: bool = False) -> list[Any]:
 
 def child(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return warm_python().run(["-c", program, *map(str, arguments)])
 
 
 def ended(thread: threading.Thread) -> bool:

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from loopwright.models import Message, Models, ProviderModel, Reply, Request, ca
 from loopwright.prompts import prompt
 from loopwright.records import Reason, Result, Status, Usage
 from loopwright.testing import run_virtual
+from warm_python import warm_python
 
 POLISH = Path(__file__).parents[2] / "examples" / "polish_text"
 STALLS = {
@@ -166,10 +166,9 @@ def test_a_run_that_its_budget_stops_says_which_call_did_not_fit() -> None:
 
 def command(*words: object, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPWRIGHT", "OPENAI"))}
-    return subprocess.run(
-        [sys.executable, "-m", "loopwright", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL,
-        env={**kept, **environ}, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
+    return warm_python().run(
+        ["-m", "loopwright", *map(str, words)], cwd=cwd, env={**kept, **environ}, timeout=90
+    )
 
 
 def polisher(body: dict[str, Any], _: dict[str, str]) -> tuple[int, str]:

@@ -29,7 +29,8 @@ from loopwright.prompts import prompt
 from loopwright.records import Reason, Result, Status
 from loopwright.telemetry import LogLines, trace_id
 from loopwright.telemetry import attributes as names
-from loopwright.telemetry.trace import Measurement, Signal, Span, SpanEvent, Trace, span_id
+from loopwright.telemetry.spans import MetricPoint, Signal, Span, SpanEvent, span_id
+from loopwright.telemetry.trace import Trace
 from loopwright.testing import run_virtual
 
 REPLIES = """
@@ -67,7 +68,7 @@ class Heard:
         return [s for s in self.signals if isinstance(s, SpanEvent)]
 
     def measured(self, name: str) -> list[float]:
-        return [s.value for s in self.signals if isinstance(s, Measurement) and s.name == name]
+        return [s.value for s in self.signals if isinstance(s, MetricPoint) and s.name == name]
 
 
 async def draft(value: Any, ctx: Any) -> str:
@@ -195,7 +196,7 @@ def test_each_declared_metric_is_a_gauge() -> None:
     loop = Loop(str, lambda _: {"metrics": next(values)}, metrics=metrics, max_iterations=2)
     run_virtual(run(loop, "x", listeners=[heard]))
     assert heard.measured(names.metric("val loss")) == [2.0, 1.5]
-    assert {s.unit for s in heard.signals if isinstance(s, Measurement) and s.unit} == {"nat"}
+    assert {s.unit for s in heard.signals if isinstance(s, MetricPoint) and s.unit} == {"nat"}
     assert heard.measured(names.metric("ms")) == []
 
 

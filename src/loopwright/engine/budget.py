@@ -161,13 +161,15 @@ class Account:
         Raises:
             Stopped: by the outermost account whose limit of effects is used up; none is counted then.
         """
-        for account in self._capped():
+        for account in self._capped() if self.limited else ():
             cap = None if account.cap is None else account.cap.effects
             if cap is not None and account.effects >= cap:
                 used = f"{account.effects} of {cap} effects used"
                 raise Stopped(account.path, Stop(Reason.BUDGET, used))
-        for account in self._chain():
-            account.effects += 1
+        counted: Account | None = self
+        while counted is not None:  # without `_chain`: every effect of a recorded run is counted
+            counted.effects += 1
+            counted = counted.parent
 
     async def reserve(self, path: str, amount: Usage) -> None:
         """Reserve `amount` for the call at `path` in every capped account, when it is its turn.

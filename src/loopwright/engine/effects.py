@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
-from ..journal import Entry, is_note
+from ..journal import Entry
 from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
@@ -24,11 +24,11 @@ from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
 from .scope import Scope
-from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
+from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes
 from .step import UNREAD, Leaf
 from .stubs import acting
 
-__all__ = ["being_cancelled", "perform", "retyped", "unrecorded"]
+__all__ = ["being_cancelled", "perform", "recorded", "retyped", "unrecorded"]
 
 
 class EffectContext(Protocol):
@@ -64,48 +64,36 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
         request = step.asks()
         if request is not None:
             request = run.clean(request)
-    _check_allowed(ctx)
-    if run.permits is None or is_note(step.fingerprint):
-        return await _begin(
-            ctx, Entry("started", path, run.now(), request, fingerprint), step, value
-        )
+    if ctx.gate is not None or run.cancelled is not None:
+        _check_allowed(ctx)
+    if run.permits is None or not step.counts:
+        started = Entry("started", path, run.now(), request, fingerprint)
+        return await _act(ctx, step, value, started)
     # Before the intent is recorded: a call that waits for a permit has not begun.
     take = functools.partial(run.permits.take, step)
     taken = await (take() if ctx.gate is None else ctx.gate.limit(run, take))
     try:
         _check_allowed(ctx)  # again: waiting took time
-        return await _begin(
-            ctx, Entry("started", path, run.now(), request, fingerprint), step, value
-        )
+        started = Entry("started", path, run.now(), request, fingerprint)
+        return await _act(ctx, step, value, started)
     finally:
         await asyncio.shield(run.permits.give_back(taken, run.account.settled))
 
 
-async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) -> Json:
-    """Reserve the cost, record the intent and act."""
-    run, replay, path = ctx.run, ctx.run.replay, started.path
-    if replay is not None and path in replay.unsettled:
-        # Its first attempt was counted when the account was restored.
-        restored = step.in_folder and ctx.scope is not None and ctx.scope.files is not None
-        if (answer := _answer_in_doubt(run, path, step, restored=restored)) is not None:
-            return _settled_by(run, answer, started, step)
-    elif (ctx.account.limited or not run.silent) and not is_note(step.fingerprint):
+async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Json:
+    """Record the intent, act, settle and record how it ended."""
+    run, gate, path, cause = ctx.run, ctx.gate, started.path, None
+    if run.replay is None and step.reserve is None:
         # Counted without a limit too, because a person may set one while the run is open.
-        ctx.account.begin()
-    if step.reserve is not None:
-        # Before "started" is recorded: a call that never fits leaves no effect in doubt.
-        await _reserve(ctx, step, value, started)
+        if step.counts and (not run.silent or ctx.account.limited):
+            ctx.account.begin()
+    elif (settled := await _admitted(ctx, step, value, started)) is not None:
+        return settled.value
     run.append(started)
     # Listeners receive an entry only once it is durable, so they cost one more wait.
     pending = run.settle() if run.listeners else run.sync()
     if pending is not None:
         await _durable(ctx, started, pending)
-    return await _act(ctx, step, value, started)
-
-
-async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Json:
-    """Act, settle and record how it ended."""
-    run, gate, path, cause = ctx.run, ctx.gate, started.path, None
     types = step.types
     # Annotations are read at the first call, because they may name classes that are defined later.
     if types is UNREAD:
@@ -124,7 +112,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         else:
             # The path lets a watcher name this step if it blocks the event loop.
             output = await gate.limit(run, functools.partial(act, argument, inner), path)
-        finished.value = output = _written(ctx, step, output, path)
+        finished.value = output = _written(run, types, output, path)
     except BaseException as error:
         # BaseException: a cancelled call must be settled too. `_broken` raises all other errors again.
         _broken(error, ctx, inner, started, finished)
@@ -146,6 +134,30 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     return output
 
 
+async def _admitted(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Entry | None:
+    """Count the effect and reserve its cost; return the outcome that a person gave instead, or None."""
+    run, replay, path = ctx.run, ctx.run.replay, started.path
+    if replay is not None and path in replay.unsettled:
+        # Its first attempt was counted when the account was restored.
+        restored = step.in_folder and ctx.scope is not None and ctx.scope.files is not None
+        if (answer := _answer_in_doubt(run, path, step, restored=restored)) is not None:
+            return _settled_by(run, answer, started, step)
+    elif (ctx.account.limited or not run.silent) and step.counts:
+        # Counted without a limit too, because a person may set one while the run is open.
+        ctx.account.begin()
+    if step.reserve is not None:
+        # Before "started" is recorded: a call that never fits leaves no effect in doubt.
+        await _reserve(ctx, step, value, started)
+    return None
+
+
+def recorded(
+    ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
+) -> Awaitable[Json]:
+    """Perform an effect of a loop whose steps are all functions of a value."""
+    return perform(ctx, f"{ctx.path}/{name}", step, value, token)
+
+
 async def unrecorded(
     ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
 ) -> Json:
@@ -160,7 +172,7 @@ async def unrecorded(
         if types is UNREAD:
             types = step.declared()
         argument = own_json(value) if types is None else types.read(value)
-        return _written(ctx, step, await step.act(argument, None), name)
+        return _written(run, types, await step.act(argument, None), name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
@@ -171,23 +183,23 @@ async def unrecorded(
         raise run.failure(error, ctx.below(name)).to_error() from _cause(error)
 
 
-def _written(ctx: EffectContext, step: Leaf, output: object, path: str) -> Json:
+def _written(run: Run, types: FunctionTypes | None, output: object, path: str) -> Json:
     """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
-    types, redactor = step.types, ctx.run.redactor
+    redactor = run.redactor
     if types is None or (types.json_output and type(output) in _PLAIN):
         plain = codec.normalise(output, "output")
         return plain if redactor is None else redactor.clean(plain)
     # Here and not when the types are read: only a step that runs deserves a warning.
     if types.problem:
-        ctx.run.warn(types.problem, code=ANNOTATION_UNREADABLE)
+        run.warn(types.problem, code=ANNOTATION_UNREADABLE)
     if (
         type(output) not in _PLAIN
         # An evaluator may return any form of an evaluation.
         and not path.endswith("evaluate")
         and (sentence := types.untyped(output))
     ):
-        ctx.run.warn(sentence, code=UNTYPED_OUTPUT)
-    if ctx.run.stubs is not None and types.output is not None:  # a rule writes JSON
+        run.warn(sentence, code=UNTYPED_OUTPUT)
+    if run.stubs is not None and types.output is not None:  # a rule writes JSON
         return types.output.write_input(output, what="output")
     return types.write(output, None if redactor is None else redactor.clean)
 
@@ -373,7 +385,7 @@ def _answer_in_doubt(run: Run, path: str, step: Leaf, *, restored: bool) -> Json
     return None if answer == "rerun" else answer
 
 
-def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Json:
+def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Entry:
     """Record a person's answer as the outcome of an effect, at the cost that was reserved."""
     assert run.replay is not None
     path, attempted = started.path, run.replay.unsettled[started.path]
@@ -390,4 +402,4 @@ def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Json:
     run.append(finished)
     if finished.error is not None:
         raise finished.error.to_error()
-    return finished.value
+    return finished

@@ -526,17 +526,15 @@ class Loop(CompositeStep[In, Out]):
 
         `members` are its conditions with the limits that a person raised; by default its own.
         """
-        # Failures before conditions: a failed iteration has no evaluation to decide on.
-        failures, undecided = history.streaks
-        if failures and (stop := self._failed(history)) is not None:
-            return stop
-        if undecided >= self.undecided.after:
-            detail = f"the evaluation was undecided {undecided} times in a row"
-            why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
-            return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
         stops: list[Stop] | None = None
-        if (tampered := tampering_stop(history)) is not None:
-            stops = [tampered]
+        # The rules about failures, judges and tampering concern only iterations that cannot satisfy.
+        sound = history.can_satisfy
+        if not sound:
+            # Failures before conditions: a failed iteration has no evaluation to decide on.
+            if (stop := self._failed(history) or self._undecidable(history)) is not None:
+                return stop
+            if (tampered := tampering_stop(history)) is not None:
+                stops = [tampered]
         for condition in members or self.members:
             # Conditions of this package do not fail, and need no copies of the history.
             stop = condition.check(history) if condition.ours else check_safely(condition, history)
@@ -547,7 +545,7 @@ class Loop(CompositeStep[In, Out]):
                 stops = [stop] if stops is None else [*stops, stop]
         if self.on_stall is not None and (stalled := self.on_stall.check(history)) is not None:
             stops = [*(stops or []), stalled]
-        if (given_up := self.impossible.check(history)) is not None:
+        if not sound and (given_up := self.impossible.check(history)) is not None:
             stops = [*(stops or []), given_up]
         return None if stops is None else self._preferred(stops)
 
@@ -579,6 +577,14 @@ class Loop(CompositeStep[In, Out]):
             )
             return Stop(Reason.REPEATED_FAILURE, detail)
         return None
+
+    def _undecidable(self, history: History) -> Stop | None:
+        undecided = history.undecided
+        if undecided < self.undecided.after:
+            return None
+        detail = f"the evaluation was undecided {undecided} times in a row"
+        why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
+        return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report: if every iteration failed, the loop failed, whatever ended it."""

@@ -10,6 +10,7 @@ from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, Iteration, Status, as_evaluation
 from ..records.codec import ATOMS, Json
 from ..records.evaluation import misspelling
+from ..records.iteration import new_iteration
 from ..records.typed import ValueType, json_of
 from .context import Context
 from .step import CompositeStep, Step
@@ -44,12 +45,13 @@ class Attempt:
         "scope",
         "stage",
     )
+    ended: float  # set by `iteration`
 
     def __init__(self, ctx: Context, value: Json, began: float, adapts: bool, call: Call) -> None:
         assert ctx.scope is not None
         self.ctx, self.scope = ctx, ctx.scope
         self.call = call
-        self.began = self.ended = began
+        self.began = began
         self.output: Json = None
         self.evaluation: Evaluation | None = None
         self.failure: Failure | None = None
@@ -61,7 +63,10 @@ class Attempt:
 
     def adapted(self, value: Json | Evaluation) -> None:
         """Set the input that adapt returned."""
-        self.input = self.scope.current = _recorded(value, self.scope.types[0])
+        declared = self.scope.types[0]
+        if declared is not None or type(value) not in ATOMS:
+            value = _recorded(value, declared)
+        self.input = self.scope.current = value
         self.stage = "execute"
 
     def executed(self, execute: Step, value: Json | Evaluation) -> None:
@@ -70,7 +75,11 @@ class Attempt:
         Raises:
             StepError: if there is none because an inner loop ended without one.
         """
-        self.output = _recorded(value, self.scope.types[1])
+        declared = self.scope.types[1]
+        if declared is None and type(value) in ATOMS:
+            self.output = value
+        else:
+            self.output = _recorded(value, declared)
         if value is None and isinstance(execute, CompositeStep):
             self._refuse_no_output()
         self.stage = "evaluate"
@@ -109,16 +118,16 @@ class Attempt:
     def iteration(self) -> Iteration:
         """Return its record: it ends now."""
         self.ended = self.ctx.run.now()
-        return Iteration(
+        return new_iteration(
             self.scope.number,
             self.input,
             self.output,
             self.evaluation,
             self.failure,
-            usage=self.ctx.account.iteration_usage,
-            seconds=self.ended - self.began,
-            interrupted=self.cut is not None,
-            steps=self.scope.parts,
+            self.ctx.account.iteration_usage,
+            self.ended - self.began,
+            self.cut is not None,
+            self.scope.parts,
         )
 
     def _refuse_no_output(self) -> None:
@@ -144,8 +153,6 @@ def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
 
     An Evaluation stays one only as the result of `evaluate`.
     """
-    if declared is None and type(value) in ATOMS:
-        return value
     if type(value) is Evaluation:
         return value.to_json()
     return json_of(value) if declared is None else declared.attach(value)

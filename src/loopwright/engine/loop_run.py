@@ -50,7 +50,7 @@ from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
-from .effects import being_cancelled, retyped, unrecorded
+from .effects import being_cancelled, recorded, retyped, unrecorded
 from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
@@ -71,13 +71,15 @@ class LoopRun:
     input. `members` are the conditions, with the limits that a person changed; `seconds` and `wall` are
     its limits of time. `task` executes an iteration now. `cut` is the guard or
     the cancellation that ended the last iteration early or prevented one. `cause` is the exception of
-    the last iteration that failed in this process. `normal` is the normal end of a loop that explores, with
+    the last iteration that failed in this process. `asks` says whether its decision is more than that
+    of its conditions. `normal` is the normal end of a loop that explores, with
     its history then, and `explored` counts the iterations since. `ended` is the result once the loop has ended, and
     `terminated` says whether `on_terminate` was called.
     """
 
     __slots__ = (
         "account",
+        "asks",
         "attempted",
         "began",
         "call",
@@ -167,6 +169,7 @@ class LoopRun:
         self.scope.types = (_carried(declared), _carried(output_type))
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
+        self.asks = bool(loop.explore or loop.approve or loop.on_stall)
         if run.noise is not None and (sigma := run.noise.get(loop.name)) is not None:
             self.members = tuple(with_sigma(member, sigma) for member in loop.members)
         self.seconds, self.wall = loop.seconds, loop.wall
@@ -186,8 +189,10 @@ class LoopRun:
             run.warn(loop.unbound, code=CANNOT_BIND)
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
-        unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Call = unrecorded if unread else Context.call
+        self.call: Call = Context.call
+        if loop.plain:
+            unread = run.silent and self.ctx.gate is None and not self.account.limited
+            self.call = unrecorded if unread else recorded
         if not run.silent and self.ended is None:
             run.open_loops[path] = self
 
@@ -422,6 +427,10 @@ class LoopRun:
         if self.normal is not None:
             return self.loop.at_limit(self.history, self.members)
         stop = self.loop.decide(self.history, self.members)
+        return self._reconsidered(stop) if self.asks else stop
+
+    def _reconsidered(self, stop: Stop | None) -> Stop | None:
+        """Return the stop of a loop that explores, or that asks a person."""
         if stop is not None and self.loop.explore and self._explores(stop):
             return self.loop.at_limit(self.history, self.members)
         stall = self.loop.on_stall

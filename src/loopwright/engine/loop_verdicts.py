@@ -141,8 +141,8 @@ def without_judge(evaluate: Step, policy: Undecided) -> Step:
     part = evaluate.deciding_alone(policy) if isinstance(evaluate, JudgedWithChecks) else None
     if part is None:
         raise ConfigurationError(
-            "loop: undecided: accept_check needs a deterministic evaluator beside the judge. Add a check, or "
-            "use then: reject."
+            "loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check "
+            "and a judge, or then: reject."
         )
     return part
 

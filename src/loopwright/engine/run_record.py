@@ -157,7 +157,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         judging=replay.judging,
         reported_score=own.reported_score if own is not None else None,
         held_out=own.held_out if own is not None else None,
-        explored_iterations=own.explored_iterations if own is not None else 0,
+        explored_iterations=explored_by(own, loops),
         agents=agents,
         outcomes=replay.outcomes(ended["steps"]),
         total=replay.iterations,
@@ -166,6 +166,13 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         workspace=ended.get("workspace"),
         members=step.steps if isinstance(step, Workflow) else {},
     )
+
+
+def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
+    """Return the iterations that a loop explored; of another step, those that its loops explored."""
+    if own is not None and own.explored_iterations:
+        return own.explored_iterations
+    return sum(loop.explored_iterations for loop in loops.values())
 
 
 def _phases(replay: RecordedRun, path: str) -> History:

@@ -26,6 +26,7 @@ from typing import (
 from typing_extensions import TypeVar
 
 from ..errors import ConfigurationError
+from ..journal import is_note
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
@@ -190,6 +191,10 @@ class Leaf(Step[In_contra, Out_co]):
             """Whether it acts on the files of its working directory, which a workspace puts back."""
 
         @property
+        def counts(self) -> bool:
+            """Whether a limit on the number of effects counts it; it does not count notes."""
+
+        @property
         def finishes(self) -> bool:
             """Whether a call in progress continues to its end if another owner takes the run over."""
 
@@ -202,6 +207,7 @@ class Leaf(Step[In_contra, Out_co]):
         wants_context = True
         reserve = None
         in_folder = False
+        counts = True
         finishes = False
         stub = ""
 
@@ -287,6 +293,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     """
 
     act: _Act
+    counts: bool
     finishes: bool
     idempotent: bool
     reports: bool | None
@@ -299,6 +306,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     __slots__ = (
         "_fingerprint",
         "act",
+        "counts",
         "finishes",
         "function",
         "idempotent",
@@ -342,6 +350,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.reserve = reserving(reserve)
         self.reports = reports
         self._fingerprint = fingerprint
+        self.counts = not is_note(fingerprint)
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
         self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
         # Functions of this package have a fingerprint; a dry run calls no others.

@@ -22,13 +22,22 @@ from ..records import codec
 from ..records.codec import Json
 from .synchronous import wait_shortly
 
-__all__ = ["CLEAR", "LimitChange", "LimitInForce", "Tuned", "limits_in_force", "tune", "tune_sync"]
+__all__ = [
+    "CLEAR",
+    "ENDED",
+    "LimitChange",
+    "LimitInForce",
+    "Tuned",
+    "limits_in_force",
+    "tune",
+    "tune_sync",
+]
 
 CLEAR = "clear"  # the word that removes a limit
 Clear = Literal["clear"]
 _COUNTS = ("max_iterations", "at_once", "max_calls", "max_total_tokens", "max_effects")
 _OF_LOOPS = ("max_iterations", "timeout", "deadline")
-_ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
+ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 # The field of a recorded condition that holds each limit.
 _FIELDS = {
     "max_iterations": ("max_iterations", "limit"),
@@ -212,7 +221,7 @@ async def tune(
         if loop:
             recorded.expect(loop)
         changes = tuple(recorded.change(key, value, loop) for key, value in wanted.items())
-        if changes and info.status in _ENDED:
+        if changes and info.status in ENDED:
             raise ConfigurationError(
                 f"{info.run_id}: it is {info.status}, so its limits have no effect; raise a limit and continue "
                 "it with: resume --max-iterations N"

@@ -10,9 +10,10 @@ from .backtest import Backtest, Pair, PolicyResult
 from .comparing import ComparedRun, Comparison, compare
 from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
 from .judge_run import JudgeMeasurement, measurement_input, robustness_set
+from .plots import frontier_svg
 from .policies import StoppingPolicy, grid, policy_from_json
 from .recordings import LeftOut, Recording, Recordings, loop_named, recordings_of
-from .report import Replay, frontier_svg, replay
+from .report import Replay, replay
 from .selectors import selected
 from .suggestions import Suggestion, suggestions
 

@@ -1,20 +1,31 @@
 """What another policy would have done on recorded runs, and at what cost.
 
 For each recording a policy is *exact* if it stops at or before the last recorded iteration, and *censored*
-if it would continue: then only bounds are known, from the best quality so far to 1. A policy with more than
+if it would continue: then only bounds are known, from the best quality so far to 1. The lower bound is less
+for a policy that may return a worse output than the best one. A policy with more than
 5 % censored recordings gets no point estimate, unless it is exact on the runs that explored: these are a
 random sample of all runs, so their mean has no bias.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import NamedTuple
 
 from .._statistics import Estimate, clustered_mean, mean_estimate, paired_bootstrap
-from ..conditions import CEILING, Condition, MaxIterations, check_safely
+from ..conditions import (
+    CEILING,
+    AllOf,
+    AnyOf,
+    Condition,
+    MaxIterations,
+    Passed,
+    ScoreAtLeast,
+    check_safely,
+    has_goal,
+)
 from ..engine.loop import Loop
 from ..errors import ConfigurationError
 from ..records import Iteration
@@ -38,7 +49,7 @@ class Pair(NamedTuple):
         iterations: iterations until the policy stops; None if it is censored.
         calls, usd: the cost until then, or the recorded cost of a censored pair.
         quality: the quality of the chosen output; None if the pair is censored.
-        low: the quality, or the best quality so far.
+        low: the quality, or the lowest one that the policy can return later.
         high: the quality, or 1.
     """
 
@@ -140,6 +151,11 @@ class Backtest:
         self._satisfied: dict[tuple[Condition, int], bytearray] = {}
         self._failures = self._failing()
         self._groups = [recording.run_id for recording in recordings.items]
+        self._verdicts = any(
+            item.evaluation is not None and item.evaluation.passed is not None
+            for recording in recordings.items
+            for item in recording.prefixes[-1]
+        )
         self.recorded = self._of_pairs(StoppingPolicy(name=RECORDED), self._recorded_pairs())
 
     @property
@@ -173,15 +189,16 @@ class Backtest:
 
         A policy stops where its first member does, so that policies with common members share the work.
         """
-        by_loop: dict[int, tuple[Loop, list[tuple[list[int], bytearray]]]] = {}
+        by_loop: dict[int, tuple[Loop, float, list[tuple[list[int], bytearray]]]] = {}
         pairs = []
         for place, (row, item) in enumerate(zip(self._rows, self.recordings.items, strict=True)):
             known = by_loop.get(id(item.loop))
             if known is None:
                 applied = policy.applied(item.loop)
                 columns = [self._member(c, applied.min_iterations) for c in applied.members]
-                known = by_loop[id(item.loop)] = applied, columns
-            applied, columns = known
+                least = 0.0 if applied.keep == "last" else self._least(applied.members)
+                known = by_loop[id(item.loop)] = applied, least, columns
+            applied, least, columns = known
             at, satisfied = CEILING + 1, False
             for stops, goals in columns:
                 stop = stops[place]
@@ -192,8 +209,27 @@ class Backtest:
             # The engine decides on failures before it asks a condition.
             if 0 < (failed := self._failures[place]) <= at:
                 at, satisfied = failed, False
-            pairs.append(row.pair(place, at, satisfied, applied.keep))
+            pairs.append(row.pair(place, at, satisfied, applied.keep, least))
         return pairs
+
+    def _least(self, members: Iterable[Condition]) -> float:
+        """Return the lowest score with which a loop can be satisfied; 1 if it cannot.
+
+        A satisfied loop returns its last output, also if an earlier one has a higher score.
+        """
+        return min(map(self._least_score, members), default=1.0)
+
+    def _least_score(self, condition: Condition) -> float:
+        if isinstance(condition, ScoreAtLeast):
+            return condition.threshold
+        if isinstance(condition, AnyOf):
+            return self._least(condition.members)
+        if isinstance(condition, AllOf):
+            goals = [self._least_score(m) for m in condition.members if has_goal(m)]
+            return max(goals, default=1.0)
+        # An evaluator of scores alone passes nothing, and the engine adds `passed` to its loop.
+        verdicts = self._verdicts or not isinstance(condition, Passed)
+        return 0.0 if has_goal(condition) and verdicts else 1.0
 
     def _member(self, condition: Condition, min_iterations: int) -> tuple[list[int], bytearray]:
         """Return where a condition first holds in each recording, 0 for never, and if that is a success."""
@@ -330,12 +366,15 @@ class _Columns:
             self.latest.append(quality_of(latest, audited=audited))
             self.last.append(quality_of(last, audited=audited))
 
-    def pair(self, place: int, at: int, satisfied: bool, keep: str) -> Pair:
-        """Return the pair of a policy that stops at iteration `at`, which may not be recorded."""
+    def pair(self, place: int, at: int, satisfied: bool, keep: str, least: float = 1.0) -> Pair:
+        """Return the pair of a policy that stops at iteration `at`, which may not be recorded.
+
+        `least` is the lowest quality that it may return instead of the best one.
+        """
         end = min(at, self.length) - 1
         calls, usd = self.calls[end], self.usd[end]
         if at > self.length:
-            low = self.best[end]
+            low = min(self.best[end], least)
             return Pair(place, None, calls, usd, quality=None, low=low, high=1.0)
         chosen = self.last if satisfied else self.latest if keep == "last" else self.best
         quality = chosen[end]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import UNITS
-from ..engine.tune import limits_in_force
+from ..engine.tune import ENDED, limits_in_force
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, is_note, surviving
 from ..journal.open import open_journal
@@ -95,7 +95,8 @@ class Comparison:
     Args:
         runs: the runs, a column each.
         differs: what differs in input, document, settings and limits: a value for each run.
-        part_at: the first path whose recorded result is not the same in all runs; None if all are.
+        part_at: the first path whose recorded result is not the same in all runs; None if all are. A result
+            that a run without an end does not have yet is no difference.
 
     Example:
         >>> import asyncio
@@ -137,6 +138,11 @@ class Comparison:
         columns = {key: [one.get(key) for one in values] for key in keys}
         differs = {key: column for key, column in columns.items() if _differ(column)}
         return cls(runs, differs, _part_at([entries for _, entries in remaining]))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run has not ended, so that it may still part from the others."""
+        return any(run.info.status not in ENDED for run in self.runs)
 
     def to_json(self, *, outputs: bool = False) -> dict[str, Json]:
         """Return the comparison as a JSON object, as `loopwright compare --json` prints it."""
@@ -244,9 +250,15 @@ def _differ(values: Sequence[Json]) -> bool:
 def _part_at(runs: Sequence[Sequence[Entry]]) -> str | None:
     """Return the first path whose result is not the same in all runs."""
     results = [dict(_results(entries)) for entries in runs]
+    ended = [any(e.kind == "ended" and not e.path for e in entries) for entries in runs]
     # In the order of each run: where all earlier results are equal, an extra one is where they part.
     for path in dict.fromkeys(path for one in results for path in one):
-        if _differ([one.get(path, {"missing": True}) for one in results]):
+        present = [
+            one.get(path, {"missing": True})
+            for one, done in zip(results, ended, strict=True)
+            if done or path in one
+        ]
+        if _differ(present):
             return path
     return None
 

@@ -7,9 +7,11 @@ Without enough cases the report has the reason in place of a value.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from .._statistics import (
     Estimate,
@@ -82,7 +84,10 @@ def cases_from_jsonl(text: str, file: str = "cases") -> list[JudgeCase]:
             continue
         try:
             case = _case(json.loads(row), line)
-        except (ConfigurationError, ValueError) as error:
+        except json.JSONDecodeError as error:
+            where = f"{file}:{line}:{error.colno}"
+            raise ConfigurationError(f"{where}: not valid JSON: {error.msg}") from error
+        except ConfigurationError as error:
             raise ConfigurationError(f"{file}:{line}: {error}") from error
         if case.id in seen:
             raise ConfigurationError(
@@ -190,8 +195,9 @@ def measure_judge(
     decided = [case for case in cases if case.votes and case.votes[0] is not None]
     if not decided:
         raise ConfigurationError("no case has a readable first vote. Add votes to the cases.")
-    tp, fp, tn, fn = _confusion(decided)
-    icc = _icc(decided)
+    kinds = [_kind_of(case) for case in decided]
+    tp, fp, tn, fn = _confusion(Counter(kinds))
+    icc = _icc(kinds)
     values: dict[str, Json] = {
         "cases": len(cases),
         "votes": max(len(case.votes) for case in cases),
@@ -202,8 +208,8 @@ def measure_judge(
         "specificity": _share(tn, tn + fp, "no case has the label false"),
         "precision": _share(tp, tp + fp, "the judge accepts no case"),
         "agreement": _share(tp + tn, len(decided), ""),
-        "kappa": _resampled(decided, _kappa, "one side gives all cases the same answer"),
-        "flip_rate": _resampled(decided, _flips, "no case has two votes"),
+        "kappa": _resampled(kinds, _kappa, "one side gives all cases the same answer"),
+        "flip_rate": _resampled(kinds, _flips, "no case has two votes"),
         "icc": icc,
     }  # fmt: skip
     error = (fp + fn) / len(decided)
@@ -220,12 +226,27 @@ def measure_judge(
     return JudgeReport(values)
 
 
-def _confusion(cases: Sequence[JudgeCase]) -> tuple[int, int, int, int]:
+class _Kind(NamedTuple):
+    """What the statistics read of a case: label, first vote, and numbers of yes and no votes."""
+
+    label: bool
+    first: bool
+    yes: int
+    no: int
+
+
+def _kind_of(case: JudgeCase) -> _Kind:
+    readable = case.readable
+    yes = sum(readable)
+    return _Kind(case.label, bool(case.votes[0]), yes, len(readable) - yes)
+
+
+def _confusion(counts: Mapping[_Kind, int]) -> tuple[int, int, int, int]:
     """Return tp, fp, tn and fn of the first votes."""
-    counts = [0, 0, 0, 0]
-    for case in cases:
-        counts[(0 if case.label else 1) if case.votes[0] else (3 if case.label else 2)] += 1
-    return counts[0], counts[1], counts[2], counts[3]
+    rates = [0, 0, 0, 0]
+    for kind, count in counts.items():
+        rates[(0 if kind.label else 1) if kind.first else (3 if kind.label else 2)] += count
+    return rates[0], rates[1], rates[2], rates[3]
 
 
 def _share(successes: int, n: int, why: str) -> dict[str, Json]:
@@ -237,33 +258,43 @@ def _row(estimate: Estimate) -> dict[str, Json]:
 
 
 def _resampled(
-    cases: Sequence[JudgeCase], statistic: Callable[[Sequence[JudgeCase]], float | None], why: str
+    kinds: Sequence[_Kind], statistic: Callable[[Mapping[_Kind, int]], float | None], why: str
 ) -> dict[str, Json]:
-    value = statistic(cases)
+    value = statistic(Counter(kinds))
     if value is None:
         return {"why": why}
-    limits = bootstrap(len(cases), lambda drawn: statistic([cases[place] for place in drawn]))
+    # Hundreds of cases have a dozen kinds, and small numbers are counted faster than tuples.
+    distinct = list(dict.fromkeys(kinds))
+    numbers = {kind: number for number, kind in enumerate(distinct)}
+
+    def drawn(places: Sequence[int]) -> float | None:
+        return statistic({distinct[n]: count for n, count in Counter(places).items()})
+
+    limits = bootstrap([numbers[kind] for kind in kinds], drawn)
     return {"why": "too few cases"} if limits is None else _row(Estimate(value, *limits))
 
 
-def _kappa(cases: Sequence[JudgeCase]) -> float | None:
-    return kappa(*_confusion(cases))
+def _kappa(counts: Mapping[_Kind, int]) -> float | None:
+    return kappa(*_confusion(counts))
 
 
-def _flips(cases: Sequence[JudgeCase]) -> float | None:
-    return flip_rate([case.readable for case in cases])
+def _flips(counts: Mapping[_Kind, int]) -> float | None:
+    return flip_rate((kind.yes, kind.no, count) for kind, count in counts.items())
 
 
-def _correlation(cases: Sequence[JudgeCase]) -> float | None:
-    flips = _flips(cases)
-    wrong = [vote is not case.label for case in cases for vote in case.readable]
-    return None if flips is None else correlation_of_votes(flips, fmean(wrong))
+def _correlation(counts: Mapping[_Kind, int]) -> float | None:
+    wrong = votes = 0
+    for kind, count in counts.items():
+        wrong += count * (kind.no if kind.label else kind.yes)
+        votes += count * (kind.yes + kind.no)
+    flips = _flips(counts)
+    return None if flips is None else correlation_of_votes(flips, wrong / votes)
 
 
-def _icc(cases: Sequence[JudgeCase]) -> dict[str, Json]:
-    if len(cases) < CASES_FOR_ICC:
-        return {"why": f"too few: {len(cases)} of {CASES_FOR_ICC} cases"}
-    return _resampled(cases, _correlation, "it needs two votes per case, and an error")
+def _icc(kinds: Sequence[_Kind]) -> dict[str, Json]:
+    if len(kinds) < CASES_FOR_ICC:
+        return {"why": f"too few: {len(kinds)} of {CASES_FOR_ICC} cases"}
+    return _resampled(kinds, _correlation, "it needs two votes per case, and an error")
 
 
 def _majority_wrong(case: JudgeCase) -> float:

@@ -97,7 +97,8 @@ def shown(condition: Condition) -> str:
         return f"patience {condition.patience}{delta}"
     if isinstance(condition, AnyOf):
         return " | ".join(shown(member) for member in condition.members)
-    return str(condition)
+    # `passed()` is a condition without options; documents write its name alone.
+    return str(condition).removesuffix("()")
 
 
 def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
@@ -126,11 +127,13 @@ def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
             if key not in KEYS:
                 hint = nearest(str(key), KEYS) or f"; it has {', '.join(KEYS)}"
                 raise ConfigurationError(f"{where}: unknown key {key!r}{hint}")
+        if not isinstance(data.get("name", ""), str):
+            raise ConfigurationError(f"{where}: name: {data['name']!r} is not text")
         try:
             return StoppingPolicy(
                 _condition(data["until"], f"{where}: until"),
                 keep=str(data.get("keep", "")),
-                name=str(data.get("name", "")),
+                name=data.get("name", ""),
             )
         except ConfigurationError as error:
             text = str(error)
@@ -146,6 +149,7 @@ def _condition(data: Json, where: str) -> Condition:
             f"{where}: {data!r} is a sentence for a judge, and replay asks no model. Use `passed`."
         )
     if isinstance(data, Mapping) and len(data) > 1 and "python" not in data:
+        # Several conditions in one object are alternatives, as in a list.
         data = [{key: value} for key, value in data.items()]
     if not data:
         raise ConfigurationError(f"{where}: there is no condition. Write one, such as passed.")

@@ -6,17 +6,15 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from ..records.codec import Json
 from .backtest import Backtest, PolicyResult
+from .plots import frontier_svg
 from .policies import StoppingPolicy, grid
 from .recordings import Recordings
 from .suggestions import Suggestion, cheapest, suggestions, unknown
 
-__all__ = ["Replay", "frontier_svg", "replay"]
-
-_WIDTH, _HEIGHT, _MARGIN = 640, 400, 56
+__all__ = ["Replay", "replay"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,8 @@ def replay(
         policies: the policies to compare.
         use_grid: whether to try a grid of thresholds, patience and limits too; the report has those of the
             frontier. Default: false.
-        price: the quality that one call is worth. Default: 0, the cheapest policy without a loss is suggested.
+        price: the quality that one call is worth, or one iteration of a loop without calls. Default: 0, the
+            cheapest policy without a loss is suggested.
 
     Returns:
         The report.
@@ -104,6 +103,7 @@ def replay(
     backtest = Backtest(recordings)
     results = [backtest.evaluate(policy) for policy in policies]
     if use_grid:
+        # Intervals take most of the time of a replay, so only policies of the frontier get them.
         tried = [backtest.evaluate(p, intervals=False) for p in grid(backtest.loop.limit)]
         titles = {result.policy.title for result in results}
         fresh = [r.policy for r in backtest.frontier(tried) if r.policy.title not in titles]
@@ -117,62 +117,3 @@ def replay(
         unknown=unknown(backtest),
         full_length=backtest.full_length,
     )
-
-
-def frontier_svg(results: Sequence[PolicyResult], suggested: str = "") -> str:
-    """Return an SVG plot of mean calls, or iterations without calls, against mean quality.
-
-    Args:
-        results: results of policies; those that are not judged have no point.
-        suggested: the title of the policy to highlight.
-
-    Example:
-        >>> frontier_svg([]).startswith("<svg")
-        True
-    """
-    shown = [r for r in results if r.judged and r.quality is not None]
-    unit = "calls" if any(r.calls for r in shown) else "iterations"
-    costs = [(r.calls if unit == "calls" else r.iterations) or 0.0 for r in shown]
-    highs = [r.quality.high for r in shown if r.quality is not None]
-    lows = [r.quality.low for r in shown if r.quality is not None]
-    right = max(costs, default=1.0) * 1.1 or 1.0
-    bottom, top = min(lows, default=0.0), max(highs, default=1.0)
-    span = (top - bottom) or 1.0
-
-    def x(cost: float) -> float:
-        return _MARGIN + cost / right * (_WIDTH - 2 * _MARGIN)
-
-    def y(quality: float) -> float:
-        return _HEIGHT - _MARGIN - (quality - bottom) / span * (_HEIGHT - 2 * _MARGIN)
-
-    box = f"0 0 {_WIDTH} {_HEIGHT}"
-    style = 'role="img" font-family="sans-serif" font-size="12"'
-    axes = f"M{_MARGIN} {_MARGIN}V{_HEIGHT - _MARGIN}H{_WIDTH - _MARGIN}"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {style}>',
-        f"<title>Quality against {unit}</title>",
-        f"<desc>Mean quality and mean {unit} of {len(shown)} policies, with 95 % intervals.</desc>",
-        f'<path d="{axes}" fill="none" stroke="#666"/>',
-        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 12}" text-anchor="middle">mean {unit}</text>',
-        f'<text x="{_MARGIN}" y="{_MARGIN - 12}">mean quality</text>',
-    ]
-    for value, place in ((bottom, y(bottom)), (top, y(top))):
-        lines.append(
-            f'<text x="{_MARGIN - 6}" y="{place:.1f}" text-anchor="end">{value:.2f}</text>'
-        )
-    lines.append(
-        f'<text x="{x(right):.1f}" y="{_HEIGHT - _MARGIN + 16}" text-anchor="end">{right:.1f}</text>'
-    )
-    for result, cost in zip(shown, costs, strict=True):
-        assert result.quality is not None
-        mean, low, high = result.quality
-        text = escape(
-            f"{result.policy.title}: {cost:.2f} {unit}, quality {mean:.3f} [{low:.3f}, {high:.3f}]"
-        )
-        colour = "#c2410c" if result.policy.title == suggested else "#3949ab"
-        lines += [
-            f'<g stroke="{colour}" fill="{colour}"><title>{text}</title>',
-            f'<path d="M{x(cost):.1f} {y(low):.1f}V{y(high):.1f}" fill="none"/>',
-            f'<circle cx="{x(cost):.1f}" cy="{y(mean):.1f}" r="4"/></g>',
-        ]
-    return "\n".join([*lines, "</svg>"]) + "\n"

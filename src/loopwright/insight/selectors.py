@@ -72,7 +72,7 @@ def _of_one_document(runs: list[RunInfo], selectors: Sequence[str], *, mix: bool
     if len(prints) > 1 and not mix:
         raise ConfigurationError(
             f"{shown}: these runs have {len(prints)} fingerprints. Select one with fp:{prints[0][:8]}, "
-            "or compare across them with --mix."
+            "or mix them (--mix)."
         )
     return sorted(runs, key=lambda info: (info.created, info.run_id))
 

@@ -45,18 +45,24 @@ def cheapest(
 ) -> PolicyResult | None:
     """Return the result to suggest: of those without a loss of quality, the best value.
 
+    The cost of a loop without model calls is its iterations.
+
     Args:
         backtest: the recordings.
         results: results with intervals.
-        price: the quality that one call is worth; with 0 the cheapest result.
+        price: the quality that one call or iteration is worth; with 0 the cheapest result.
     """
-    recorded = backtest.recorded
+    calls = bool(backtest.recorded.calls)
+
+    def cost(result: PolicyResult) -> float:
+        return (result.calls if calls else result.iterations) or 0.0
+
     kept = [r for r in results if r.difference is not None and r.difference.low >= -TOLERANCE]
-    cheaper = [r for r in kept if (r.calls or 0.0) < (recorded.calls or 0.0)]
+    cheaper = [r for r in kept if cost(r) < cost(backtest.recorded)]
 
     def value(result: PolicyResult) -> tuple[float, float]:
         mean = result.quality.value if result.quality is not None else 0.0
-        return (mean - price * (result.calls or 0.0) if price else 0.0, -(result.calls or 0.0))
+        return (mean - price * cost(result) if price else 0.0, -cost(result))
 
     return max(cheaper, key=value, default=None)
 

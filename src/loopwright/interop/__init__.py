@@ -7,8 +7,7 @@ objects only, never by this package.
 """
 
 from ..engine.external import Factory, Purpose, register
-from .adapter import Adapter
-from .convert import as_evaluator, as_step
+from .convert import Adapter, as_evaluator, as_step
 from .objects import EvaluatorStep, ObjectStep
 
 __all__ = [

@@ -35,6 +35,7 @@ class _FailureFacts(Leaf):
     name = "fault"
     wants_context = False
     fingerprint = _FAULT
+    counts = False  # a note
 
     def __init__(self, facts: Json) -> None:
         self.facts = facts

@@ -104,6 +104,7 @@ class _ReadFiles(Leaf):
     # The files are chosen before, so the effect depends on its input only.
     wants_context = False
     fingerprint = "note.files/1"
+    counts = False  # a note
 
     def __init__(self, files: Sequence[File], store: FileStore, root: Path) -> None:
         self.files = files

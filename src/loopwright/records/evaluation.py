@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
@@ -285,12 +285,33 @@ def as_evaluation(value: Json) -> Evaluation:
         return Evaluation()
     # Before the numbers: True is an int in Python.
     if isinstance(value, bool):
-        return Evaluation(passed=value)
+        return _simple(None, value)
     if isinstance(value, (int, float)):
-        return Evaluation(value)
+        return _simple(_checked(value), None)
     if isinstance(value, Mapping):
         return _from_mapping(value)
     raise _unreadable(f"a {type(value).__name__} is not an evaluation")
+
+
+class _Draft(Record):
+    """An evaluation before it is frozen, with the slots of `Evaluation`."""
+
+    __slots__ = _FIELDS
+
+
+def _simple(score: float | None, passed: bool | None) -> Evaluation:
+    """Return an evaluation without any other field; see `new_iteration` on drafts."""
+    draft: Any = _Draft()
+    draft.score = score
+    draft.passed = passed
+    draft.feedback = ""
+    draft.improvements = draft.criteria = draft.votes = ()
+    draft.details = draft.metrics = EMPTY
+    draft.undecided = draft.impossible = draft.unjudged = False
+    draft.tampered = None
+    draft.__class__ = Evaluation
+    evaluation: Evaluation = draft
+    return evaluation
 
 
 def _from_mapping(data: Mapping[str, Json]) -> Evaluation:

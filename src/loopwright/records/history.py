@@ -18,9 +18,10 @@ from .metrics import Measure
 from .usage import NOTHING, Usage
 
 # The figures of a history, of which a longer one computes its own: the index of the best iteration or
-# -1, the best score, the number of valid scores, and the failures and the undecided in a row.
-_Mark = tuple[int, float | None, int, int, int]
-_BEGINNING: _Mark = (-1, None, 0, 0, 0)
+# -1, the best score, the number of valid scores, the failures and the undecided in a row, and whether the
+# latest iteration can satisfy the loop.
+_Mark = tuple[int, float | None, int, int, int, bool]
+_BEGINNING: _Mark = (-1, None, 0, 0, 0, True)
 Label = tuple[int, str, tuple[str, ...]]  # the number, the field and the volatile keys
 
 
@@ -48,24 +49,23 @@ class Iterations(list[Iteration]):
 
 def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
     """Return the figures of a history that continues by the item at an index."""
-    best, top, scored, failures, undecided = mark
+    best, top, scored, failures, undecided, _ = mark
+    evaluation, eligible = item.evaluation, item.eligible
     if item.accepted is not None:
         # The record decides: a comparison here could differ from the one that put the files back.
         best = place if item.accepted else best
-        scored += item.eligible and item.rank is not None
-        if item.eligible:
-            return best, None, scored, 0, 0
-    if not item.eligible:
+        scored += eligible and item.rank is not None
+        if eligible:
+            return best, None, scored, 0, 0, item.can_satisfy
+    if not eligible:
         failures = failures + 1 if item.error is not None else 0
-        return best, top, scored, failures, undecided + 1 if item.undecided else 0
-    evaluation = item.evaluation
-    score = None if evaluation is None else evaluation.score
-    if score is None:
+        return best, top, scored, failures, undecided + 1 if item.undecided else 0, False
+    if evaluation is None or (score := evaluation.score) is None:
         # Without scores, the latest complete output is the best.
-        return place if top is None else best, top, scored, 0, 0
+        return place if top is None else best, top, scored, 0, 0, item.can_satisfy
     if top is None or score > top:
         best, top = place, score
-    return best, top, scored + 1, 0, 0
+    return best, top, scored + 1, 0, 0, not evaluation.impossible
 
 
 class Columns:
@@ -145,7 +145,10 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     (2, 2, [0.4, 0.9])
     """
 
-    __slots__ = ("_items", "_length", "_mark", "effects", "elapsed", "now", "usage")
+    __slots__ = ("_items", "_length", "_mark", "effects", "elapsed", "last", "now", "usage")
+    last: (
+        Iteration[In, Out] | None
+    )  # the latest iteration; a slot, because every condition reads it
 
     def __init__(
         self,
@@ -162,6 +165,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
             self._items.append(item)
             self._mark = _marked(self._mark, place, item)
         self._length = len(self._items)
+        self.last = self._items[-1] if self._items else None
         self.elapsed, self.usage, self.now, self.effects = elapsed, usage, now, effects
 
     @property
@@ -177,7 +181,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         window = _new(History)
         window._items, window._length, window._mark = self._items, self._length, self._mark
         window.elapsed, window.usage, window.now = elapsed, usage, now
-        window.effects = self.effects
+        window.effects, window.last = self.effects, self.last
         return window
 
     def view(self, *, typed: bool = True) -> History[In, Out]:
@@ -203,6 +207,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         window._items, window._length = items, length + 1
         window._mark = _marked(self._mark, length, item)
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
+        window.last = item
         return window
 
     def __len__(self) -> int:
@@ -236,11 +241,6 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
 
     def _repr_html_(self) -> str:
         return display.history_html(self)
-
-    @property
-    def last(self) -> Iteration[In, Out] | None:
-        """The latest iteration."""
-        return self._items[self._length - 1] if self._length else None
 
     @property
     def best(self) -> Iteration[In, Out] | None:
@@ -302,11 +302,6 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         return self._items.over_scores().scores[max(0, end - count) : end]
 
     @property
-    def streaks(self) -> tuple[int, int]:
-        """The numbers of failed and of undecided iterations in a row, up to the latest."""
-        return self._mark[3:]
-
-    @property
     def failures(self) -> int:
         """The number of failed iterations in a row, up to the latest."""
         return self._mark[3]
@@ -315,6 +310,11 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     def undecided(self) -> int:
         """The number of undecided iterations in a row, up to the latest."""
         return self._mark[4]
+
+    @property
+    def can_satisfy(self) -> bool:
+        """Whether the latest iteration may satisfy a loop; True before the first."""
+        return self._mark[5]
 
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
         """Return the canonical digest of an iteration's `output` or `input`; it is computed once."""
@@ -372,7 +372,7 @@ class _View(History):
         return map(self._item, range(self._length))
 
     @property
-    def last(self) -> Iteration | None:
+    def last(self) -> Iteration | None:  # type: ignore[override]
         """The latest iteration."""
         return self._item(self._length - 1) if self._length else None
 

@@ -12,7 +12,8 @@ from ..records import Iteration, Stop, Usage
 from ..records.codec import Json
 from ..records.redaction import Redactor
 from .attributes import attempt_of, content
-from .trace import active_seconds, span_id, trace_id
+from .spans import span_id, trace_id
+from .trace import active_seconds
 
 _REPLY_FIELDS = ("finish", "model", "provider")
 Line = tuple[str, str, dict[str, Json]]

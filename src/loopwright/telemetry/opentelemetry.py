@@ -23,7 +23,8 @@ from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo
 from ..records.redaction import Redactor
 from .attributes import INSTRUMENTS
-from .trace import Measurement, Signal, Span, SpanEvent, Trace, trace_id
+from .spans import MetricPoint, Signal, Span, SpanEvent, trace_id
+from .trace import Trace
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -198,7 +199,7 @@ class Telemetry:
         name = self.redactor.text(signal.name)
         if isinstance(signal, Span):
             self._spans.send(trace, signal, name, attributes, self.redactor.text(signal.error))
-        elif isinstance(signal, Measurement):
+        elif isinstance(signal, MetricPoint):
             self._metrics.record(signal, attributes)
         else:
             self._events.send(trace, signal, attributes)
@@ -348,7 +349,7 @@ class _Metrics:
             else:
                 self._record[one.name] = meter.create_counter(one.name, **about).add
 
-    def record(self, measured: Measurement, attributes: dict[str, Any]) -> None:
+    def record(self, measured: MetricPoint, attributes: dict[str, Any]) -> None:
         record = self._record.get(measured.name)
         if record is None:
             # The metrics of loops have names of their own, which are known when they are measured.

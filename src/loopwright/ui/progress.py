@@ -10,7 +10,7 @@ from ..journal.replay import RecordedRun
 from ..progress import depth_of
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
 from ..records.codec import Json, text_of
-from ..records.figures import cost
+from ..records.figures import cost, plural
 
 
 class _AtPath:
@@ -99,6 +99,11 @@ def answer_text(path: str, value: Json) -> str:
     return f"{path}: answer: {', '.join([word, *more])}"
 
 
+def noise_text(measured: Json) -> str:
+    """Return the noise of past runs that a loop measured at its start."""
+    return f"sigma {measured['sigma']:.3g} of {plural(measured['runs'], 'past run')}"
+
+
 def _notice(entry: Entry) -> str:
     """Return a question, an answer or a changed limit as a sentence, or ""."""
     # A page leaves out long values, and a question may contain an output.
@@ -116,10 +121,12 @@ def _notice(entry: Entry) -> str:
         inherited = f", inherited: {cost(spent)}" if cost(spent) else ""
         return f"continues {entry.value['run_id']} from {entry.value['path']}{inherited}"
     if entry.kind == "noise":
-        return ", ".join(
-            f"{loop}: sigma {measured['sigma']:.3g}, {measured['runs']} past runs"
-            for loop, measured in entry.value.items()
-        )
+        return ", ".join(f"{loop}: {noise_text(one)}" for loop, one in entry.value.items())
+    if entry.kind == "would_stop":
+        loop, normal = entry.path.rsplit("/", 1)[-1], entry.value
+        why = Stop.from_json(normal["stop"]).detail
+        count = plural(normal["iterations"], "iteration")
+        return f"{loop}: normal end after {count} ({why}); later iterations are explored"
     if entry.kind == "tuned":
         change = entry.value
         new = "removed" if change["new"] is None else f"now {text_of(change['new'])}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from loopwright.ui.cli import main
+from warm_python import WarmProcess, warm_python
 
 STEPS = '''
 import asyncio, os, threading
@@ -117,7 +117,7 @@ class Project:
     def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self._capture = capture
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[WarmProcess] = []
 
     def call(self, *arguments: str) -> Answer:
         """Call the command line in this process."""
@@ -126,22 +126,16 @@ class Project:
         out, err = self._capture.readouterr()
         return Answer(code, out, err)
 
-    def run(self, *arguments: str, given: str | None = "", **environ: str) -> Answer:
+    def run(self, *arguments: str, given: str = "", **environ: str) -> Answer:
         """Call it in a process of its own, and wait for its end."""
-        done = subprocess.run(
-            [sys.executable, "-m", "loopwright", *arguments],
-            cwd=self.folder, env=self.environ(environ), input=given, capture_output=True,
-            encoding="utf-8", timeout=60, check=False,
-        )  # fmt: skip
+        words = ["-m", "loopwright", *arguments]
+        done = warm_python().run(words, cwd=self.folder, env=self.environ(environ), input=given)
         return Answer(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **environ: str) -> WarmProcess:
         """Start it in a process of its own, with pipes to read; it does not outlive the test."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "loopwright", *arguments],
-            cwd=self.folder, env=self.environ(environ), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-        )  # fmt: skip
+        words = ["-m", "loopwright", *arguments]
+        process = warm_python().start(words, cwd=self.folder, env=self.environ(environ))
         self._started.append(process)
         return process
 

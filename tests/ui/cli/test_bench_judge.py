@@ -80,6 +80,9 @@ def test_a_gate_that_is_not_met_has_exit_code_3(labelled: Project) -> None:
         (("judge", "note.yaml#wrte", "cases.jsonl", "--recorded"), "did you mean 'write'"),
         (("judge", "note.yaml", "none.jsonl", "--recorded"), "none.jsonl: it cannot be read"),
         (("judge", "note.yaml", "wrong.jsonl", "--recorded"), "wrong.jsonl:1: label: missing"),
+        (("judge", "note.yaml", "wrong.jsonl"), "wrong.jsonl:1: label: missing"),
+        (("judge", "note.yaml", "binary.jsonl"), "binary.jsonl: this file is not UTF-8 text"),
+        (("judge", "note.yaml", "nan.jsonl"), "nan.jsonl:1: score: nan is not finite"),
         (("judge", "note.yaml", "cases.jsonl", "--recorded", "--alpha", "nan"), "alpha"),
         (
             ("judge", "note.yaml", "cases.jsonl", "--recorded", "--min-kappa", "nan"),
@@ -95,6 +98,8 @@ def test_wrong_input_is_one_sentence(
     labelled: Project, arguments: tuple[str, ...], expected: str
 ) -> None:
     (labelled.folder / "wrong.jsonl").write_text('{"output": "x", "votes": [true]}\n')
+    (labelled.folder / "binary.jsonl").write_bytes(b"\xff\xfe{}")
+    (labelled.folder / "nan.jsonl").write_text('\ufeff{"output": "x", "label": true, "score": NaN}')
     answer = labelled.call("bench", *arguments)
     assert answer.code == 2
     assert expected in answer.err

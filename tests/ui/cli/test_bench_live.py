@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from loopwright.insight import robustness_set
+from warm_python import warm_python
 
 from .conftest import Answer, Project
 from .test_bench_judge import DOCUMENT
@@ -160,10 +159,7 @@ def test_a_killed_measurement_continues(live: Project) -> None:
     paid = live.folder / "paid.txt"
 
     def outcome() -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "measure.py"], cwd=live.folder, env=live.environ({}),
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        done = warm_python().run(["measure.py"], cwd=live.folder, env=live.environ({}))
         return done.returncode, done.stdout + done.stderr
 
     code, undisturbed = outcome()

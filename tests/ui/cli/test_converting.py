@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
+
+from warm_python import warm_python
 
 THEIRS = """$schema: "workflow/v2.0"
 name: greet
@@ -18,8 +19,7 @@ steps:
 
 
 def _run(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "loopwright", *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return warm_python().run(["-m", "loopwright", *args], cwd=folder)
 
 
 def test_the_native_form_is_printed_and_can_run(tmp_path: Path) -> None:

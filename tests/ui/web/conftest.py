@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+
+from warm_python import WarmProcess, warm_python
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -43,7 +44,7 @@ class Server:
     """The page of a folder: its address, and what a browser needs to enter."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: WarmProcess
     folder: Path
     base: str = ""
     token: str = ""
@@ -84,21 +85,17 @@ def environ(folder: Path) -> dict[str, str]:
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Call the command line in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "loopwright", *words], cwd=folder, env=environ(folder),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return warm_python().run(
+        ["-m", "loopwright", *words], cwd=folder, env=environ(folder), timeout=120
+    )
 
 
 @contextmanager
 def serving(folder: Path, **extra: str) -> Iterator[Server]:
     """Run `loopwright ui` in a folder; `extra` are further variables of its environment."""
     with (folder / "ui.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "loopwright", "ui", "--no-open"], cwd=folder,
-            env=environ(folder) | extra, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-            text=True,
-        )  # fmt: skip
+        words = ["-m", "loopwright", "ui", "--no-open"]
+        process = warm_python().start(words, cwd=folder, env=environ(folder) | extra, stderr=log)
         assert process.stdout is not None
         try:
             yield Server(process.stdout.readline().strip(), process, folder)
@@ -113,10 +110,8 @@ def prepared(folder: Path) -> Path:
     (folder / "steps.py").write_text(STEPS, "utf-8")
     (folder / "count.yaml").write_text(DOCUMENT, "utf-8")
     (folder / "other.yaml").write_text(DOCUMENT.replace("count_words", "other"), "utf-8")
-    made = subprocess.run(
-        [sys.executable, "-c", "import steps; steps.make()"], cwd=folder, env=environ(folder), capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
+    words = ["-c", "import steps; steps.make()"]
+    made = warm_python().run(words, cwd=folder, env=environ(folder), timeout=120)
     assert made.returncode == 0, made.stderr
     assert call(folder, "run", "count.yaml", "--yes", "--run-id", "counted").returncode == 0
     return folder

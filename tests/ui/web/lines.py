@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from loopwright.ui import formatting as texts
+from warm_python import WarmProcess, warm_python
 
 from .conftest import Server, environ
 
@@ -24,13 +25,12 @@ EVERY = 1.0  # seconds after which a line drops, again and again
 
 
 @contextmanager
-def program(server: Server, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def program(server: Server, *words: str) -> Iterator[WarmProcess]:
     """Run the command line in a server's folder, the run that --run-id names begun; whoever leaves
     it early ends it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loopwright", *words], cwd=server.folder,
-        env=environ(server.folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    process = warm_python().start(
+        ["-m", "loopwright", *words], cwd=server.folder, env=environ(server.folder),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     run_id = words[words.index("--run-id") + 1]
     try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
-from .conftest import Server, call, counted, environ, visiting
+from .conftest import Server, call, counted, visiting
+from .lines import program
 
 
 def test_a_run_is_started_followed_and_cancelled(browser: Any, server: Server) -> None:
@@ -34,24 +33,20 @@ def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Serv
     with visiting(browser, server) as page:
         listed = browser.new_page()
         listed.goto(server.base)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "loopwright", "run", "steps:slowly", "--run-id", "live"],
-            cwd=folder, env=environ(folder), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        listed.wait_for_selector("tr[data-run=live] .badge.running")
-        page.goto(f"{server.base}/runs/live")
-        page.wait_for_selector(".in-flight code")
-        assert "slowly/1/execute" in page.text_content(".in-flight")
-        for number in (1, 2, 3):
-            (folder / f"go-{number}").touch()
-            page.wait_for_selector(f"tr.iteration[data-number='{number}']")
-        page.wait_for_selector(".uplot")
-        assert page.locator("tr.iteration").count() == 3
-        page.get_by_role("button", name="Cancel").click()
-        page.wait_for_selector("#head[data-status=cancelled]")
-        assert process.wait(30) == 130
-        listed.wait_for_selector("tr[data-run=live] .badge.cancelled")
+        with program(server, "run", "steps:slowly", "--run-id", "live") as process:
+            listed.wait_for_selector("tr[data-run=live] .badge.running")
+            page.goto(f"{server.base}/runs/live")
+            page.wait_for_selector(".in-flight code")
+            assert "slowly/1/execute" in page.text_content(".in-flight")
+            for number in (1, 2, 3):
+                (folder / f"go-{number}").touch()
+                page.wait_for_selector(f"tr.iteration[data-number='{number}']")
+            page.wait_for_selector(".uplot")
+            assert page.locator("tr.iteration").count() == 3
+            page.get_by_role("button", name="Cancel").click()
+            page.wait_for_selector("#head[data-status=cancelled]")
+            assert process.wait(30) == 130
+            listed.wait_for_selector("tr[data-run=live] .badge.cancelled")
 
 
 def test_an_exhausted_run_goes_on_with_more(browser: Any, server: Server) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
-from .conftest import Server, environ, visiting
+from .conftest import Server, visiting
+from .lines import program
 
 
 def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) -> None:
@@ -15,12 +14,10 @@ def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) ->
     # Other tests leave files that let iterations end, and this run must wait in its first one.
     for file in folder.glob("go-*"):
         file.unlink()
-    with visiting(browser, server, refused=True) as page:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "loopwright", "run", "steps:slowly", "--run-id", "paced"],
-            cwd=folder, env=environ(folder), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+    with (
+        visiting(browser, server, refused=True) as page,
+        program(server, "run", "steps:slowly", "--run-id", "paced") as process,
+    ):
         page.wait_for_selector("tr[data-run=paced] .badge.running")
         page.goto(f"{server.base}/runs/paced")
         page.wait_for_selector(".in-flight code")

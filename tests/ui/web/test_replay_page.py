@@ -99,6 +99,15 @@ def test_reports_of_judges_over_time(browser: Any, recorded: Server, width: int)
     page.close()
 
 
+@pytest.mark.parametrize("query", ["", "?run=a", "?run=a&run=b&run=c&run=d&run=e"])
+def test_a_comparison_needs_two_to_four_runs(recorded: Server, query: str) -> None:
+    """The sentence says how many are selected."""
+    for page in ("/compare", "/compare/json"):
+        status, text = recorded.ask(page + query)
+        assert status == 400
+        assert f"select 2 to 4 runs in the list, not {query.count('run=')}" in text
+
+
 def test_the_figures_are_json_too(recorded: Server) -> None:
     """The same objects as on the command line."""
     status, text = recorded.ask(f"/replay/json?{QUERY}")
@@ -122,13 +131,79 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
     [
         ("runs=name:none", "no run is selected"),
         ("runs=nme:titles", "is not a selector"),
-        ("runs=name:titles&until=[{scor_at_least:+1}]", "line 1"),
+        ("runs=name:titles&until=[{scor_at_least:+1}]", "conditions:1"),
         ("runs=name:titles&loop=other", "has no loop"),
+        ("runs=name:titles&loop=imprve", "did you mean 'improve'"),
+        (
+            "runs=name:titles&until=[{score_at_least:+.nan}]",
+            "conditions:1:19: [0].score_at_least: .nan is not a finite",
+        ),
+        ("runs=name:titles&until=passed%0A%5B", "conditions:2:2"),
+        (
+            "runs=name:titles&until=passed%0A{until:+passed,+kep:+last}",
+            "conditions:2: unknown key 'kep'",
+        ),
+        ("runs=name:titles&until=[]", "conditions:1: there is no condition"),
+        (
+            "runs=name:titles&until={until:+passed,+on_stall:+stop}",
+            "conditions:1: on_stall: a policy",
+        ),
+        ("runs=name:titles+name:judge_bench", "use name: once"),
+        ("runs=no-such-run", "there is no run 'no-such-run'"),
+        ("runs=name:judge_bench", "has no loop"),
+        ("runs=name:titles&price=nan", "price: 'nan' is not a price"),
+        ("runs=name:titles&price=cheap", "price: 'cheap' is not a price"),
     ],
 )
 def test_wrong_fields_are_one_sentence(recorded: Server, query: str, sentence: str) -> None:
-    """Beside the form on the page, and as status 400 in JSON."""
+    """Beside the form on the page, and as status 400 or 404 in JSON."""
     status, text = recorded.ask(f"/replay?{query}")
     assert status == 200
     assert sentence in text.replace("&#39;", "'")
-    assert recorded.ask(f"/replay/json?{query}")[0] == 400
+    assert recorded.ask(f"/replay/json?{query}")[0] == (404 if "no-such" in query else 400)
+
+
+def test_explored_iterations_and_the_noise_of_past_runs_are_shown(
+    browser: Any, recorded: Server
+) -> None:
+    """The page and `show` say where the normal end was; an explored iteration is never the best one."""
+    text = DOCUMENT.replace("name: titles", "name: explored").replace(
+        "{max_iterations: 4}]", "{degrading: {sigma: past}}, {max_iterations: 4}]\n      explore: 1"
+    )
+    (recorded.folder / "explored.yaml").write_text(text, "utf-8")
+    rules = [{"replies": [verdict(60), verdict(92), verdict(95), verdict(97)]}]
+    (recorded.folder / "replies.json").write_text(json.dumps(rules), "utf-8")
+    words = ("run", "explored.yaml", "--input", "x", "--replies", "replies.json", "--run-id", "far")
+    assert call(recorded.folder, *words).returncode == 0
+    shown = call(recorded.folder, "show", "far").stdout
+    assert "improve: sigma 0.07 of 0 past runs" in shown
+    assert "improve: normal end after 2 iterations (score 0.92 is at least 0.9); later" in shown
+    assert "2 explored iterations" in shown
+    page = opened(browser, recorded, "/runs/far")
+    assert "sigma 0.07 of 0 past runs" in page.text_content("h2 .count")
+    assert page.locator("tr.iteration.best").get_attribute("data-number") == "2"
+    assert page.locator("tr.iteration span.files", has_text="explored").count() == 2
+    assert "0.92" in page.text_content("ul.facts")
+    page.close()
+
+
+def test_runs_of_several_fingerprints_are_mixed_on_request(browser: Any, recorded: Server) -> None:
+    """A checkbox mixes versions. This test comes last, because its run stays in the journal."""
+    other = DOCUMENT.replace("It is exact.", "It is precise.")
+    (recorded.folder / "other.yaml").write_text(other, "utf-8")
+    rules = [{"replies": [verdict(60), verdict(80)]}]
+    (recorded.folder / "replies.json").write_text(json.dumps(rules), "utf-8")
+    words = ("run", "other.yaml", "--input", "x", "--replies", "replies.json", "--run-id", "other")
+    assert call(recorded.folder, *words).returncode == 3
+    page = opened(browser, recorded, "/replay")
+    page.fill("input[name=runs]", "name:titles")
+    page.fill("textarea", "[{max_iterations: 3}]")
+    page.fill("input[name=price]", "0.9")
+    page.get_by_role("button", name="Replay").click()
+    assert "or mix them" in page.text_content("[role=alert]")
+    page.check("input[name=mix]")
+    page.get_by_role("button", name="Replay").click()
+    page.wait_for_selector("table.policies")
+    assert "6 of 6" in page.text_content("#replay")
+    assert page.input_value("input[name=price]") == "0.9"
+    page.close()

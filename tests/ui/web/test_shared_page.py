@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from warm_python import warm_python
 
 from .conftest import DOCUMENT, STEPS, environ, serving
 
@@ -17,10 +17,9 @@ def test_the_page_follows_a_run_of_another_process(tmp_path: Path, postgres_url:
     words = ["run", "count.yaml", "--yes", "--journal", postgres_url, "--run-id"]
 
     def run(run_id: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "loopwright", *words, run_id],
-            cwd=tmp_path, env=environ(tmp_path), capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = warm_python().run(
+            ["-m", "loopwright", *words, run_id], cwd=tmp_path, env=environ(tmp_path)
+        )
         assert done.returncode == 0, done.stderr
 
     run("first")

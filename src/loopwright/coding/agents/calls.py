@@ -1,44 +1,35 @@
-"""One call of a coding agent as an effect: the words, the environment, the events, and the record of its end."""
+"""One call of a coding agent as an effect: the words, the events, and the record of its end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 from ...engine.context import Context
-from ...engine.step import Leaf, digest_of
+from ...engine.step import Leaf
 from ...errors import StepError
-from ...models.prices import Price, cost
+from ...models.prices import cost
 from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
 from ...records.excerpts import excerpt_line
-from ...records.redaction import Redactor
-from ...tools.process import inherited, run_command
-from ...tools.sandbox import Sandbox
+from .call_settings import CallSettings, environment, is_missing, redactor_of, state_of, version_of
 from .events import EventReader, reader_of
 from .failures import AgentFailure, classified, failure_of
 from .manifest import ARGUMENT_BYTES, Manifest
-from .program import AgentProcess, Ended, RawStream, StreamMode
-from .sessions import Session, sessions_of
+from .program import AgentProcess, Ended, RawStream
+from .sessions import Session
 
-__all__ = ["AgentCall", "AgentRecord", "CallSettings", "environment", "home_of", "outcome"]
+__all__ = ["AgentCall", "AgentRecord", "outcome"]
 
-VERSION_SECONDS = 10.0
-HOME_SECONDS = 7 * 86_400.0  # that the home folder of a run stays, as long as its workspace
 LIVE_READ = 4_000  # characters of a text that are prepared for a live line
 LIVE_CHARS = 160  # of a live line
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
-_SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
 class AgentRecord(TypedDict):
@@ -59,37 +50,6 @@ class AgentRecord(TypedDict):
     stream: str
     failure: Json
     missing_session: bool
-
-
-@dataclass(frozen=True)
-class CallSettings:
-    """The settings of an agent's calls, which `agent` explains."""
-
-    manifest: Manifest
-    model: str = ""
-    permissions: Literal["read", "edit", "full"] = "edit"
-    max_turns: int | None = None
-    max_usd: float | None = None
-    timeout: float | None = 1800.0
-    idle_timeout: float | None = 600.0
-    pass_env: tuple[str, ...] | None = None
-    env: Mapping[str, Json] = field(default_factory=dict)
-    home: Literal["user", "run"] = "user"
-    args: tuple[str, ...] = ()
-    billing: Literal["metered", "subscription"] = "metered"
-    count_notional: bool = False
-    price: Price | None = None
-    stream: StreamMode = "tail"
-    sandbox: Sandbox = field(default_factory=Sandbox)
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of what a call does; limits and the way it is watched may change between runs."""
-        m = self.manifest
-        return digest_of(
-            "agent", " ".join(m.program), m.events, self.model, self.permissions, " ".join(self.args),
-            codec.canonical(sorted(self.env)),
-        )  # fmt: skip
 
 
 class AgentCall(Leaf):
@@ -153,7 +113,7 @@ class AgentCall(Leaf):
     async def act(self, value: Json, ctx: Context) -> Json:
         """Run the program and return the record of its end; a failure is a part of the record."""
         settings, manifest = self.settings, self.settings.manifest
-        redactor = _redactor(settings, self.env)
+        redactor = redactor_of(settings, self.env)
         reader, raw = reader_of(manifest), RawStream(settings.stream)
         listener = ctx.run.resources.get("on_text")
         title = manifest.title or manifest.name
@@ -162,7 +122,8 @@ class AgentCall(Leaf):
             return _live(text, lambda t: ctx.run.redact(redactor.text(t)))
 
         lines = ctx.run.resources["live_lines"].writer(ctx.run.run_id, ctx.path, title, shown)
-        version = asyncio.create_task(_version(manifest, ctx))
+        # Beside the call: some programs take seconds to print their version.
+        version = asyncio.create_task(version_of(manifest, ctx))
         with contextlib.closing(raw), _scratch() as scratch, lines as live:
 
             def on_line(line: str) -> bool:
@@ -170,6 +131,7 @@ class AgentCall(Leaf):
                     live.add(text, reader.session or self.session.id)
                     if listener is not None:
                         listener(ctx.path, shown(text))
+                # Not every program has a limit of its own.
                 return self.limit is not None and self._usage(reader).usd >= self.limit
 
             try:
@@ -231,11 +193,11 @@ class AgentCall(Leaf):
         settings, manifest = self.settings, self.settings.manifest
         env = environment(settings, self.env, ctx)
         # Without a program the sandbox would start and fail; the error of a start without it is exact.
-        if not settings.sandbox.used or _missing(manifest.program[0], env):
+        if not settings.sandbox.used or is_missing(manifest.program[0], env):
             return []
         files = None if ctx.scope is None else ctx.scope.files
         source = [] if files is None else [files.state.source]
-        sandbox = settings.sandbox.within(scratch, *_state(manifest, env), readable=source)
+        sandbox = settings.sandbox.within(scratch, *state_of(manifest, env), readable=source)
         if settings.permissions == "read":
             sandbox = replace(sandbox, changes_folder=False)
         elif files is not None:
@@ -334,26 +296,6 @@ def _scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _missing(program: str, env: Mapping[str, str]) -> bool:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.environ.get('PATH', ''))}"
-    return shutil.which(program, path=path) is None
-
-
-def _state(manifest: Manifest, env: Mapping[str, str]) -> Iterator[Path]:
-    """Return the files and folders in which a program keeps its state."""
-    home = Path(env.get("HOME") or os.environ.get("HOME") or Path.home())
-    if env.get("HOME"):  # a home folder of the run
-        yield home
-    for name in manifest.state:
-        place = home / name
-        # A sandbox can show an existing folder only, and a program makes its folder at its first use.
-        if not place.exists() and not place.suffix:
-            with contextlib.suppress(OSError):
-                place.mkdir(mode=0o700, parents=True)
-        yield place
-    yield from (Path(env[variable]) for variable in manifest.home_env if env.get(variable))
-
-
 def _live(text: str, clean: Callable[[str], str]) -> str:
     """Return a text of the agent as one line, without secrets and without control characters."""
     # Cut only after the secrets are removed; a part of one would not be recognised.
@@ -432,84 +374,3 @@ def _without_end(
     kind = classified(last) if code > 0 else ""
     usual = "unknown_outcome" if manifest.end == "required" or code < 0 else "exit_status"
     return "error", replace(failure_of(message, default=usual), kind=kind or usual)
-
-
-def environment(settings: CallSettings, env: Mapping[str, str], ctx: Context) -> dict[str, str]:
-    """Return the variables of a call besides PATH, HOME and the like."""
-    manifest = settings.manifest
-    names = manifest.keys if settings.pass_env is None else settings.pass_env
-    result = {**manifest.env, **inherited(names)}
-    if settings.home == "run":
-        result |= home_of(manifest, ctx.run.token)
-    result |= {"LOOPWRIGHT_RUN": ctx.run_id, "LOOPWRIGHT_ITERATION": str(ctx.iteration)}
-    return {**result, **env}
-
-
-def home_of(manifest: Manifest, token: str) -> dict[str, str]:
-    """Return the variables of the home folder of a run, which is empty before the first call.
-
-    It is not in the folder of temporary files, where some programs refuse to keep their state.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    homes = cache / "loopwright" / "homes"
-    home = homes / token
-    if not home.is_dir():
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_old(homes)
-    # The age of a home folder counts from its last call: a suspended run still needs its sessions.
-    os.utime(home)
-    for name, content in manifest.home.items():
-        path = home / name
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
-    result = {"HOME": str(home)}
-    for variable, name in manifest.home_env.items():
-        (home / name).mkdir(parents=True, exist_ok=True)
-        result[variable] = str(home / name)
-    return result
-
-
-def _remove_old(homes: Path) -> None:
-    """Remove the home folders of runs that were not used for HOME_SECONDS."""
-    for place in homes.iterdir():
-        with contextlib.suppress(OSError):  # another process removes it too
-            if time.time() - place.stat().st_mtime > HOME_SECONDS:
-                shutil.rmtree(place, ignore_errors=True)
-
-
-def _redactor(settings: CallSettings, env: Mapping[str, str]) -> Redactor:
-    """Return a filter for the values that the call receives, which the run may not know as secrets."""
-    manifest = settings.manifest
-    names = manifest.keys if settings.pass_env is None else settings.pass_env
-    # An address among the passed variables is no secret, and is part of many messages.
-    passed = {
-        k: v
-        for k, v in inherited(names).items()
-        if settings.pass_env is not None or _SECRETS.search(k)
-    }
-    own = {k: v for k, v in env.items() if _SECRETS.search(k)}
-    return Redactor({**passed, **own})
-
-
-async def _version(manifest: Manifest, ctx: Context) -> str:
-    """Return the version of a program, asked once in a run; an untested version is a warning."""
-    versions = sessions_of(ctx.run).versions
-    key = " ".join(manifest.program)
-    if key in versions or not manifest.version or not manifest.tested:
-        return versions.get(key, "")
-    try:
-        result = await run_command(
-            [*manifest.program, *manifest.version], timeout=VERSION_SECONDS, token=ctx.run.token
-        )
-    except StepError:
-        return ""
-    match = _VERSION.search(result.stdout)
-    versions[key] = version = match[0] if match is not None else ""
-    if version and not any(f"{version}.".startswith(f"{tested}.") for tested in manifest.tested):
-        ctx.warn(
-            f"{manifest.title or manifest.name} {version} was not tested with this version of Loopwright; tested: "
-            f"{', '.join(manifest.tested)}",
-            code="untested_version",
-        )
-    return version

@@ -20,16 +20,16 @@ from ...records.codec import Json
 from ...templates.variables import fill
 from ...tools.process import variable_names
 from ...tools.sandbox import Sandbox, SandboxMode
-from .calls import AgentCall, AgentRecord, CallSettings
+from .call_settings import CallSettings
+from .calls import AgentCall, AgentRecord
 from .manifest import Manifest, load_manifest
 from .program import StreamMode
 from .sessions import Session, checked_mode, new_id, session_key, sessions_of
 
 __all__ = ["AgentOptions", "AgentStep", "agent"]
 
-ATTEMPTS = (
-    3  # calls for one answer, if temporary failures end them; programs retry requests themselves
-)
+# Calls for one answer, if temporary failures end them. Programs retry requests themselves.
+ATTEMPTS = 3
 LONGEST_WAIT = 120.0  # seconds to wait for a time that the program names
 DELAY = 1.0  # seconds before the second call; doubled for each further one
 TIMEOUT = 1800.0
@@ -144,6 +144,7 @@ class AgentStep(CompositeStep):
         if not answer.key:
             yield
             return
+        # Two calls at a time in one conversation would each miss the turns of the other.
         async with sessions_of(answer.ctx.run).lock(answer.key):
             yield
 
@@ -223,6 +224,7 @@ class AgentStep(CompositeStep):
             ):
                 raise self._error(failure, answer.ctx)
             wait = failure["retry_after"] or DELAY * 2 ** (attempt - 1)
+            # A longer wait, such as for a new quota, is the decision of the loop or of its user.
             if wait > LONGEST_WAIT:
                 raise self._error(failure, answer.ctx)
             await answer.ctx.sleep(wait)

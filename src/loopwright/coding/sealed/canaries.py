@@ -125,6 +125,7 @@ class Canary:
             places: dict[str, str] = json.loads(found[1]) if found else {}
         except ValueError:
             places = {}
+        # A report may cut the message off; the failure of this test is enough.
         return places or {"a module": "another folder"}
 
     def without(self, report: TestReport) -> TestReport:
@@ -180,6 +181,7 @@ def plant(
     if runner.name == "pytest":
         last = any(PurePosixPath(path).stem.endswith("_test") for path in tests)
         first = any(PurePosixPath(path).name.startswith("test_") for path in tests)
+        # A project may collect only the pattern that it uses.
         name = f"{names[3]}_test.py" if last and not first else f"test_{names[3]}.py"
         functions = _PYTEST.format(**fields).split("\n\n\n")
         random.SystemRandom().shuffle(functions)
@@ -191,6 +193,7 @@ def plant(
         return Canary(f"{beside}{name}", text, names[0], names[1], imports)
     if runner.name == "node":
         text = _NODE.format(**fields)
+        # The suffix makes it CommonJS, whatever the `type` of the package is.
         return Canary(f"{beside}{names[3]}.test.cjs", text, names[0], names[1])
     return _go(fields, beside, names[3], tests, read)
 

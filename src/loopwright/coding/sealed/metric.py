@@ -100,6 +100,7 @@ def sealed_metric(
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
+        # Without a workspace there is no base, and a dry run has a stub in place of the command.
         if ctx.scope is None or ctx.scope.files is None or ctx.run.stubs is not None:
             return await measurement.of(lambda: _run_here(runs, cwd, ctx), ctx)
         check = SealedCheck(name, runs, options, cwd, ctx)

@@ -115,6 +115,7 @@ class SealedCheck:
         """Measure the base of a command of which only the exit code is known."""
         base = self.files.base["commit"]
         codes = []
+        # A check that is flaky on the base would decide later iterations by chance.
         for _ in range(2):
             measured = await self._measured(base, paths)
             codes.append(measured.result.exit_code)

@@ -1,4 +1,4 @@
-"""The entries of captured trees, and new trees of them in the private store."""
+"""The files of captured trees and of folders by path, and new trees of them in the private store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ..workspace.git import Git, GitError
+from ..workspace.rules import ALWAYS
 from ..workspace.store import GitStore
-from .protect import TreeEntry
+from .protect import Protection, TreeEntry
 
-__all__ = ["blob", "entries_of", "tree_with"]
+__all__ = ["MAX_FILES", "blob", "entries_of", "protected_files", "tree_with"]
+
+MAX_FILES = 50_000  # in a folder without git, which may be a home folder
 
 
 def entries_of(store: GitStore, commit: str) -> dict[str, TreeEntry]:
@@ -50,3 +54,29 @@ def tree_with(store: GitStore, commit: str, entries: Mapping[str, TreeEntry]) ->
         data = b"".join(os.fsencode(row) + b"\0" for row in rows)
         git("update-index", "-z", "--index-info", stdin=data)
         return git.text("write-tree")
+
+
+def protected_files(folder: Path, rules: Protection) -> list[str]:
+    """Return the protected files of a folder by their present names; nothing is read or written."""
+    return sorted(rules.listed({path: TreeEntry("", "") for path in _files(folder)}))
+
+
+def _files(folder: Path) -> list[str]:
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    try:
+        listed = Git(cwd=folder)(*words).split(b"\0")
+    except GitError:
+        return _walked(folder)
+    return [os.fsdecode(path) for path in listed if path]
+
+
+def _walked(folder: Path) -> list[str]:
+    ignored = {name.rstrip("/") for name in ALWAYS}
+    files: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ignored]
+        inside = Path(place).relative_to(folder)
+        files += [str(inside / name) for name in names]
+        if len(files) > MAX_FILES:
+            break
+    return files

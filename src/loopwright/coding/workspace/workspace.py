@@ -235,6 +235,7 @@ class Files:
         """Open it, and return a question to answer before anything changes, or ""."""
         question = await asyncio.to_thread(self._open, begun)
         if self._taken_over and self.settings.setup:
+            # Snapshots have no ignored files, such as installed packages.
             await self._run_command("setup", self.settings.setup)
         return question
 
@@ -441,6 +442,7 @@ class Files:
     async def restore(self, commit: str, *, busy: bool, edits: Edits = "adopt") -> Json:
         """Put a snapshot in place, as `LoopState.restore` describes."""
         edit = await asyncio.to_thread(self._restore, commit, busy, edits)
+        # With an edit that a person must decide on, nothing was put in place.
         if busy and self.settings.reset and not (edit and edits == "report"):
             await self._run_command("reset", self.settings.reset)
         return edit
@@ -483,6 +485,7 @@ class Files:
 
     async def changes(self, commit: str) -> str:
         """Return the difference of a snapshot from the beginning, as a patch without binary contents."""
+        # The settings of git may name programs for differences, which must not run here.
         words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", self.base, commit)
         data = await asyncio.to_thread(self.tree.store.git, *words)
         return data.decode("utf-8", "replace")
@@ -500,6 +503,7 @@ class Files:
     def merge(self) -> str:
         """How the result is handed over."""
         merge = self.settings.merge or ("none" if self._kind == "here" else "branch")
+        # A folder without git cannot have a branch.
         return "patch" if merge == "branch" and not self.place.git else merge
 
     async def aclose(self) -> None:

@@ -18,7 +18,8 @@ from ...models.endpoints import ALIASES, PROVIDERS
 from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument
-from ..schema.document import Action, Document, LoopSpec, TestsSpec
+from ..schema.document import Action, Document, LoopSpec
+from ..schema.evaluators import TestsSpec
 from ..schema.traverse import models_in, parts, sentences
 from ..yaml.reader import Source
 from ..yaml.source import Location

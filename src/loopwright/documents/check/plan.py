@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ...coding.sealed.listing import protected_files
 from ...coding.sealed.protect import Protection
+from ...coding.sealed.trees import protected_files
 from ...conditions import CEILING
 from ...engine.list_items import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT
@@ -25,9 +25,8 @@ from ..schema.document import (
     LoopSpec,
     PhasedSpec,
     StepSpec,
-    TestsSpec,
 )
-from ..schema.evaluators import JudgeSpec
+from ..schema.evaluators import JudgeSpec, TestsSpec
 from ..schema.traverse import (
     commands_in,
     condition_limit,

@@ -16,8 +16,8 @@ from ...evaluators.rubric.rubric import TOKENS, Confidence
 from ...evaluators.score import score
 from ...evaluators.test_report import share_passing
 from ...records.codec import Json
-from ..schema.document import EvaluateSpec, ScoreSpec, TestsSpec
-from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec
+from ..schema.document import EvaluateSpec, ScoreSpec
+from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec, TestsSpec
 from ..yaml.source import Location
 from .compilation import Compilation
 from .metrics import compile_metric

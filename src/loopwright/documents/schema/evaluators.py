@@ -1,4 +1,4 @@
-"""The native document: checks, judges and confidence scorers, and how the next input is created."""
+"""The native document: checks, test commands, judges and confidence scorers, and how the next input is created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .fields import (
 )
 from .tools import SANDBOX, SandboxSpec, SandboxWord
 
-__all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
+__all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec", "TestsSpec"]
 
 
 CHECKS = (
@@ -85,6 +85,64 @@ class CheckSpec(Part):
     def tests(self) -> list[str]:
         """The names of its checks."""
         return [name for name in CHECKS if getattr(self, name) is not None]
+
+
+class TestsSpec(Part):
+    """A test command whose report names the tests that fail."""
+
+    __test__ = False  # pytest would collect a class of this name
+
+    command: list[str] | str = Field(description="The test command: words, or a constant script.")
+    report: str = Field(
+        "auto",
+        description="`auto` asks pytest, node, go or gotestsum for a report, `none` uses the exit code, `stdout` is a report that "
+        "the command prints; another text is a file, or a pattern of files, that it writes.",
+    )
+    name: str = Field("tests", description="The name of the criterion.")
+    env: dict[str, str] = Field({}, description="Environment variables of the command.")
+    pass_env: Names = Field(
+        [], description="Variables of the environment that the command receives."
+    )
+    cwd: str | None = Field(None, description=CWD)
+    timeout: Seconds | None = Field(600, description=TIMEOUT)
+    sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
+    sealed: bool = Field(
+        True,
+        description="In a loop with a workspace, run the tests in a clean copy with the protected files of the base.",
+    )
+    protect: list[str] = Field(
+        ["auto"],
+        description="Patterns of files that an iteration must not change. `auto` stands for the tests, the settings of the "
+        "test program, lock files and the scripts in the command.",
+    )
+    allow: list[str] = Field(
+        [], description="Patterns of files that may change although `protect` covers them."
+    )
+    allow_new: bool = Field(
+        True, description="Whether an iteration may add tests. They do not count."
+    )
+    on_tamper: Literal["put_back", "reject", "stop"] = Field(
+        "put_back",
+        description="After a change of protected files: `put_back` restores them, `reject` also discards the iteration, "
+        "`stop` also ends the loop.",
+    )
+    setup: list[str] | str = Field(
+        "", description="A command that prepares the clean copy. Default: that of the workspace."
+    )
+    link: list[str] = Field(
+        [],
+        description="Folders of yours that the clean copy contains as links. Default: those of the workspace.",
+    )
+    held_out: str | None = Field(
+        None,
+        description="A folder of tests that the agent cannot read, from the folder of the document. They run at the end.",
+    )
+    held_out_every: bool = Field(
+        False, description="Whether the held-out tests run in each iteration."
+    )
+    held_out_required: bool = Field(
+        False, description="Whether an iteration passes only if the held-out tests pass."
+    )
 
 
 class JudgeSpec(SettingsFields):

@@ -13,8 +13,8 @@ from ...records.codec import Json
 from ...tools.mcp.settings import VARIABLE
 from ..yaml.source import Location
 from .agents import CodingAgentSpec
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, TestsSpec
-from .evaluators import JudgeSpec
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
+from .evaluators import JudgeSpec, TestsSpec
 from .fields import StrictModel
 from .metrics import MetricSpec
 from .tools import SandboxSpec, ServerSpec, ToolSpec

@@ -24,7 +24,8 @@ import psycopg
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..protocol import RunInfo
 from ..recorded.encoding import Content, RunRow, Value, utf8
-from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
+from ..recorded.log import WIDTH, Batch, DurableLog
+from ..recorded.writer import CommitOperation
 from .connection import Connection, Server, is_transient, patiently
 from .owners import LeaseRenewal
 from .schema import migrate

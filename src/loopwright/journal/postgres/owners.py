@@ -18,8 +18,8 @@ from importlib.metadata import version
 import psycopg
 
 from ...errors import JournalError
+from ..recorded.log import DurableLog
 from ..recorded.rows import OwnerState
-from ..recorded.writer import DurableLog
 from .connection import Connection, Server
 
 LEASE = 10.0  # seconds that a lease lasts without a beat

@@ -23,6 +23,7 @@ from ..recorded.encoding import (
     read_row,
     sealed_values,
 )
+from ..recorded.log import DurableLog
 from ..recorded.rows import (
     OpenedRun,
     OwnerState,
@@ -35,7 +36,6 @@ from ..recorded.rows import (
     rewound,
     taken,
 )
-from ..recorded.writer import DurableLog
 from .connection import Connection
 from .owners import CHANGES, channel_of, owners_of
 

@@ -20,14 +20,13 @@ from ..inbox import cancel_waiting
 from ..protocol import Posted, Rewind, RunInfo, existing_run
 from ..views import RunPage, RunView, Wanted, Watch
 from .encoding import Contents
+from .log import CommitQueue, DurableLog
 from .pages import PageReader
 from .rows import OpenedRun, RewindPlan, running
 from .writer import (
-    CommitQueue,
     Connection,
     Connection_co,
     Connection_contra,
-    DurableLog,
     Store,
     Transaction,
     Writer,

@@ -13,7 +13,7 @@ from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import RunInfo, missing_run
 from .encoding import Contents, RunRow, chain_start, chained, entry_text, read_row, utf8
-from .writer import DurableLog
+from .log import DurableLog
 
 __all__ = [
     "OpenedRun",

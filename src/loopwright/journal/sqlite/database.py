@@ -28,7 +28,8 @@ from pathlib import Path
 from ..._platform import locks
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
-from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
+from ..recorded.log import WIDTH, Batch, DurableLog
+from ..recorded.writer import CommitOperation
 from .files import FILE, create_private, write_content
 from .leases import LEASE, Clocks, LeaseOwner, register, renew
 from .schema import connect_writer, journal_error

@@ -19,6 +19,7 @@ from ..recorded.encoding import (
     read_row,
     sealed_values,
 )
+from ..recorded.log import DurableLog
 from ..recorded.rows import (
     OpenedRun,
     RewindPlan,
@@ -29,7 +30,6 @@ from ..recorded.rows import (
     rewound,
     taken,
 )
-from ..recorded.writer import DurableLog
 from .database import SqliteDatabase
 from .leases import owner_at
 

@@ -187,9 +187,12 @@ def _measured(
 
 def _cases(file: Path) -> list[JudgeCase]:
     try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"{file}: it cannot be read ({error})") from error
+        # Editors of Windows begin a file with a byte order mark.
+        text = file.read_text("utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"{file}: it cannot be read ({error.strerror})") from error
+    except UnicodeError as error:
+        raise ConfigurationError(f"{file}: this file is not UTF-8 text ({error})") from error
     return cases_from_jsonl(text, str(file))
 
 

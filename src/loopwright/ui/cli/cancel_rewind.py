@@ -69,6 +69,7 @@ def rewind(
     with Output(as_json=as_json) as output:
         edited = text is not None or input_file is not None
         value = read_input(text, input_file, output.note) if edited else None
+        # The journal records the input, and no record may hold a key.
         of_environment(os.environ).refuse("input", value)
 
         async def work(store: Journal) -> tuple[RunInfo, Rewind]:

@@ -68,8 +68,10 @@ def _write(done: Comparison, output: Output) -> None:
         output.write(("what differs", "bold"))
         for key, values in done.differs.items():
             output.write(_row(key, [_shown(value) for value in values]))
-    parts = f"they part at {done.part_at}" if done.part_at else "all recorded results are the same"
-    output.write((parts, "bold"))
+    same = "all recorded results are the same"
+    if done.unfinished:
+        same = "all results that the runs have so far are the same"
+    output.write((f"they part at {done.part_at}" if done.part_at else same, "bold"))
 
 
 def _row(title: str, cells: Sequence[str]) -> str:

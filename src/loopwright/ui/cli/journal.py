@@ -132,6 +132,7 @@ async def _check(url: str, output: Output) -> int:
                 await store.entries(info.run_id)
                 await store.inbox(info.run_id)
             except JournalDamaged as error:
+                # The other runs are read all the same: the report names every damaged one.
                 problems.append(str(error))
         if isinstance(store, _Shared):
             problems += await store.problems()
@@ -179,6 +180,7 @@ async def _move(source_url: str, target_url: str, output: Output) -> int:
 async def _copy_memory(source: Memory, target: Memory) -> int:
     """Copy the spaces that the target does not have; return their number."""
     there = await target.spaces()
+    # Entries that are appended to an existing space would be there twice.
     spaces = [name for name in await source.spaces() if name not in there]
     for name in spaces:
         await target.append(*await source.entries(name))

@@ -229,8 +229,11 @@ def ending_text(result: Result, status: str = "") -> str:
     owners = (result,) if result.held_out else result.loops.values()
     hidden = [one for loop in owners for one in (loop.held_out or {}).values()]
     facts.extend(f"held-out tests: {one['passing']} of {one['total']} pass" for one in hidden)
-    if result.explored_iterations:
-        facts.append(texts.plural(result.explored_iterations, "explored iteration"))
+    explored = result.explored_iterations or sum(
+        loop.explored_iterations for loop in result.loops.values()
+    )
+    if explored:
+        facts.append(texts.plural(explored, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"
 
 
@@ -278,6 +281,11 @@ class LinesView:
             if self.conditions and isinstance(item, IterationRow):
                 self._conditions(item)
             self._show(item)
+
+    def show_wait(self, sentence: str) -> None:
+        """Show what a submitted run waits for; "" is nothing."""
+        if sentence:
+            self.output.note(sentence)
 
     def show_text(self, path: str, piece: str) -> None:
         """Ignore a piece of a model's reply; plain lines show the result of the call."""

@@ -42,6 +42,7 @@ from .options import (
 from .output import Output
 from .result import report_result
 
+# The exit code of several runs is that of the first status in this order.
 _WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")
 
 DelivererName = Annotated[
@@ -65,7 +66,12 @@ class SubmitOptions(ModelOptions):
         int, typer.Option("--priority", metavar="N", help="Higher numbers start first.")
     ] = 0
     at: Annotated[
-        str, typer.Option("--at", metavar="TIME", help="Start time, such as 2027-01-31T06:00.")
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Start time, such as 2027-01-31T06:00 in local time or 2027-01-31T06:00Z.",
+        ),
     ] = ""
     after: Annotated[
         str, typer.Option("--in", metavar="DURATION", help="Start after a time, such as 5m.")
@@ -101,6 +107,11 @@ class SubmitOptions(ModelOptions):
     ] = False
     as_json: AsJson = False
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the runs have a start time."""
+        return bool(self.at or self.after or self.cron)
+
 
 @expanded
 def submit(
@@ -127,6 +138,7 @@ def submit(
             raise ConfigurationError("give FILE, or --again RUN for a run that is queued already")
         if again_run:
             return asyncio.run(_again(options, again_run, output))
+        # A submission must not run the code of the document: the workers do, if they trust it.
         source = load_source(
             file, replace(SourceSettings.of(options), lenient=lenient), execute=False
         )
@@ -135,7 +147,7 @@ def submit(
             source=_carried(source, output, yes=options.yes),
             queue=options.queue,
             priority=options.priority,
-            at=_start(options),
+            at=_start(options, output),
             cron=options.cron,
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
@@ -152,6 +164,7 @@ def submit(
 def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]:
     """Return how workers load a source, and trust its contents here if they are approved."""
     if "python" in source.source:
+        # A folder of this machine means nothing to a worker, which has its own --root.
         return {key: value for key, value in source.source.items() if key != "root"}
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
@@ -167,8 +180,8 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]
     return data
 
 
-def _start(options: SubmitOptions) -> float | None:
-    """Return when the runs may start."""
+def _start(options: SubmitOptions, output: Output) -> float | None:
+    """Return when the runs may start; a time that has passed is noted."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
         raise ConfigurationError("give only one of --at, --in and --cron")
     if options.after:
@@ -180,11 +193,15 @@ def _start(options: SubmitOptions) -> float | None:
             ) from None
     if options.at:
         try:
-            return dt.datetime.fromisoformat(options.at).timestamp()
+            moment = dt.datetime.fromisoformat(options.at).timestamp()
         except ValueError:
             raise ConfigurationError(
                 f"--at: {options.at!r} is not a time; use one such as 2027-01-31T06:00"
             ) from None
+        # Not an error: a command with --key may be repeated after its time.
+        if moment <= time.time():
+            output.note(f"--at: {texts.start(moment)} has passed; the run may start now")
+        return moment
     return None
 
 
@@ -214,6 +231,7 @@ def _inputs(
 
 
 def _key(key: str, number: int) -> str:
+    # A key has one run, so each line needs its own.
     return f"{key}/{number}" if key else ""
 
 
@@ -230,6 +248,7 @@ def _lines(name: str) -> list[str]:
             raw = typer.get_binary_stream("stdin").read()
         else:
             raw = Path(name).read_bytes()
+        # Some editors begin a file with a byte order mark.
         return [line.strip() for line in raw.decode("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -246,13 +265,17 @@ async def _submitted(
         run_ids = await submit_all(submission, inputs, journal=store, deliverer=options.deliverer)
         if options.wait:
             return await _waited(run_ids, store, options, output)
+        # As recorded: a time of a schedule is computed there, and a key may have an earlier run.
+        row = await store.find(run_ids[0]) if options.is_timed and run_ids else None
+    later = row is not None and row.status == "queued" and row.wake_at > time.time()
+    starts = f"; start: {texts.start(row.wake_at)}" if row is not None and later else ""
     if options.as_json:
         output.write_json({"runs": run_ids})
     elif len(run_ids) == 1:
-        output.write(f"submitted {run_ids[0]} to the queue {options.queue}")
+        output.write(f"submitted {run_ids[0]} to the queue {options.queue}{starts}")
         output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
     else:
-        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}")
+        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}{starts}")
         output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
     return 0
 
@@ -275,7 +298,7 @@ async def _waited(
         if options.as_json:
             output.write_json(result_json(results[0], questions))
         else:
-            report_result(results[0], output, options.journal, questions)
+            report_result(results[0], output, options.journal, questions, info=info)
     worst = min(results, key=lambda result: _WORST.index(result.status.value))
     return worst.status.exit_code
 

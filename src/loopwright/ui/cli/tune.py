@@ -102,6 +102,7 @@ def tune(
     limits: dict[str, Any] = {
         key: limit_value(key, text) for key, text in texts.items() if text is not None
     }
+    # The journal records the reason, and no record may hold a key.
     of_environment(os.environ).refuse("reason", reason)
     if loop is not None and not loop.strip():
         raise ConfigurationError(f"--loop: {loop!r} is empty; give a name, or leave it out")

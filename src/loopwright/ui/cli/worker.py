@@ -156,9 +156,10 @@ async def _serve(
             drain=drain,
             in_doubt=in_doubt.value,
         )
+        # Before the worker opens, because the tables and the engine may take seconds.
+        _on_signals(worker, output)
         async with worker:
             output.note(f"working on {shown_url(journal)}: {worker.served}")
-            _on_signals(worker, output)
             await worker.serve()
             output.note(f"stopped after {worker.finished} runs")
     finally:

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ...errors import ConfigurationError, LoopwrightError, RunNotFound
+from ...errors import ConfigurationError, DocumentError, LoopwrightError, RunNotFound
 from ...journal import Journal
 from . import routes_events as live
 from . import routes_files as files
@@ -110,7 +110,11 @@ def _showing(page: Page, show: Show) -> Callable[[Request], Awaitable[Response]]
 
 
 def _problem(_: Request, error: Exception) -> Response:
-    statuses: dict[type[Exception], int] = {RunNotFound: 404, ConfigurationError: 400}
+    statuses: dict[type[Exception], int] = {
+        RunNotFound: 404,
+        ConfigurationError: 400,
+        DocumentError: 400,
+    }
     status = statuses.get(type(error), 503)
     title = {404: "Not found", 400: "Bad request"}.get(status, "The journal cannot be read")
     return HTMLResponse(render("problem.html", title=title, sentence=str(error)), status)

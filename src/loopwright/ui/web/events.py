@@ -238,6 +238,7 @@ class RunProgress:
         self.models: dict[str, None] = {}
         self.raised: dict[str, dict[str, Json]] = {}
         self.tuned = TunedLimits()
+        self.noise: dict[str, Json] = {}
         self.last = 0
         self.rewinds = 0
         self._latest: list[Entry] = []  # the entries of the last update
@@ -284,6 +285,8 @@ class RunProgress:
                 self.raised[entry.path] = {**self.raised.get(entry.path, {}), **entry.value}
             elif entry.kind == "tuned":
                 self.tuned.add(entry)
+            elif entry.kind == "noise":
+                self.noise.update(entry.value)
 
 
 _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from ...records import charts
 from ...records.codec import Json, text_of
 from ...records.decisions import why
+from ...records.metrics import number_text
 from .. import formatting as texts
 
 _HERE = Path(__file__).parent
@@ -61,6 +62,7 @@ def _environment() -> Environment:
         "line": lambda value: texts.one_line(str(value)),
         "score": texts.score,
         "measured": texts.measured,
+        "number": number_text,
         "why": why,
         "cost": texts.cost,
         "duration": texts.duration,

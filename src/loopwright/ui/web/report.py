@@ -15,10 +15,11 @@ from ...records import Failure
 from ...records.codec import Json
 from ..run_files import run_files
 from .events import RunProgress
-from .page_models import Row, Section, inner_of, run_of, section_of
+from .page_models import Row, Section, inner_of, section_of
 from .patch_lines import PatchLine, lines_of
 from .queries import in_order, main_loop
 from .render import STATIC, cut, readable, render
+from .run_header import run_of
 from .steps import steps_of
 
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail

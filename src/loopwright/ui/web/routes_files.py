@@ -14,10 +14,10 @@ from ...records.codec import Json, text_of
 from ..run_files import RunFiles, run_files
 from .access import is_loop
 from .page import Page
-from .page_models import name_of
 from .patch_lines import lines_of
 from .render import render
 from .routes_read import loop_in, number_in, run_in
+from .run_header import name_of
 
 
 async def _files(page: Page, run_id: str, loop: str) -> RunFiles:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...engine.run import new_run_id
-from ...engine.tune import Tuned, tune
+from ...engine.tune import ENDED, Tuned, tune
 from ...errors import ConfigurationError, RunNotFound
 from ...insight.comparing import Comparison
 from ...insight.comparing import compare as compare_runs
@@ -25,7 +25,6 @@ from .routes_read import run_in
 MOST_COMPARED = 4  # runs, a column each
 _MOST_SCORES = 200  # rows of the table of scores
 _MOST_TEXT = 400  # characters of a setting
-_ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 # The fields of the form that changes limits, and the option of `tune` that each sets.
 TUNABLE = {
     "max_iterations": "Iterations",
@@ -46,7 +45,7 @@ async def limits(page: Page, request: Request) -> Response:
     return HTMLResponse(
         render(
             "limits.html", shown=shown, loops=loops, fields=TUNABLE,
-            ended=shown.status in _ENDED,
+            ended=shown.status in ENDED,
         )
     )  # fmt: skip
 
@@ -106,7 +105,9 @@ async def compared_json(page: Page, request: Request) -> Response:
 async def _comparison(page: Page, request: Request) -> Comparison:
     run_ids = request.query_params.getlist("run")
     if not 2 <= len(run_ids) <= MOST_COMPARED:
-        raise ConfigurationError(f"select 2 to {MOST_COMPARED} runs")
+        raise ConfigurationError(
+            f"compare: select 2 to {MOST_COMPARED} runs in the list, not {len(run_ids)}"
+        )
     if not all(map(is_run_id, run_ids)):
         raise RunNotFound("there is no run with this ID in this journal")
     loop = request.query_params.get("loop", "")

@@ -24,9 +24,10 @@ from .access import is_loop, is_run_id
 from .events import RunProgress
 from .forms import QuestionForm, form_of
 from .page import Page
-from .page_models import chunks_of, inner_of, name_of, run_of, section_of
+from .page_models import chunks_of, inner_of, section_of
 from .queries import Listing, in_order, main_loop
 from .render import cut, readable, render
+from .run_header import name_of, run_of
 from .steps import MAX_ENTRIES, effects_of, steps_of
 
 STATUSES = (

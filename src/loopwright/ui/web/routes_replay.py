@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -15,9 +15,11 @@ from ...documents.yaml.reader import read
 from ...errors import ConfigurationError, LoopwrightError
 from ...insight import Replay, StoppingPolicy, policy_from_json
 from ...insight import replay as replayed
-from ...journal import Entry, RunInfo
+from ...insight.plots import reports_svg
+from ...journal import RunInfo
 from ...journal.views import RunView
 from ...records.codec import Json
+from .. import formatting as texts
 from ..replaying import recordings_in, selected_runs
 from .page import Page
 from .render import render
@@ -25,19 +27,25 @@ from .render import render
 BENCH = "judge_bench"  # the name of measurements, `insight.judge_run.BENCH`
 MOST_REPORTS = 100
 _LONGEST = 2000  # characters of a field
-_SHARES = ("sensitivity", "specificity", "kappa", "icc")
-_WIDTH, _HEIGHT, _MARGIN = 640, 260, 40
-_COLOURS = {"sensitivity": "#3949ab", "specificity": "#c2410c"}
+_SHARES = {
+    "sensitivity": "Sensitivity",
+    "specificity": "Specificity",
+    "kappa": "Kappa",
+    "flip_rate": "Flip rate",
+    "icc": "icc",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyForm:
-    """The fields of the form: runs, loop, conditions, and whether a grid is tried."""
+    """The fields of the form, as the options of `loopwright replay`."""
 
     runs: str
     loop: str
     until: str
+    price: str
     grid: bool
+    mix: bool
 
     @classmethod
     def of(cls, request: Request) -> PolicyForm:
@@ -47,16 +55,33 @@ class PolicyForm:
         def text(name: str) -> str:
             return query.get(name, "")[:_LONGEST].strip()
 
-        return cls(text("runs"), text("loop"), text("until"), grid=query.get("grid") == "on")
+        return cls(
+            text("runs"), text("loop"), text("until"), text("price"),
+            grid=query.get("grid") == "on", mix=query.get("mix") == "on",
+        )  # fmt: skip
+
+    @property
+    def quality_of_a_call(self) -> float:
+        """The price. Raises ConfigurationError for a text that is not one."""
+        try:
+            price = float(self.price or 0)
+        except ValueError:
+            price = math.nan
+        if not 0 <= price < math.inf:
+            raise ConfigurationError(
+                f"price: {self.price!r} is not a price. Use a number from 0, such as 0.01."
+            )
+        return price
 
     def policies(self) -> list[StoppingPolicy]:
         """Return the policy of each line of conditions. Raises ConfigurationError with the line."""
-        lines = enumerate(self.until.splitlines(), start=1)
-        return [
-            policy_from_json(read(line, f"line {number}").value, f"line {number}")
-            for number, line in lines
-            if line.strip()
-        ]
+        policies = []
+        for number, line in enumerate(self.until.splitlines(), start=1):
+            if line.strip():
+                # With the lines above it, a syntax error has the position in the field.
+                value = read("\n" * (number - 1) + line, "conditions").value
+                policies.append(policy_from_json(value, f"conditions:{number}"))
+        return policies
 
 
 async def replay(page: Page, request: Request) -> Response:
@@ -90,16 +115,14 @@ async def replay_json(page: Page, request: Request) -> Response:
 
 
 async def _report(page: Page, form: PolicyForm) -> Replay:
-    policies = form.policies()
-    runs = await selected_runs(page.records.journal, form.runs.split(), mix=False)
+    policies, price = form.policies(), form.quality_of_a_call
+    runs = await selected_runs(page.records.journal, form.runs.split(), mix=form.mix)
+
+    def compared() -> Replay:
+        return replayed(recordings_in(runs, form.loop), policies, use_grid=form.grid, price=price)
+
     # Documents are loaded and thousands of runs compared, and other pages must not wait.
-    return await asyncio.to_thread(_replayed, runs, form, policies)
-
-
-def _replayed(
-    runs: Sequence[tuple[RunInfo, list[Entry]]], form: PolicyForm, policies: list[StoppingPolicy]
-) -> Replay:
-    return replayed(recordings_in(runs, form.loop), policies, use_grid=form.grid)
+    return await asyncio.to_thread(compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +137,13 @@ class JudgeRow:
         """The criteria of the judge."""
         return "; ".join(self.report["judge"]["criteria"])
 
-    def shown(self, name: str) -> str:
-        """Return a share with its interval, or why there is none."""
-        row = self.report[name]
-        if "value" not in row:
-            return str(row["why"])
-        return f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    @property
+    def robustness(self) -> str:
+        """How many texts of the robustness set were refused, or that it was not shown."""
+        shown = self.report["robustness"]
+        if not shown:
+            return "not asked"
+        return f"{shown['shown'] - len(shown['accepted'])} of {shown['shown']} refused"
 
     @property
     def advice(self) -> str:
@@ -138,9 +162,12 @@ async def judges(page: Page, request: Request) -> Response:
     """The reports of measured judges over time."""
     del request
     rows = await _judges(page)
-    # Safe markup: its texts are escaped.
-    plot = Markup(_plot(rows)) if rows else ""  # noqa: S704
-    return HTMLResponse(render("judges.html", rows=rows, shares=_SHARES, plot=plot))
+    plots: dict[str, list[tuple[str, Mapping[str, Json]]]] = {}
+    for row in reversed(rows):
+        plots.setdefault(row.judge, []).append((texts.when(row.info.created), row.report))
+    # Safe markup: `reports_svg` escapes its texts. One plot for each judge, because its rates are its own.
+    drawn = [(judge, Markup(reports_svg(ones, judge))) for judge, ones in plots.items()]  # noqa: S704
+    return HTMLResponse(render("judges.html", rows=rows, shares=_SHARES, plots=drawn))
 
 
 async def judges_json(page: Page, request: Request) -> Response:
@@ -162,41 +189,3 @@ async def _judges(page: Page) -> list[JudgeRow]:
         if end is not None and isinstance(end.get("output"), dict):
             rows.append(JudgeRow(info, end["output"]))
     return rows
-
-
-def _plot(rows: Sequence[JudgeRow]) -> str:
-    """Return a plot of sensitivity and specificity, a point with its interval for each report, oldest first."""
-    ordered = list(reversed(rows))
-    step = (_WIDTH - 2 * _MARGIN) / max(1, len(ordered) - 1) if len(ordered) > 1 else 0.0
-
-    def y(share: float) -> float:
-        return _HEIGHT - _MARGIN - share * (_HEIGHT - 2 * _MARGIN)
-
-    axes = f"M{_MARGIN} {_MARGIN}V{_HEIGHT - _MARGIN}H{_WIDTH - _MARGIN}"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="12">',
-        "<title>Sensitivity and specificity over time</title>",
-        f'<path d="{axes}" fill="none" stroke="#666"/>',
-    ]
-    lines += [
-        f'<text x="{_MARGIN - 6}" y="{y(share):.1f}" text-anchor="end">{share:g}</text>'
-        for share in (0.0, 1.0)
-    ]
-    for offset, (name, colour) in enumerate(_COLOURS.items()):
-        left = _MARGIN + offset * 120
-        lines += [
-            f'<g fill="{colour}"><rect x="{left}" y="{_MARGIN - 24}" width="10" height="10"/></g>',
-            f'<text x="{left + 15}" y="{_MARGIN - 14}">{name}</text>',
-        ]
-        for place, row in enumerate(ordered):
-            value = row.report[name]
-            if "value" not in value:
-                continue
-            x = _MARGIN + 12 + place * step * 0.96 + offset * 6
-            title = escape(f"{row.info.run_id}: {name} {row.shown(name)}")
-            lines += [
-                f'<g stroke="{colour}" fill="{colour}"><title>{title}</title>',
-                f'<path d="M{x:.1f} {y(value["low"]):.1f}V{y(value["high"]):.1f}" fill="none"/>',
-                f'<circle cx="{x:.1f}" cy="{y(value["value"]):.1f}" r="4"/></g>',
-            ]
-    return "\n".join([*lines, "</svg>"])
