@@ -154,6 +154,7 @@ async def _answer(
     # Without such a question `answer` reports the error, with the nearest path.
     named = [q for q in await pending(store, info.run_id) if q.path == path]
     value = answer_to(named[0]) if named else None
+    # The journal records the answer, and no record may hold a key.
     of_environment(os.environ).refuse("answer", value)
     question = await answer(store, info.run_id, path.strip("/"), value)
     return info, question, await pending(store, info.run_id)
@@ -292,6 +293,7 @@ def _line(output: Output) -> str:
     try:
         return sys.stdin.readline().strip()
     except (OSError, ValueError):
+        # A closed standard input leaves the question open.
         return ""
 
 

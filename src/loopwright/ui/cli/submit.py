@@ -83,7 +83,7 @@ class SubmitOptions(ModelOptions):
         ),
     ] = ""
     key: Annotated[
-        str, typer.Option("--key", metavar="KEY", help="A key has one run: submit it once.")
+        str, typer.Option("--key", metavar="KEY", help="Submit only one run with this key.")
     ] = ""
     inputs: Annotated[
         str,
@@ -135,7 +135,7 @@ def submit(
     """
     with Output(as_json=options.as_json) as output:
         if bool(file) == bool(again_run):
-            raise ConfigurationError("give FILE, or --again RUN for a run that is queued already")
+            raise ConfigurationError("Name either a FILE, or a queued run with --again RUN.")
         if again_run:
             return asyncio.run(_again(options, again_run, output))
         # A submission must not run the code of the document: the workers do, if they trust it.
@@ -183,7 +183,7 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]
 def _start(options: SubmitOptions, output: Output) -> float | None:
     """Return when the runs may start; a time that has passed is noted."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
-        raise ConfigurationError("give only one of --at, --in and --cron")
+        raise ConfigurationError("--at, --in and --cron exclude each other. Use one of them.")
     if options.after:
         try:
             return time.time() + float(duration(options.after))
@@ -221,7 +221,9 @@ def _inputs(
         )
         return [(source.default_input if value is None else value, options.key)]
     if text is not None or input_file is not None:
-        raise ConfigurationError("give only one of --inputs, --input and --input-file")
+        raise ConfigurationError(
+            "--inputs, --input and --input-file exclude each other. Use one of them."
+        )
     lines = _lines(options.inputs)
     return [
         (input_value(line) if line[0] in "{[" else _scalar(line, number), _key(options.key, number))
