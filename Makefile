@@ -90,8 +90,10 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
+# Three processes on two cores, because many tests wait for servers and leases. They steal work from each other, so
+# that they end together and most fixtures of a file are made once.
 test: check npm bubblewrap chromium postgres rabbitmq docs-tools
-	$(RUN)/pytest -n 2 --dist worksteal
+	$(RUN)/pytest -n 3 --dist worksteal
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.
 tests/interop/.venv/.synced: tests/interop/pyproject.toml tests/interop/uv.lock pyproject.toml | .venv/bin/uv

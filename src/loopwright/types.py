@@ -23,7 +23,7 @@ from .engine.step import (
 )
 from .engine.streaming import StreamEvent
 from .engine.text_listeners import ModelCall, OnText
-from .engine.tune import Clear, LimitChange, LimitInForce, Tuned
+from .engine.tune import Clear, LimitChange, LimitInForce, Tuned, TuneOptions
 from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json
 from .records.evaluation import Tampering
@@ -70,6 +70,7 @@ __all__ = [
     "StepWithResources",
     "StreamEvent",
     "Tampering",
+    "TuneOptions",
     "Tuned",
     "ValueType",
     "Wanted",

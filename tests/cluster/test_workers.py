@@ -146,6 +146,31 @@ async def test_a_run_that_a_worker_lacks_goes_back_with_a_reason(
         await until_status(journal, run_id, "exhausted")
 
 
+async def test_a_reason_is_logged_once(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that no worker can run is counted as waiting, and its worker logs the reason at the first attempt."""
+    run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, deliverer=deliverer)) as worker:
+        await until(lambda: _has_returned(worker, run_id))
+        assert worker.runs is not None
+        await worker.runs.wake(run_id)
+
+        async def again() -> bool:
+            assert worker.runs is not None
+            return (await worker.runs.returns([run_id]))[run_id][1] == 2
+
+        await until(again)
+        [queue] = await worker.runs.queues()
+        assert (queue.waiting, queue.scheduled) == (1, 0)
+        [delayed] = await worker.runs.delayed()
+        assert (delayed.run_id, delayed.attempts) == (run_id, 2)
+        assert "no such step" in delayed.reason
+    assert [text for text in caplog.messages if "goes back" in text] == [
+        f"{run_id} goes back to its queue: {delayed.reason}"
+    ]
+
+
 async def test_the_sweeper_brings_back_what_the_engine_lost(
     journal: MemoryJournal, deliverer: InMemoryDeliverer
 ) -> None:
@@ -195,9 +220,12 @@ async def test_two_schedulers_make_one_run(
 
 
 async def test_a_poison_run_is_suspended(
-    journal: MemoryJournal, deliverer: InMemoryDeliverer
+    journal: MemoryJournal, deliverer: InMemoryDeliverer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After five deliveries without a result the run waits for a person, who can start it again."""
+    """After five deliveries without a result the run waits for a person, who can start it again.
+
+    The detail and the log of the worker say that workers ended, and how to start it again.
+    """
     gate = Gate()
     run_id = await submit(gate.step, 1, journal=journal, deliverer=deliverer)
     for _ in range(6):  # each process dies while the step is in progress
@@ -212,6 +240,9 @@ async def test_a_poison_run_is_suspended(
         await until_status(journal, other, "exhausted")
         row = await journal.find(run_id)
         assert row.reason == "needs_attention"
+        assert row.detail.startswith("5 workers ended during it without a new result")
+        assert "loopwright submit --again" in row.detail
+        assert f"{run_id}: {row.detail}" in caplog.messages
         assert gate.calls == []
         gate.opened.set()
         await requeue(run_id, journal=journal)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from loopwright import Usage
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
 from loopwright.journal import Entry
 from loopwright.journal.inbox import status_of, take_up
@@ -149,6 +150,22 @@ class OpeningContract:
         assert (found.status, found.reason) == ("cancelled", "cancelled")
         [entry] = await store.journal.entries("run-1")
         assert (entry.kind, entry.path, entry.value["stop"]["reason"]) == ("ended", "", "cancelled")
+
+    async def test_an_interrupted_run_of_a_queue_is_cancelled(self, store: Store) -> None:
+        """It waits for a worker, so cancelling ends it with its best output and usage; others are refused."""
+        for run_id, queue in (("run-1", "slow"), ("run-2", "")):
+            await store.journal.create([info(run_id, status="queued", queue=queue)])
+            log = await store.journal.open(info(run_id), resume=True)
+            await record(log, rounds(2))
+            await log.close(replace(log.info, status="interrupted"))
+            assert await store.journal.cancel(run_id) is bool(queue)
+        found = await store.journal.find("run-1")
+        assert (found.status, found.reason, found.iterations) == ("cancelled", "cancelled", 2)
+        entries = await store.journal.entries("run-1")
+        best = max((e.value for e in entries if e.kind == "iteration"), key=lambda i: i.score)
+        assert entries[-1].value["output"] == best.output
+        assert Usage.from_json(entries[-1].value["usage"]) == found.usage != Usage()
+        assert (await store.journal.find("run-2")).status == "interrupted"
 
     async def test_an_owner_learns_that_it_lost_a_run(self, store: Store) -> None:
         """The former owner is called back on its event loop, although it writes nothing."""

@@ -24,7 +24,7 @@ from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
 from ..records import Usage
 from .permit_pool import PermitPool, Settled
-from .shared_runs import QueueInfo, WorkerInfo
+from .shared_runs import SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
 
@@ -50,15 +50,27 @@ WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue 
       AND w.beat > clock_timestamp() - interval '{DEAD} seconds'))
 ORDER BY r.status = 'queued', r.priority DESC, r.id LIMIT %s
 """
+_WAITS = "(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT coalesce(o.alive, false)))"
+# A returned run has no start time of its own: it waits for a worker that can run it.
 _QUEUES = f"""
 SELECT r.queue,
-  count(*) FILTER (WHERE waits AND r.wake_at <= {_NOW}), count(*) FILTER (WHERE waits AND r.wake_at > {_NOW}),
+  count(*) FILTER (WHERE waits AND NOT later), count(*) FILTER (WHERE waits AND later),
   count(*) FILTER (WHERE r.status = 'running' AND NOT waits), count(*) FILTER (WHERE r.status = 'suspended'),
-  coalesce(min(r.created) FILTER (WHERE waits AND r.wake_at <= {_NOW}), 0)
+  coalesce(min(r.created) FILTER (WHERE waits AND NOT later), 0)
 FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner, LATERAL (
-  SELECT r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT coalesce(o.alive, false)) AS waits) s
+  SELECT {_WAITS} AS waits, r.wake_at > {_NOW} AND NOT EXISTS(
+    SELECT FROM loopwright_queue.returned t WHERE t.run_id = r.run_id) AS later) s
 WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> ''
 GROUP BY r.queue ORDER BY r.queue
+"""
+# A worker clears the time of a run that it takes, so a later return is in force.
+_DELAYED = f"""
+SELECT r.run_id, r.name, r.queue, coalesce(t.reason, ''), coalesce(t.times, 0), r.deliveries
+FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
+  LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id AND (r.status = 'queued' OR r.wake_at > 0)
+WHERE r.status IN ('queued', 'running', 'interrupted') AND r.queue <> '' AND {_WAITS}
+  AND (t.run_id IS NOT NULL OR r.deliveries >= {SUSPECT})
+ORDER BY r.id LIMIT %s
 """
 # A worker without a run so far has no row among the owners; a killed one beats no more.
 _WORKERS = """
@@ -199,6 +211,10 @@ class PostgresSharedRuns:
             list(run_ids),
         )
         return {run_id: (reason, times) for run_id, reason, times in rows}
+
+    async def delayed(self, limit: int = 1000) -> list[DelayedRun]:
+        """Return the waiting runs that workers returned, or that may have ended their workers."""
+        return [DelayedRun(*row) for row in await self._fetch(_DELAYED, limit)]
 
     async def wake(self, run_id: str) -> bool:
         changed = await self._execute(

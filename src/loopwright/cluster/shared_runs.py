@@ -16,9 +16,22 @@ from ..journal import Journal, MemoryJournal, RunInfo
 from ..journal.tunes import UNASKED
 from ..records import NOTHING, Usage
 from ..records.codec import Json
+from ..records.figures import plural
 
-__all__ = ["MemoryRuns", "QueueInfo", "SharedRuns", "WorkerInfo", "is_over", "open_runs"]
+__all__ = [
+    "MAX_DELIVERIES",
+    "DelayedRun",
+    "MemoryRuns",
+    "QueueInfo",
+    "SharedRuns",
+    "WorkerInfo",
+    "delay_text",
+    "is_over",
+    "open_runs",
+]
 
+MAX_DELIVERIES = 5  # without a new result
+SUSPECT = 2  # deliveries without a new result after which lists show a run
 _ALL = 1_000_000_000
 _OPEN = ("queued", "running", "suspended", "interrupted")
 
@@ -90,6 +103,55 @@ class QueueInfo:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class DelayedRun:
+    """A waiting run that workers returned to its queue, or that may have ended its workers.
+
+    Args:
+        run_id: the run.
+        name: its name.
+        queue: its queue.
+        reason: why the latest worker returned it; empty if none did.
+        attempts: how many times workers returned it.
+        deliveries: the number of deliveries without a new result.
+    """
+
+    run_id: str
+    name: str
+    queue: str
+    reason: str = ""
+    attempts: int = 0
+    deliveries: int = 0
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the run as a JSON object."""
+        return {
+            "run_id": self.run_id,
+            "name": self.name,
+            "queue": self.queue,
+            "reason": self.reason,
+            "attempts": self.attempts,
+            "deliveries": self.deliveries,
+        }
+
+
+def delay_text(reason: str, attempts: int, deliveries: int) -> str:
+    """Return why a waiting run has not continued, or "" if it only waits.
+
+    Example:
+        >>> delay_text("this worker has no such step", 2, 0)
+        'no worker could run it in 2 attempts: this worker has no such step'
+    """
+    if reason:
+        return f"no worker could run it in {plural(attempts, 'attempt')}: {reason}"
+    if deliveries >= SUSPECT:
+        return (
+            f"{deliveries} workers ended during it without a new result; "
+            f"after {MAX_DELIVERIES} it is suspended"
+        )
+    return ""
+
+
 class SharedRuns(Protocol):
     """The rows of submitted runs, as workers change them; times are those of the store."""
 
@@ -120,6 +182,9 @@ class SharedRuns(Protocol):
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return why runs went back to their queues, and how often."""
+
+    async def delayed(self, limit: int = 1000) -> list[DelayedRun]:
+        """Return the waiting runs that workers returned, or that may have ended their workers."""
 
     async def wake(self, run_id: str) -> bool:
         """Let a waiting or suspended run start now; return whether there is one."""
@@ -218,6 +283,20 @@ class MemoryRuns:
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         return {run_id: self._returned[run_id] for run_id in run_ids if run_id in self._returned}
+
+    async def delayed(self, limit: int = 1000) -> list[DelayedRun]:
+        rows = [
+            DelayedRun(
+                row.run_id,
+                row.name,
+                row.queue,
+                *(self._returned.get(row.run_id, ("", 0)) if _is_returned(row) else ("", 0)),
+                deliveries=row.deliveries,
+            )
+            for row in await self._journal.runs(limit=_ALL)
+            if row.queue and row.status in ("queued", "interrupted")
+        ]
+        return [row for row in rows if row.reason or row.deliveries >= SUSPECT][:limit]
 
     async def counted(self, run_id: str) -> int:
         row = await self._journal.find(run_id)
@@ -329,12 +408,22 @@ class MemoryRuns:
         ]
 
     async def queues(self) -> list[QueueInfo]:
-        return summed(
-            [row for row in await self._journal.runs(limit=_ALL) if row.queue], time.time()
-        )
+        # A returned run has no start time of its own: it waits for a worker that can run it.
+        rows = [
+            replace(row, wake_at=0.0) if row.run_id in self._returned else row
+            for row in await self._journal.runs(limit=_ALL)
+            if row.queue
+        ]
+        return summed(rows, time.time())
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
+
+
+def _is_returned(row: RunInfo) -> bool:
+    """Return whether the latest return of a run is later than its latest start."""
+    # A worker clears the time of a run that it takes.
+    return row.status == "queued" or row.wake_at > 0
 
 
 def summed(rows: Sequence[RunInfo], now: float) -> list[QueueInfo]:

@@ -11,11 +11,10 @@ from dataclasses import replace
 from ..engine.run_record import ended_entry, row_of
 from ..journal import Entry, Journal, RunInfo
 from ..records import Reason, Result, Status
-from .shared_runs import SharedRuns
+from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns
 
 __all__ = ["FirstResult", "is_poison", "suspend"]
 
-MAX_DELIVERIES = 5  # without a new result
 _LOG = logging.getLogger("loopwright.cluster")
 _LONGEST_PAUSE = 16.0  # seconds before a suspect starts
 _RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
@@ -32,10 +31,16 @@ async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
         await asyncio.sleep(random.random() * min(_LONGEST_PAUSE, 2.0**row.deliveries))
     count = await runs.counted(row.run_id)
     if count <= MAX_DELIVERIES:
+        if count > SUSPECT:
+            _LOG.warning(
+                "%s: %s workers ended during it without a new result; after %s it is suspended",
+                row.run_id, count - 1, MAX_DELIVERIES,
+            )  # fmt: skip
         return False
     detail = (
-        f"it was delivered {MAX_DELIVERIES} times without a new result; its workers may have died of it"
-        f"{f' (last: {row.owner})' if row.owner else ''}. Run it here with resume, or submit it again."
+        f"{MAX_DELIVERIES} workers ended during it without a new result"
+        f"{f' (the last one: {row.owner})' if row.owner else ''}. Repair its cause, then start it again with "
+        "loopwright submit --again, or run it on this machine with loopwright resume."
     )
     await suspend(journal, row, detail)
     _LOG.error("%s: %s", row.run_id, detail)

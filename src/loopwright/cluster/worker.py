@@ -51,6 +51,7 @@ _LOG = logging.getLogger("loopwright.cluster")
 _CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the database may differ
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
+_KEPT = 10_000  # runs whose reasons are remembered
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
 
 
@@ -156,6 +157,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
         self._finished = 0
+        self._returned: dict[str, str] = {}  # the latest reason by run
 
     @property
     def held(self) -> list[str]:
@@ -355,7 +357,15 @@ class Worker:
     ) -> None:
         """Let a run go back to its queue; `counted` is whether its delivery was, which is not a suspect then."""
         assert self.runs is not None
-        _LOG.info("%s goes back for %.0f s: %s", run_id, delay, reason)
+        # Once per run and reason: a run that no worker can run is tried again until one can.
+        known = self._returned.get(run_id) == reason
+        _LOG.log(
+            logging.INFO if known else logging.WARNING,
+            "%s goes back to its queue: %s", run_id, reason,
+        )  # fmt: skip
+        if len(self._returned) > _KEPT:  # runs that another worker took long ago
+            self._returned.clear()
+        self._returned[run_id] = reason
         # A random part keeps workers from trying at the same moment.
         delay *= 0.75 + random.random() / 2
         await self.runs.put_back(run_id, delay=delay, reason=reason, counted=counted)

@@ -244,6 +244,7 @@ def _settings(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
 
 
 def _differ(values: Sequence[Json]) -> bool:
+    # As text, because values may be lists and objects.
     return len({codec.encode(value) for value in values}) > 1
 
 

@@ -192,6 +192,7 @@ def measure_judge(
     for name, share in (("alpha", alpha), ("certify", certify)):
         if share is not None and not 0 < number(name, share, minimum=0) < 1:
             raise ConfigurationError(f"{name}: {share} is not between 0 and 1")
+    # One vote for each case: several votes of one case are not independent.
     decided = [case for case in cases if case.votes and case.votes[0] is not None]
     if not decided:
         raise ConfigurationError("no case has a readable first vote. Add votes to the cases.")
@@ -263,6 +264,7 @@ def _resampled(
     value = statistic(Counter(kinds))
     if value is None:
         return {"why": why}
+    # Cases are drawn, not votes: the votes of a case depend on each other.
     # Hundreds of cases have a dozen kinds, and small numbers are counted faster than tuples.
     distinct = list(dict.fromkeys(kinds))
     numbers = {kind: number for number, kind in enumerate(distinct)}

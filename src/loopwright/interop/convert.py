@@ -156,8 +156,8 @@ def _converted(target: Any, purpose: Purpose, **options: Any) -> Step:
     if not set_options or step is target:
         if set_options:
             raise ConfigurationError(
-                f"as_{'step' if purpose == 'execute' else 'evaluator'}: {step.name} is a step already. "
-                f"Give {' and '.join(set_options)} where it is made."
+                f"as_{'step' if purpose == 'execute' else 'evaluator'}: {step.name} is already a step. "
+                f"Set {' and '.join(set_options)} where you create it."
             )
         return step
     if isinstance(step, ObjectStep):

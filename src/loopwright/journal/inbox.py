@@ -1,5 +1,8 @@
 """Runs without a process: answers that people post to them, and their cancellation.
 
+A submitted run without a process waits for a worker. An interrupted run of a process waits for nothing, so only a
+submitted one is cancelled.
+
 The process that opens a run moves the answers from its inbox to its entries, where the run reads
 them.
 """
@@ -12,15 +15,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import RunLocked
-from ..records import NOTHING, Reason, Stop
+from ..records import NOTHING, Reason, Stop, Usage
 from ..records.codec import Json
 from .entries import Entry
 from .protocol import Journal, Posted, RunInfo, RunLog
+from .replay import RecordedRun
 from .tunes import tuned_entries
 
 _DETAILS = {
     "queued": "cancelled by a person before it started",
     "suspended": "cancelled by a person while it waited for an answer",
+    "interrupted": "cancelled by a person while it waited for a worker",
 }
 
 
@@ -67,7 +72,7 @@ def status_of(recorded: Sequence[Entry]) -> str:
 
 
 async def cancel_waiting(journal: Journal, run_id: str) -> bool:
-    """End a queued or suspended run as cancelled, with its present output.
+    """End a queued or suspended run, or a submitted interrupted one, as cancelled, with its present output.
 
     Returns:
         Whether the run was waiting; False leaves it unchanged.
@@ -76,7 +81,7 @@ async def cancel_waiting(journal: Journal, run_id: str) -> bool:
         RunNotFound: if there is no such run.
     """
     info = await journal.find(run_id)
-    if info.status not in _DETAILS:
+    if info.status not in _DETAILS or (info.status == "interrupted" and not info.queue):
         return False
     try:
         log = await journal.open(info, resume=True)
@@ -93,8 +98,11 @@ async def cancel_waiting(journal: Journal, run_id: str) -> bool:
                 await written
             status, reason = stop.reason.status.value, stop.reason.value
             row = replace(
-                row, status=status, reason=reason, detail=stop.detail, updated=time.time()
-            )
+                row, status=status, reason=reason, detail=stop.detail, updated=time.time(),
+                # A process that was killed left the row as it was when it opened the run.
+                iterations=max(row.iterations, ending["iterations"]),
+                usage=Usage.from_json(ending["usage"]),
+            )  # fmt: skip
     finally:
         await log.close(row)
     return ending is not None
@@ -104,7 +112,34 @@ def _ending(info: RunInfo, recorded: Sequence[Entry]) -> dict[str, Json] | None:
     """Return the state with which a waiting run ends; None if it does not wait any more."""
     if info.status == "queued":
         return _UNSTARTED | {"name": info.name} if not recorded else None
+    if info.status == "interrupted":
+        return _interrupted(info, recorded)
     return next((e.value for e in reversed(recorded) if e.kind == "suspended"), None)
+
+
+def _interrupted(info: RunInfo, recorded: Sequence[Entry]) -> dict[str, Json] | None:
+    """Return the state of an interrupted run: the best output so far, the steps that ended, and the usage."""
+    replay = RecordedRun(recorded)
+    if "" in replay.ended:  # its worker ended between the last entry and the row
+        return None
+    outputs: dict[str, Json] = {}  # of loops; of those of one name the last one counts
+    for path in replay.records:
+        best = replay.history(path)[0].best
+        ended = replay.ended.get(path)
+        name = path.rsplit("/", 1)[-1]
+        outputs[name] = ended["output"] if ended is not None else best.output if best else None
+    latest = next((output for output in reversed(outputs.values()) if output is not None), None)
+    steps = replay.outcomes()
+    return _UNSTARTED | {
+        "name": info.name,
+        "output": outputs.get(info.name, latest),
+        "iterations": len(replay.history(info.name)[0]),
+        "steps": {name: one.output for name, one in steps.items() if one.status is not None},
+        "warnings": replay.warnings,
+        "usage": replay.spent("").to_json(),
+        "seconds": max(info.active, replay.active),
+        "loops": list(outputs),
+    }
 
 
 # The fields of an end, for a run without a result.

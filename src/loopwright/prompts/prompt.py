@@ -100,6 +100,7 @@ class Prompt(CompositeStep[In, Out]):
         """Return the same prompt with another limit of tool calls per reply."""
         result = copy.copy(self)
         result.model_settings = replace(self.model_settings, max_tool_calls_per_reply=number)
+        # The cached value is that of the former limit.
         result.__dict__.pop("fingerprint", None)
         return result
 
@@ -166,6 +167,7 @@ class Prompt(CompositeStep[In, Out]):
     async def ask_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Send the prompt again with the reply and its problem, and return the output."""
         system = filled_in(self.system, value, ctx)
+        # Without its thinking and cut: a reply that cannot be read may be very long.
         quoted = own_words(reply)[:QUOTED]
         question, contents = await self.question(value, ctx)
         messages = [

@@ -26,8 +26,8 @@ from ..records.figures import (
 
 __all__ = [
     "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end",
-    "measured", "money", "objective", "one_line", "plural", "rated", "score", "sparkline", "spent", "status_of_step", "verdict", "when",
-    "width",
+    "measured", "money", "objective", "one_line", "plural", "rated", "score", "sparkline", "spent", "start", "status_of_step", "verdict",
+    "when", "width",
 ]  # fmt: skip
 
 
@@ -121,6 +121,15 @@ def objective(item: Iteration, signs: Signs = UNICODE) -> str:
 def when(moment: float) -> str:
     """Return a time (seconds since the epoch) as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else ""
+
+
+def start(moment: float) -> str:
+    """Return the start time of a run (seconds since the epoch) as local time and UTC."""
+    local = time.localtime(moment)
+    shown = time.strftime("%Y-%m-%d %H:%M", local)
+    if local.tm_gmtoff == 0:
+        return f"{shown} UTC"
+    return f"{shown} ({time.strftime('%Y-%m-%d %H:%M', time.gmtime(moment))} UTC)"
 
 
 def status_of_step(outcome: StepOutcome) -> str:

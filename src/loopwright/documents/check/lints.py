@@ -85,6 +85,7 @@ def _without_effect(budget: Budget | None) -> str:
 
 def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
     """Note token budgets of agents that are smaller than one call of a phase."""
+    # The first document only: the steps of called ones have other places.
     for file, document in list(loaded.documents.items())[:1]:
         source: Source = loaded.sources[file]
         places: dict[str, Location] = {

@@ -127,6 +127,7 @@ def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Location)
     items: dict[str, Step] = {}
     weights: dict[str, float] = {}
     for i, spec in enumerate(specs):
+        # Feedback and weights find an item by its name, so it must have one.
         name = spec.name or ", ".join(f"{t.rstrip('_')} {getattr(spec, t)}" for t in spec.tests)
         if name in items:
             compilation.problem((*path, i), f"the checklist has two items named {name!r}")

@@ -11,9 +11,13 @@ Rules:
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import Annotated, NamedTuple
 
 import typer
@@ -51,7 +55,7 @@ COMMANDS = (
     Command("resume", "run", "Resume a run that was interrupted or suspended."),
     Command("watch", "watch", "Follow a run of another process."),
     Command("submit", "submit", "Queue runs for workers."),
-    Command("worker", "worker", "Run what is submitted to a journal."),
+    Command("worker", "worker", "Execute the runs that are submitted to a journal."),
     Command("workers", "workers", "List workers, the runs that they hold, and queues."),
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "cancel_rewind", "Cancel a run."),
@@ -60,8 +64,8 @@ COMMANDS = (
     Command("fork", "fork", "Run again from a recorded point, as a new run."),
     Command("compare", "compare", "Compare recorded runs."),
     Command("workspace", "workspace", "List, show or put back the files of loops."),
-    Command("bench", "bench", "Measure the judge of a document against labels of people."),
-    Command("replay", "replay", "Show what other limits would have done on recorded runs."),
+    Command("bench", "bench", "Measure the judge of a document against human labels."),
+    Command("replay", "replay", "Compare other limits on recorded runs."),
     Command("memory", "memory", "Show the memory of loops and agents."),
     Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
     Command("journal", "journal", "Create, check, copy or clean a journal."),
@@ -80,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--otel" in words:
         words = with_collector(words)
     try:
-        code = _app(words)(words, prog_name="loopwright", standalone_mode=False)
+        with _stopped_early(words):
+            code = _app(words)(words, prog_name="loopwright", standalone_mode=False)
     except KeyboardInterrupt:
         # 128 + 2, as shells report the end by SIGINT.
         return 130
@@ -89,6 +94,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # the user gets a sentence, not a traceback
         return report_error(error, _command(words))
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _stopped_early(words: Sequence[str]) -> Iterator[None]:
+    """Let a signal end a worker with exit code 0 also while its packages load.
+
+    A service manager may stop a worker in its first seconds; the command has handlers of its own later.
+    """
+    if _command(words) != "worker" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: FrameType | None) -> None:
+        typer.echo(f"loopwright: {signal.Signals(number).name}: stopped before any run", err=True)
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _unwritable(words: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ class Installed(TypedDict):
 
 def agents(
     action: Annotated[
-        str, typer.Argument(metavar="[list|show|try]", help="What to do.  [default: list]")
+        str, typer.Argument(metavar="[list|show|try]", help="Action.  [default: list]")
     ] = "list",
     name: Annotated[
         str, typer.Argument(metavar="[NAME]", help="An agent, or the path of a manifest.")

@@ -18,8 +18,10 @@ from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, find_run, reading
+from ..submitted import is_for_workers
 from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
+from .result import report_continuation
 from .run import resume_run
 
 SHOWN = 20  # lines of a value, so that the question stays on the screen; `show` prints all
@@ -108,7 +110,9 @@ def approve(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """List the open questions of a run, or answer one. Resume the run afterwards.
+    """List the open questions of a run, or answer one.
+
+    Resume the run afterwards; a worker continues a submitted one.
 
     Without an option the questions are listed, and on a terminal you are asked for the answers.
 
@@ -150,6 +154,7 @@ async def _answer(
     # Without such a question `answer` reports the error, with the nearest path.
     named = [q for q in await pending(store, info.run_id) if q.path == path]
     value = answer_to(named[0]) if named else None
+    # The journal records the answer, and no record may hold a key.
     of_environment(os.environ).refuse("answer", value)
     question = await answer(store, info.run_id, path.strip("/"), value)
     return info, question, await pending(store, info.run_id)
@@ -242,7 +247,7 @@ def _list(name: str, path: str, journal: str, *, as_json: bool) -> RunInfo | Non
         if not questions:
             output.write(f"{info.run_id} has no open question; it is {info.status}")
             if info.status in ("suspended", "interrupted"):
-                output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
+                report_continuation(info, output, journal)
         for question in questions:
             paths = [question.path] if len(questions) > 1 else []
             _show(question, command_line("approve", info.run_id, journal, *paths), output)
@@ -288,6 +293,7 @@ def _line(output: Output) -> str:
     try:
         return sys.stdin.readline().strip()
     except (OSError, ValueError):
+        # A closed standard input leaves the question open.
         return ""
 
 
@@ -308,6 +314,9 @@ def _typed(question: Question, line: str) -> Json:
 
 def _offer_resume(info: RunInfo, journal: str) -> int:
     with Output() as output:
+        if is_for_workers(info, journal):
+            report_continuation(info, output, journal, lead="answered; ")
+            return 0
         output.write("Resume the run now? [Y/n]")
         if _line(output).lower() not in ("", "y", "yes"):
             output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
@@ -350,4 +359,7 @@ def _report(
         output.write(f"{info.run_id}: {texts.one_line(text_of(question.path))} is answered")
         for other in left:
             output.write((f"still waiting at {texts.one_line(other.path)}: ", "bold"), other.detail)
-        output.write(("resume: ", "dim"), command_line("resume", info.run_id, url))
+        if is_for_workers(info, url) and not left:
+            report_continuation(info, output, url, lead="answered; ")
+        else:
+            output.write(("resume: ", "dim"), command_line("resume", info.run_id, url))

@@ -46,21 +46,24 @@ class BenchOptions(RunCommandOptions):
         float, typer.Option("--alpha", metavar="X", help="Share of bad outputs that may pass.")
     ] = 0.05
     max_votes: Annotated[
-        int, typer.Option("--max-votes", metavar="N", min=1, max=15, help="Most votes per output.")
+        int,
+        typer.Option(
+            "--max-votes", metavar="N", min=1, max=15, help="Maximum of votes for an output."
+        ),
     ] = 7
     min_kappa: Annotated[
-        float | None, typer.Option("--min-kappa", metavar="X", help="Lowest accepted kappa.")
+        float | None, typer.Option("--min-kappa", metavar="X", help="Minimum kappa.")
     ] = None
     min_sensitivity: Annotated[
         float | None,
-        typer.Option("--min-sensitivity", metavar="X", help="Lowest accepted sensitivity."),
+        typer.Option("--min-sensitivity", metavar="X", help="Minimum sensitivity."),
     ] = None
     min_specificity: Annotated[
         float | None,
-        typer.Option("--min-specificity", metavar="X", help="Lowest accepted specificity."),
+        typer.Option("--min-specificity", metavar="X", help="Minimum specificity."),
     ] = None
     max_flip: Annotated[
-        float | None, typer.Option("--max-flip", metavar="X", help="Highest accepted flip rate.")
+        float | None, typer.Option("--max-flip", metavar="X", help="Maximum flip rate.")
     ] = None
     certify: Annotated[
         float | None,
@@ -120,7 +123,7 @@ def bench(
     ],
     options: BenchOptions,
 ) -> int:
-    """Measure a judge against labels of people.
+    """Measure a judge against human labels.
 
     The judge is asked for the votes in a recorded run, which --run-id resumes after a crash. With
     --recorded the votes are read from the cases and no model is asked.

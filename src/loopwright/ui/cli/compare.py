@@ -35,7 +35,7 @@ def compare(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Compare recorded runs: how they ended, how their settings differ, and where they part."""
+    """Compare recorded runs: their ends, their settings, and the first path where they differ."""
 
     async def work(store: Journal) -> list[tuple[RunInfo, list[Entry]]]:
         rows = [await find_run(store, name) for name in names]

@@ -279,6 +279,11 @@ class LinesView:
                 self._conditions(item)
             self._show(item)
 
+    def show_wait(self, sentence: str) -> None:
+        """Show what a submitted run waits for; "" is nothing."""
+        if sentence:
+            self.output.note(sentence)
+
     def show_text(self, path: str, piece: str) -> None:
         """Ignore a piece of a model's reply; plain lines show the result of the call."""
 

@@ -58,9 +58,9 @@ def replay(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show what other limits would have done on recorded runs, and at what cost. No model is called."""
+    """Compare the results and the cost that other limits would have had on recorded runs. No model is called."""
     if not 0 <= price < float("inf"):
-        raise ConfigurationError(f"--price: {price} is not a price. Use a number from 0.")
+        raise ConfigurationError(f"--price: {price} is not a price. Use 0 or a positive number.")
     policies = [*_from_options(until or ()), *(_from_file(policy) if policy else ())]
     with Output(as_json=as_json) as output:
         runs = reading(journal, lambda store: selected_runs(store, selectors, mix=mix))

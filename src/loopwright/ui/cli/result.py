@@ -16,6 +16,7 @@ from ...records.tracebacks import last_frame
 from .. import formatting as texts
 from ..journals import command_line
 from ..run_summary import result_json
+from ..submitted import is_for_workers
 from .live import ending_text
 from .output import DEBUG, Output
 
@@ -32,9 +33,17 @@ _STYLES = {
 
 
 def report_result(
-    result: Result, output: Output, url: str, questions: Sequence[Question] = ()
+    result: Result,
+    output: Output,
+    url: str,
+    questions: Sequence[Question] = (),
+    *,
+    info: RunInfo | None = None,
 ) -> None:
-    """Write why a run ended, its output, its journal, and the commands to continue with."""
+    """Write why a run ended, its output, its journal, and the commands to continue with.
+
+    `info` is the row of a submitted run, which workers continue.
+    """
     output.write((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
     # No other command can open this journal, so none is suggested.
     in_memory = url.startswith("memory:")
@@ -64,7 +73,7 @@ def report_result(
     elif option := _raised_by(result):
         output.write(("continue: ", "dim"), command_line("resume", result.run_id, url, option, "N"))
     elif result.status is Status.SUSPENDED:
-        output.write(("resume: ", "dim"), command_line("resume", result.run_id, url))
+        report_continuation(info or RunInfo(result.run_id, result.name), output, url)
 
 
 def _report_files(workspace: Mapping[str, Json], output: Output) -> None:
@@ -92,6 +101,20 @@ def report_questions(questions: Sequence[Question], output: Output, shown: str =
     for question in questions:
         detail = "" if question.detail == shown else f": {texts.one_line(question.detail)}"
         output.write((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
+
+
+def report_continuation(info: RunInfo, output: Output, url: str, *, lead: str = "") -> None:
+    """Write how an interrupted run, or a suspended one without a question, continues."""
+    if not is_for_workers(info, url):
+        output.write((f"{lead}resume: ", "dim"), command_line("resume", info.run_id, url))
+    elif lead or info.status == "interrupted" or info.wake_at:
+        output.write(
+            (f"{lead}a worker continues it; watch: ", "dim"),
+            command_line("watch", info.run_id, url),
+        )
+    else:
+        again = command_line("submit", "", url, "--again", info.run_id)
+        output.write(("start it again: ", "dim"), again)
 
 
 def report_interruption(

@@ -21,6 +21,7 @@ from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
 from ..run_files import UNRECORDED, unrecorded_folders
 from ..run_summary import agents_package
+from ..submitted import returns_of, waiting_text
 from .live import steps_text
 from .options import AsJson, JournalUrl
 from .output import Output, Part
@@ -89,7 +90,11 @@ async def _rows(
     """Return runs, the number of open questions of suspended ones, and the steps of those without
     iterations."""
     rows, steps = [], {}
-    for row in await store.runs(limit=limit, name=name, status=status):
+    listed = await store.runs(limit=limit, name=name, status=status)
+    returns = await returns_of(store, listed)
+    for row in listed:
+        if waits := waiting_text(row, returns):
+            row = replace(row, detail=waits)
         if row.status == "interrupted":
             entries = await store.entries(row.run_id)
             if unrecorded_folders(row, entries):

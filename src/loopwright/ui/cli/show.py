@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import ConfigurationError, listed, nearest
-from ...journal import Entry, RunInfo, surviving
+from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
 from ...journal.urls import shown_url
@@ -33,10 +33,17 @@ from ..run_summary import (
     recorded,
     recorded_json,
 )
+from ..submitted import Returns, returns_of, submitted_json, waiting_text
 from .live import ColumnWidths, ending_line, ending_text, note_line, row_line, step_line
 from .options import AsJson, JournalUrl, LoopName, RunName
 from .output import Output, Part
-from .result import report_failure, report_output, report_questions, show_tracebacks
+from .result import (
+    report_continuation,
+    report_failure,
+    report_output,
+    report_questions,
+    show_tracebacks,
+)
 from .runs import STYLES
 
 if TYPE_CHECKING:
@@ -130,7 +137,7 @@ def show(
         raise ConfigurationError(
             "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback, --output and --files"
         )
-    info, entries = reading(journal, lambda store: on_record(store, name))
+    info, entries, returns = reading(journal, lambda store: _read(store, name))
     with Output(as_json=as_json) as output:
         if iteration is not None:
             _iteration(info, entries, loop, iteration, output)
@@ -145,18 +152,27 @@ def show(
         elif traceback:
             show_tracebacks(info, recorded(info, entries), entries, output)
         elif as_json:
-            output.write_json(recorded_json(info, entries))
+            output.write_json({**recorded_json(info, entries), **submitted_json(info, returns)})
         elif only_output:
             output.write_result(text_of(recorded(info, entries).output))
         else:
-            _overview(info, entries, loop, journal, output)
+            detail = waiting_text(info, returns)
+            _overview(info, entries, loop, journal, output, detail=detail)
     return 0
 
 
-def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: Output) -> None:
+async def _read(store: Journal, name: str) -> tuple[RunInfo, list[Entry], Returns]:
+    info, entries = await on_record(store, name)
+    return info, entries, await returns_of(store, [info])
+
+
+def _overview(
+    info: RunInfo, entries: list[Entry], loop: str, url: str, output: Output, *, detail: str
+) -> None:
+    """Write the facts of a run; `detail` is why it waits for a worker."""
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop) if loops or loop else ""
-    result = recorded(info, entries)
+    result = recorded(info, entries, detail)
     status = "" if ended(entries) or info.status == result.status.value else info.status
     output.write(
         (texts.one_line(info.name), "bold"),
@@ -197,8 +213,7 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
         output.write(("put the files back: ", "dim"), command, ("; or continue: ", "dim"), resume)
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
-        how = "answered; resume: " if answered else "resume: "
-        output.write((how, "dim"), command_line("resume", info.run_id, url))
+        report_continuation(info, output, url, lead="answered; " if answered else "")
 
 
 def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:

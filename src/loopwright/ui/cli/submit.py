@@ -66,7 +66,12 @@ class SubmitOptions(ModelOptions):
         int, typer.Option("--priority", metavar="N", help="Higher numbers start first.")
     ] = 0
     at: Annotated[
-        str, typer.Option("--at", metavar="TIME", help="Start time, such as 2027-01-31T06:00.")
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Start time, such as 2027-01-31T06:00 in local time or 2027-01-31T06:00Z.",
+        ),
     ] = ""
     after: Annotated[
         str, typer.Option("--in", metavar="DURATION", help="Start after a time, such as 5m.")
@@ -78,7 +83,7 @@ class SubmitOptions(ModelOptions):
         ),
     ] = ""
     key: Annotated[
-        str, typer.Option("--key", metavar="KEY", help="A key has one run: submit it once.")
+        str, typer.Option("--key", metavar="KEY", help="Submit only one run with this key.")
     ] = ""
     inputs: Annotated[
         str,
@@ -101,6 +106,11 @@ class SubmitOptions(ModelOptions):
         typer.Option("--yes", "-y", help="Trust the commands and Python code on this machine."),
     ] = False
     as_json: AsJson = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the runs have a start time."""
+        return bool(self.at or self.after or self.cron)
 
 
 @expanded
@@ -125,7 +135,7 @@ def submit(
     """
     with Output(as_json=options.as_json) as output:
         if bool(file) == bool(again_run):
-            raise ConfigurationError("give FILE, or --again RUN for a run that is queued already")
+            raise ConfigurationError("Name either a FILE, or a queued run with --again RUN.")
         if again_run:
             return asyncio.run(_again(options, again_run, output))
         # A submission must not run the code of the document: the workers do, if they trust it.
@@ -137,7 +147,7 @@ def submit(
             source=_carried(source, output, yes=options.yes),
             queue=options.queue,
             priority=options.priority,
-            at=_start(options),
+            at=_start(options, output),
             cron=options.cron,
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
@@ -170,10 +180,10 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]
     return data
 
 
-def _start(options: SubmitOptions) -> float | None:
-    """Return when the runs may start."""
+def _start(options: SubmitOptions, output: Output) -> float | None:
+    """Return when the runs may start; a time that has passed is noted."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
-        raise ConfigurationError("give only one of --at, --in and --cron")
+        raise ConfigurationError("--at, --in and --cron exclude each other. Use one of them.")
     if options.after:
         try:
             return time.time() + float(duration(options.after))
@@ -183,11 +193,15 @@ def _start(options: SubmitOptions) -> float | None:
             ) from None
     if options.at:
         try:
-            return dt.datetime.fromisoformat(options.at).timestamp()
+            moment = dt.datetime.fromisoformat(options.at).timestamp()
         except ValueError:
             raise ConfigurationError(
                 f"--at: {options.at!r} is not a time; use one such as 2027-01-31T06:00"
             ) from None
+        # Not an error: a command with --key may be repeated after its time.
+        if moment <= time.time():
+            output.note(f"--at: {texts.start(moment)} has passed; the run may start now")
+        return moment
     return None
 
 
@@ -207,7 +221,9 @@ def _inputs(
         )
         return [(source.default_input if value is None else value, options.key)]
     if text is not None or input_file is not None:
-        raise ConfigurationError("give only one of --inputs, --input and --input-file")
+        raise ConfigurationError(
+            "--inputs, --input and --input-file exclude each other. Use one of them."
+        )
     lines = _lines(options.inputs)
     return [
         (input_value(line) if line[0] in "{[" else _scalar(line, number), _key(options.key, number))
@@ -251,13 +267,17 @@ async def _submitted(
         run_ids = await submit_all(submission, inputs, journal=store, deliverer=options.deliverer)
         if options.wait:
             return await _waited(run_ids, store, options, output)
+        # As recorded: a time of a schedule is computed there, and a key may have an earlier run.
+        row = await store.find(run_ids[0]) if options.is_timed and run_ids else None
+    later = row is not None and row.status == "queued" and row.wake_at > time.time()
+    starts = f"; start: {texts.start(row.wake_at)}" if row is not None and later else ""
     if options.as_json:
         output.write_json({"runs": run_ids})
     elif len(run_ids) == 1:
-        output.write(f"submitted {run_ids[0]} to the queue {options.queue}")
+        output.write(f"submitted {run_ids[0]} to the queue {options.queue}{starts}")
         output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
     else:
-        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}")
+        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}{starts}")
         output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
     return 0
 
@@ -280,7 +300,7 @@ async def _waited(
         if options.as_json:
             output.write_json(result_json(results[0], questions))
         else:
-            report_result(results[0], output, options.journal, questions)
+            report_result(results[0], output, options.journal, questions, info=info)
     worst = min(results, key=lambda result: _WORST.index(result.status.value))
     return worst.status.exit_code
 

@@ -15,6 +15,7 @@ from ...journal.urls import shown_url
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
 from ..run_summary import recorded, recorded_json
+from ..submitted import is_for_workers, returns_of, waiting_text
 from .live import LinesView, reports_conditions, view_of
 from .options import AsJson, JournalUrl, RunName, Verbose
 from .output import Output
@@ -22,6 +23,7 @@ from .result import report_interruption, report_result
 from .signals import INTERRUPTED
 
 POLL_SECONDS = 0.2  # seconds between two reads of the journal
+WAITING_SECONDS = 1.0  # seconds between two reads while no worker has the run
 PATIENCE = 50  # failed reads in a row, 10 s, before the error is reported: a database may be locked or moved
 
 
@@ -29,6 +31,8 @@ def watch(
     name: RunName, journal: JournalUrl = DEFAULT, verbose: Verbose = False, as_json: AsJson = False
 ) -> int:
     """Follow a run of another process to its end.
+
+    A submitted run is followed until it ends or waits for a person, also if its worker ends.
 
     Exit codes: those of the run; 130 if its process has ended. Ctrl-C stops watching, not the run.
     """
@@ -56,7 +60,7 @@ async def _watch(
         )
         view.recall(f"{texts.one_line(info.name)}: run {info.run_id} in {shown_url(url)}", [])
         async with view:
-            return await _follow(store, info.run_id, view)
+            return await _follow(store, info.run_id, view, shared=is_for_workers(info, url))
 
 
 def _limits(info: RunInfo) -> tuple[Budget | None, float]:
@@ -70,16 +74,23 @@ def _limits(info: RunInfo) -> tuple[Budget | None, float]:
     return Budget(**budget) if budget else None, seconds
 
 
-async def _follow(store: Journal, run_id: str, view: LinesView) -> tuple[RunInfo, list[Entry]]:
-    """Show every entry once, in order, until the run is no longer running."""
+async def _follow(
+    store: Journal, run_id: str, view: LinesView, *, shared: bool = False
+) -> tuple[RunInfo, list[Entry]]:
+    """Show every entry once, in order, until the run is no longer running.
+
+    A run of `shared` workers is followed while it waits for one.
+    """
     live: LiveLines = getattr(store, "live", None) or LiveLines()
     entries: list[Entry] = []
     misses = 0
+    waited_for = ""
     while True:
         try:
             # The row is read first, so that no entry before the end is missed.
             info = await store.find(run_id)
             fresh = await store.entries(run_id, after=entries[-1].seq if entries else 0)
+            waits_for = await _waits_for(store, info) if shared else ""
         # A database on a network drive or under a backup may be unavailable for a moment.
         except JournalUnavailable:
             misses += 1
@@ -89,16 +100,36 @@ async def _follow(store: Journal, run_id: str, view: LinesView) -> tuple[RunInfo
             continue
         misses = 0
         # Only the recorded part can be reduced; a rewind while watching is shown as it happens.
-        shown = fresh if entries else surviving(fresh)
-        entries += fresh
-        for entry in shown:
+        for entry in fresh if entries else surviving(fresh):
             view.show_entry(entry)
-        for path in list(view.progress.in_flight):
-            if (call := live.read(run_id, path)) is not None:
-                view.progress.set_text(path, "\n".join(call.lines))
-        if info.status != "running":
+        entries += fresh
+        _show_live(live, run_id, view)
+        if waits_for != waited_for:
+            waited_for = waits_for
+            view.show_wait(waits_for)
+        if info.status != "running" and not waits_for:
             return info, entries
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(WAITING_SECONDS if waits_for else POLL_SECONDS)
+
+
+def _show_live(live: LiveLines, run_id: str, view: LinesView) -> None:
+    """Show the lines of the calls in progress."""
+    for path in list(view.progress.in_flight):
+        if (call := live.read(run_id, path)) is not None:
+            view.progress.set_text(path, "\n".join(call.lines))
+
+
+async def _waits_for(store: Journal, info: RunInfo) -> str:
+    """Return what a submitted run waits for that a worker will continue; else ""."""
+    if info.status == "suspended" and info.wake_at:
+        return f"suspended: {texts.one_line(info.detail)}; it starts at {texts.start(info.wake_at)}"
+    if info.status not in ("queued", "interrupted"):
+        return ""
+    if text := waiting_text(info, await returns_of(store, [info])):
+        return f"{info.status}: {text}"
+    if info.status == "interrupted":
+        return "its worker ended; waiting for another worker"
+    return "waiting for a worker"
 
 
 def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> int:
@@ -109,5 +140,5 @@ def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> in
     elif interrupted:
         report_interruption(result, output, url, cause="the end of its process")
     else:
-        report_result(result, output, url, open_questions(surviving(entries)))
+        report_result(result, output, url, open_questions(surviving(entries)), info=info)
     return INTERRUPTED if interrupted else result.status.exit_code

@@ -1,4 +1,4 @@
-"""`worker`: run what is submitted to a journal, until a signal ends it."""
+"""`worker`: execute submitted runs until a signal ends it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def worker(
         typer.Option(
             "--queue",
             metavar="NAME=SLOTS",
-            help="Queue, and how many of its runs at a time; repeatable.  [default: default=50]",
+            help="Queue and the maximum of its concurrent runs; repeatable.  [default: default=50]",
         ),
     ] = None,
     root: Annotated[
@@ -58,7 +58,7 @@ def worker(
         typer.Option(
             "--budget",
             metavar="NAME=AMOUNT",
-            help="What the runs of a queue or key may spend over all workers, such as "
+            help="Maximum cost of the runs of a queue or key over all workers, such as "
             "queue:nightly=20usd; repeatable.",
         ),
     ] = None,
@@ -68,22 +68,22 @@ def worker(
             "--drain",
             metavar="SECONDS",
             min=0,
-            help="After SIGTERM, let runs continue for so long.",
+            help="Time that runs may continue after SIGTERM.",
         ),
     ] = 30.0,
     in_doubt: Annotated[
         InDoubt,
         typer.Option(
             "--in-doubt",
-            help="After a crash, for a step that may have acted: suspend and ask, or run it again.",
+            help="A step that may have acted before a crash: suspend the run and ask, or run the step again.",
         ),
     ] = InDoubt.SUSPEND,
     deliverer: DelivererName = "",
 ) -> int:
-    """Run what is submitted to a journal.
+    """Execute the runs that are submitted to a journal.
 
-    SIGTERM or Ctrl-C: no new runs; those in progress continue for --drain seconds and then go back to their
-    queues. A second signal returns them at once.
+    After SIGTERM or Ctrl-C, the worker starts no new runs. Runs in progress continue for --drain seconds and
+    then return to their queues. After a second signal they return at once.
 
     Exit code: 0 after a signal.
     """
@@ -156,9 +156,10 @@ async def _serve(
             drain=drain,
             in_doubt=in_doubt.value,
         )
+        # Before the worker opens, because the tables and the engine may take seconds.
+        _on_signals(worker, output)
         async with worker:
             output.note(f"working on {shown_url(journal)}: {worker.served}")
-            _on_signals(worker, output)
             await worker.serve()
             output.note(f"stopped after {worker.finished} runs")
     finally:

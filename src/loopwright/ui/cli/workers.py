@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...cluster import QueueInfo, WorkerInfo
-from ...cluster.shared_runs import open_runs
+from ...cluster.shared_runs import DelayedRun, delay_text, open_runs
 from ...journal import Journal
 from ...journal.urls import shown_url
 from ...records import Usage
+from ...records.codec import Json
 from ...records.figures import duration
 from ...records.figures import spent as spent_text
 from .. import formatting as texts
@@ -20,47 +22,86 @@ from .output import Output
 _MOST_HELD = 5  # runs that a line names
 
 
+class ClusterState(NamedTuple):
+    """The workers and queues of a journal, and what its submitted runs wait for and spent."""
+
+    workers: list[WorkerInfo]
+    queues: list[QueueInfo]
+    delayed: list[DelayedRun]
+    pinned: dict[str, list[str]]
+    spent: dict[str, Usage]
+
+
 def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
-    """List the workers of a journal with the runs that they hold, and the queues."""
+    """List the workers of a journal with the runs that they hold, and the queues.
+
+    Runs that no worker could run, or that ended their workers, are listed with the reason.
+    """
     with Output(as_json=as_json) as output:
-        active, queues, pinned, spent = reading(journal, read_cluster)
+        state = reading(journal, read_cluster)
         if as_json:
-            output.write_json(
-                {
-                    "workers": [worker.to_json() for worker in active],
-                    "queues": [queue.to_json() for queue in queues],
-                    **({"pinned": pinned} if pinned else {}),
-                    **(
-                        {"spent": {name: usage.to_json() for name, usage in spent.items()}}
-                        if spent
-                        else {}
-                    ),
-                }
-            )
+            output.write_json(_json(state))
             return 0
-        _write(active, queues, output, shown_url(journal))
-        _write_pinned(pinned, active, output)
-        for name, usage in spent.items():
+        _write(state.workers, state.queues, output, shown_url(journal))
+        _write_delayed(state.delayed, output)
+        _write_pinned(state.pinned, state.workers, output)
+        for name, usage in state.spent.items():
             output.write((name, "bold"), f"  {spent_text(usage)}")
     return 0
 
 
-async def read_cluster(
-    store: Journal,
-) -> tuple[list[WorkerInfo], list[QueueInfo], dict[str, list[str]], dict[str, Usage]]:
-    """Return the workers and queues of a journal, the runs that are pinned to a host, and what accounts spent."""
+def _json(state: ClusterState) -> dict[str, Json]:
+    data: dict[str, Json] = {
+        "workers": [worker.to_json() for worker in state.workers],
+        "queues": [queue.to_json() for queue in state.queues],
+    }
+    if state.delayed:
+        data["delayed"] = [run.to_json() for run in state.delayed]
+    if state.pinned:
+        data["pinned"] = state.pinned
+    if state.spent:
+        data["spent"] = {name: usage.to_json() for name, usage in state.spent.items()}
+    return data
+
+
+async def read_cluster(store: Journal) -> ClusterState:
+    """Return the state of the workers and queues of a journal."""
     runs = open_runs(store)
     try:
         await store.runs(limit=1)  # the first use creates the tables of a journal
         await runs.prepare()
-        return (
+        return ClusterState(
             await runs.workers(),
             await runs.queues(),
-            await runs.pinned(),
-            await runs.spent(),
+            await runs.delayed(),
+            pinned=await runs.pinned(),
+            spent=await runs.spent(),
         )
     finally:
         await runs.close()
+
+
+def _write_delayed(delayed: Sequence[DelayedRun], output: Output) -> None:
+    """Write why runs do not continue; runs with the same reason share a line."""
+    by_reason: dict[str, list[DelayedRun]] = {}
+    for run in delayed:
+        reason = run.reason or delay_text("", 0, run.deliveries)
+        by_reason.setdefault(texts.one_line(reason), []).append(run)
+    for reason, runs in by_reason.items():
+        attempts = max(run.attempts for run in runs)
+        tried = f"no worker could run {'it' if len(runs) == 1 else 'them'} in {texts.plural(attempts, 'attempt')}: "
+        output.write(
+            (texts.plural(len(runs), "run"), "bold"),
+            f"  {tried if attempts else ''}{reason}",
+            wrap=True,
+        )
+        _write_ids([run.run_id for run in runs], output)
+
+
+def _write_ids(run_ids: Sequence[str], output: Output) -> None:
+    more = len(run_ids) - _MOST_HELD
+    tail = f" and {more} more" if more > 0 else ""
+    output.write((f"  {', '.join(run_ids[:_MOST_HELD])}{tail}", "dim"))
 
 
 def _write_pinned(
@@ -70,12 +111,11 @@ def _write_pinned(
     hosts = {worker.owner.rpartition(":")[0] for worker in active if worker.alive}
     for host, run_ids in pinned.items():
         waits = "" if host in hosts else "; they wait for a worker there"
-        more = f" and {len(run_ids) - _MOST_HELD} more" if len(run_ids) > _MOST_HELD else ""
         output.write(
             (host, "bold"),
             f"  has the workspaces of {texts.plural(len(run_ids), 'run')}{waits}",
         )
-        output.write((f"  {', '.join(run_ids[:_MOST_HELD])}{more}", "dim"))
+        _write_ids(run_ids, output)
 
 
 def _write(
@@ -92,9 +132,7 @@ def _write(
             f"{texts.plural(len(worker.held), 'run')} in progress, {worker.finished} ended",
         )
         if worker.held:
-            more = len(worker.held) - _MOST_HELD
-            tail = f" and {more} more" if more > 0 else ""
-            output.write((f"  {', '.join(worker.held[:_MOST_HELD])}{tail}", "dim"))
+            _write_ids(worker.held, output)
     for queue in queues:
         oldest = (
             f", the oldest for {duration(max(0.0, now - queue.oldest))}" if queue.oldest else ""

@@ -99,5 +99,5 @@ async def _chosen(
         text_of(fields.get("number")),
     )
     if not is_loop(loop) or not (number.isascii() and number.isdigit() and len(number) < 6):
-        raise ConfigurationError("give a loop and the number of one of its iterations")
+        raise ConfigurationError("name a loop and the number of one of its iterations")
     return await _files(page, run_id, loop), await _item(page, run_id, loop, int(number)), loop

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from ...cluster.shared_runs import QueueInfo, WorkerInfo, open_runs
+from ...cluster.shared_runs import DelayedRun, QueueInfo, WorkerInfo, delay_text, open_runs
 from ...errors import ConfigurationError
 from ...records import Usage
 from ...records.figures import duration, spent
@@ -17,17 +17,7 @@ from .page import Page
 from .render import render
 
 MOST_HELD = 5  # runs that a row names
-MOST_RETURNED = 20  # runs that went back to their queues
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A run that no worker could run, with the latest reason."""
-
-    run_id: str
-    name: str
-    reason: str
-    times: int
+MOST_DELAYED = 20  # runs that do not continue
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +26,7 @@ class ClusterView:
 
     workers: Sequence[WorkerInfo]
     queues: Sequence[QueueInfo]
-    returned: Sequence[Returned]
+    delayed: Sequence[DelayedRun]
     pinned: Mapping[str, Sequence[str]]
     spent: Mapping[str, Usage]
     now: float
@@ -46,6 +36,10 @@ class ClusterView:
         return any(
             worker.alive and worker.owner.rpartition(":")[0] == host for worker in self.workers
         )
+
+    def reason(self, run: DelayedRun) -> str:
+        """Return why a run does not continue."""
+        return run.reason or delay_text("", run.attempts, run.deliveries)
 
     def cost(self, usage: Usage) -> str:
         """Return what the runs of an account spent."""
@@ -77,17 +71,10 @@ async def _view(page: Page) -> ClusterView:
     runs = open_runs(journal)
     try:
         await runs.prepare()
-        waiting = await journal.runs(limit=200, status="queued")
-        reasons = await runs.returns([row.run_id for row in waiting])
-        returned = [
-            Returned(row.run_id, row.name, *reasons[row.run_id])
-            for row in waiting
-            if row.run_id in reasons
-        ]
         return ClusterView(
             await runs.workers(),
             await runs.queues(),
-            returned[:MOST_RETURNED],
+            await runs.delayed(MOST_DELAYED),
             pinned=await runs.pinned(),
             spent=await runs.spent(),
             now=time.time(),

@@ -125,7 +125,7 @@ async def rewind(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     run_id, loop = run_in(request), text_of(fields.get("loop"))
     number = text_of(fields.get("number"))
     if not is_loop(loop) or not (number.isascii() and number.isdigit() and len(number) < 6):
-        raise ConfigurationError("give a loop and the number of one of its iterations")
+        raise ConfigurationError("name a loop and the number of one of its iterations")
     path = f"{loop}/{int(number)}"
     text = text_of(fields.get("input"))
     if text:
@@ -161,7 +161,7 @@ async def raised(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     }
     if maximum is None and all(value is None for value in limits.values()):
         raise ConfigurationError(
-            "give a new total for iterations, model calls, tokens, dollars or effects"
+            "set a new total for iterations, model calls, tokens, dollars or effects"
         )
     loop = text_of(fields.get("loop")) if maximum is not None else ""
     await raise_limit(page.records.journal, run_id, max_iterations=maximum, loop=loop, **limits)

@@ -140,6 +140,7 @@ def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[s
     remaining = list(entries)
     while remaining:
         done = {name for name, _ in order}
+        # The first one that is ready: the written order stays where `depends_on` allows it.
         ready = next(
             (e for e in remaining if all(n in done or n not in needs for n in needs[e[0]])), None
         )
@@ -147,6 +148,7 @@ def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[s
             circle = ", ".join(name for name, _ in remaining)
             where = (*agents.defined[remaining[0][0]].at, "depends_on")
             agents.report(where, f"agents depend on each other in a cycle: {circle}")
+            # In written order, so that the other problems of the document are found too.
             return entries
         order.append(ready)
         remaining.remove(ready)
@@ -216,6 +218,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     queue = queue_order(agents, value["orchestrator"], agents.defined, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
     steps = [agents.step(name, place) for name, place in queue]
+    # --model is the model of all agents without one.
     for text, ids in agents.unnamed.items() if project.settings.model is None else ():
         which = ", ".join(dict.fromkeys(ids))
         note(("agents",), f"{text}: {which}; set model: in the agent, or use --model")
@@ -226,6 +229,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     try:
         native_source, document = _document(source, spec, steps)
     except DocumentError as error:
+        # Problems of the native form often follow from those of the document.
         raise DocumentError(dict.fromkeys(problems or error.problems)) from None
     # `head`: an invalid agent may have defined the model or the tools of others.
     project.leave_out(source.file, list(dict.fromkeys(problems)), Gaps(head=True))

@@ -1,0 +1,175 @@
+"""Submitted runs on the command line: why they wait, when they start, and that workers continue them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from loopwright import MemoryJournal
+from loopwright.cluster import InMemoryDeliverer
+from loopwright.cluster.shared_runs import SharedRuns, open_runs
+from loopwright.journal import Journal, RunInfo, open_journal
+from loopwright.ui.cli.live import LinesView
+from loopwright.ui.cli.output import Output
+from loopwright.ui.cli.watch import _follow
+
+from .conftest import Project
+from .test_approving import ASKS
+
+REASON = "the document is not trusted"
+
+
+@pytest.fixture
+def shared(project: Project, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A folder whose commands use a journal in PostgreSQL, far from UTC."""
+    monkeypatch.setenv("LOOPWRIGHT_JOURNAL", postgres_url)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield project
+    monkeypatch.undo()
+    time.tzset()
+
+
+def change(url: str, work: Callable[[Journal, SharedRuns], Awaitable[None]]) -> None:
+    """Change a journal as a worker does."""
+
+    async def changed() -> None:
+        async with open_journal(url) as journal:
+            runs = open_runs(journal)
+            await runs.prepare()
+            await work(journal, runs)
+            await runs.close()
+
+    asyncio.run(changed())
+
+
+def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str) -> None:
+    """`workers`, `runs` and `show` name the reason and the attempts of a returned run, and count it as waiting."""
+    run_id = shared.call("submit", "steps:refine", "--input", "x", "--json").json["runs"][0]
+
+    async def put_back(_: Journal, runs: SharedRuns) -> None:
+        for _ in range(2):
+            await runs.put_back(run_id, delay=60.0, reason=REASON)
+
+    change(postgres_url, put_back)
+    text = f"no worker could run it in 2 attempts: {REASON}"
+    listed = shared.call("workers").out
+    assert f"1 run  {text}\n  {run_id}\n" in listed
+    assert "default  1 waiting" in listed
+    assert "0 scheduled" in listed
+    data = shared.call("workers", "--json").json["delayed"]
+    assert [(row["run_id"], row["reason"], row["attempts"]) for row in data] == [
+        (run_id, REASON, 2)
+    ]
+    assert f"Queued: {text}" in shared.call("show", run_id).out
+    assert shared.call("show", run_id, "--json").json["returned"]["attempts"] == 2
+    assert shared.call("runs").out.rstrip().endswith(text)
+
+
+def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: str) -> None:
+    """`workers` and `show` count the workers, and cancelling ends the run."""
+
+    async def end_workers(journal: Journal, runs: SharedRuns) -> None:
+        row = RunInfo("bad", "bad", status="queued", queue="default", created=1.0)
+        await journal.create([row])
+        log = await journal.open(row, resume=True)
+        await log.close(replace(log.info, status="interrupted"))
+        for _ in range(3):
+            await runs.counted("bad")
+
+    change(postgres_url, end_workers)
+    text = "3 workers ended during it without a new result; after 5 it is suspended"
+    assert f"1 run  {text}\n  bad\n" in shared.call("workers").out
+    assert shared.call("workers", "--json").json["delayed"][0]["deliveries"] == 3
+    shown = shared.call("show", "bad").out
+    assert f"Interrupted: {text}" in shown
+    assert "a worker continues it; watch: loopwright watch bad" in shown
+    assert shared.call("cancel", "bad").out == "bad was interrupted and is now cancelled\n"
+    assert shared.call("workers", "--json").json == {"workers": [], "queues": []}
+
+
+def test_the_start_of_a_scheduled_run_is_shown(shared: Project) -> None:
+    """`submit`, `show` and `runs` name the local time and UTC; a time that has passed is noted."""
+    done = shared.call(
+        "submit", "steps:refine", "--input", "x", "--at", "2099-01-31T06:00", "--key", "a"
+    )
+    start = "2099-01-31 06:00 (2099-01-30 21:00 UTC)"
+    assert done.out.splitlines()[0].endswith(f" to the queue default; start: {start}")
+    assert f"Queued: it starts at {start}" in shared.call("show", "last").out
+    assert f"it starts at {start}" in shared.call("runs").out
+    late = shared.call("submit", "steps:refine", "--input", "x", "--at", "2020-01-31T06:00Z")
+    assert late.code == 0
+    assert "--at: 2020-01-31 15:00 (2020-01-31 06:00 UTC) has passed" in late.err
+    assert "start:" not in late.out
+
+
+def test_an_answer_to_a_submitted_run_names_the_worker(shared: Project) -> None:
+    """A worker continues it, so no command to resume it here is printed."""
+    (shared.folder / "asks.py").write_text(ASKS)
+    sys.modules.pop("asks", None)
+    [run_id] = shared.call("submit", "asks:two", "--input", "x", "--json").json["runs"]
+    assert shared.call("resume", run_id).code == 4
+    questions = json.loads(shared.call("approve", run_id, "--json").out)["questions"]
+    for question in questions:
+        answered = shared.call("approve", run_id, question["path"], "--yes")
+    assert f"a worker continues it; watch: loopwright watch {run_id}" in answered.out
+    assert "resume" not in answered.out
+
+
+class Interrupted(MemoryJournal):
+    """A journal whose run waits for a worker for two reads, and then ends."""
+
+    reads = 0
+
+    async def find(self, run_id: str) -> RunInfo:
+        self.reads += 1
+        status = ("queued", "interrupted", "interrupted", "running", "satisfied")
+        return RunInfo(run_id, "l", status=status[min(self.reads, 5) - 1], queue="default")
+
+    async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[object]:
+        return []
+
+
+async def test_a_submitted_run_is_watched_while_no_worker_has_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its worker ends and another one takes it: `watch` writes a line for each wait, and continues."""
+    monkeypatch.setattr("loopwright.ui.cli.watch.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("loopwright.ui.cli.watch.WAITING_SECONDS", 0.0)
+    with Output() as output:
+        info, _ = await _follow(Interrupted(), "one", LinesView(output), shared=True)
+    assert info.status == "satisfied"
+    lines = [line.rpartition("loopwright: ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["waiting for a worker", "its worker ended; waiting for another worker"]
+
+
+def _terminate(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _terminate_while_preparing(_: InMemoryDeliverer) -> None:
+    _terminate()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_worker_that_a_signal_stops_at_its_start_ends_with_0(
+    project: Project, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """SIGTERM while the packages load, or while the engine creates its tables, is written and exits with 0."""
+    if early:
+        monkeypatch.setattr("loopwright.ui.cli.Command.load", _terminate)
+    else:
+        monkeypatch.setattr(InMemoryDeliverer, "prepare", _terminate_while_preparing)
+    before = signal.getsignal(signal.SIGTERM)
+    done = project.call("worker", "--journal", "memory:", "--deliverer", "memory")
+    assert done.code == 0
+    assert "SIGTERM: stopped before any run" in done.err or "SIGTERM: no new runs" in done.err
+    assert signal.getsignal(signal.SIGTERM) is before
