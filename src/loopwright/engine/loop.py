@@ -645,7 +645,7 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
     """Raise ConfigurationError if an option is none of the words."""
     if value not in words:
         raise ConfigurationError(
-            f"{name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
+            f"{name}: {value!r} is none of {', '.join(filter(None, words))}{nearest(str(value), words)}"
         )
 
 

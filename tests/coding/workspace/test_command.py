@@ -81,6 +81,17 @@ def test_branch_is_made_later(repo: Repo, files: Path, capsys: pytest.CaptureFix
     assert repo.git("show", "first:n.txt") == "1"
 
 
+def test_files_with_a_key_are_named(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """A branch or a change that is made later warns of them, as the end of a run does."""
+    key = shell(f"echo 1; echo sk-{'a' * 24} > settings.txt", name="edit")
+    own = Workspace(repo.folder, merge="none")
+    recorded(Loop(key, by_count, max_iterations=1, name="fix", workspace=own))
+    for words in (("branch", "r1"), ("apply", "r1", "1")):
+        assert json.loads(shown(capsys, "workspace", *words, "--json"))["secrets"] == [
+            "settings.txt"
+        ]
+
+
 def test_prune_of_a_run_deletes_its_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a run it deletes those whose time is over."""
     assert "no workspace to delete" in shown(capsys, "workspace", "prune")

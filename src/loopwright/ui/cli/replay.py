@@ -91,6 +91,10 @@ def _from_file(path: Path) -> list[StoppingPolicy]:
     except OSError as error:
         raise ConfigurationError(f"--policy: {path}: {error.strerror}") from error
     value = source.value
+    if not value:
+        raise ConfigurationError(
+            f"--policy: {path} is empty; write a policy such as {{until: [{{max_iterations: 3}}]}}, or a list of them"
+        )
     several = isinstance(value, list) and all(
         isinstance(item, dict) and "until" in item for item in value
     )
