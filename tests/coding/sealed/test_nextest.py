@@ -1,4 +1,4 @@
-"""Rust: canaries with cargo-nextest, by recorded reports and by a stand-in that compiles and runs real tests."""
+"""Rust: canaries with cargo-nextest, by reports in its documented format and by a stand-in that compiles and runs real tests."""
 
 from __future__ import annotations
 
