@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import celery
@@ -114,6 +115,20 @@ def test_redis_is_refused() -> None:
         open_deliverer("celery:redis://localhost/0", "")
 
 
+async def test_a_broker_that_cannot_be_used_is_named_in_one_sentence(rabbitmq_url: str) -> None:
+    """A wrong password and a closed port are mistakes of the configuration, not defects."""
+    wrong = rabbitmq_url.replace("//guest:guest@", "//guest:wrong@")
+    assert wrong != rabbitmq_url
+    for address, message in (
+        (wrong, "refuses the user 'guest'"),
+        ("amqp://127.0.0.1:1//", ":1 cannot be reached"),
+    ):
+        engine = open_deliverer(f"celery:{address}", "")
+        with pytest.raises(ConfigurationError, match=message):
+            await engine.prepare()
+        await engine.close()
+
+
 def test_an_unknown_deliverer_is_named() -> None:
     """The message names the nearest deliverer."""
     with pytest.raises(ConfigurationError, match="pgqueuer"):
@@ -166,7 +181,10 @@ async def test_pgqueuer_hears_its_first_test_of_the_listener(
 async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection for notifications ends alone: the engine is started again, and runs are delivered."""
+    """The connection for notifications ends alone: the engine is started again, and runs are delivered.
+
+    The log has one sentence and no traceback of PgQueuer.
+    """
     shout = step(str.upper, name="shout", fingerprint="shout/1")
     async with (
         open_journal(postgres_url) as journal,
@@ -187,6 +205,9 @@ async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
             return "a connection of PgQueuer was lost" in caplog.text
 
         await until(restarted)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "the deliverer stopped (ConnectionError: a connection of PgQueuer was lost) and is started again"
+    ]
 
 
 async def test_celery_inspect_lists_a_worker(rabbitmq_url: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from loopwright import step
@@ -124,3 +125,20 @@ async def test_permits_wait_for_a_restart_of_the_database(
     assert await waiting == 0.0
     await runs.permits.release("openai")
     await runs.close()
+
+
+async def test_a_worker_that_stops_after_a_restart_leaves_the_list(
+    journal: Journal, postgres_url: str
+) -> None:
+    """Its connection is lost, so its row is closed over another one."""
+    runs, readers = open_runs(journal), open_runs(journal)
+    await runs.enter({"default": 1})
+    assert len(await readers.workers()) == 1
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query LIKE 'INSERT INTO loopwright_queue.workers%'"
+        )
+    await runs.close()
+    assert await readers.workers() == []
+    await readers.close()

@@ -25,11 +25,12 @@ from loopwright.cluster import (
 )
 from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedule import id_of_key, next_tick
-from loopwright.cluster.shared_runs import open_runs
+from loopwright.cluster.shared_runs import MemoryRuns, open_runs
 from loopwright.cluster.sweeper import Sweeper
-from loopwright.errors import ConfigurationError, RunNotFound
+from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
 from loopwright.journal import Entry, MemoryJournal
 from loopwright.journal.questions import answer, pending
+from loopwright.ui.journals import find_run
 
 from .waiting import serving, until, until_status
 
@@ -80,9 +81,46 @@ async def test_a_submitted_run_is_queued_until_a_worker_runs_it(
 async def test_a_key_has_one_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
     """Submitting a key again changes nothing, also when its run has ended."""
     first = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
-    again = await submit(count, 2, journal=journal, key="order 17", deliverer=deliverer)
+    again = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
     assert first == again == id_of_key("order 17")
     assert (await journal.find(first)).input == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "queue", "difference"),
+    [
+        ([(7, "new"), (2, "order 17")], "default", "another input"),
+        ([(7, "new"), (1, "order 17")], "slow", "another queue"),
+        ([(7, "new"), (8, "new")], "default", "another input"),
+    ],
+)
+async def test_a_key_with_another_run_is_refused_before_anything_is_queued(
+    journal: MemoryJournal,
+    deliverer: InMemoryDeliverer,
+    inputs: list[tuple[int, str]],
+    queue: str,
+    difference: str,
+) -> None:
+    """A key stands for one input on one queue; the other inputs of a refused submission are not queued."""
+    await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
+    with pytest.raises(ReplayMismatch, match=difference):
+        await submit_all(
+            Submission(count, queue=queue), inputs, journal=journal, deliverer=deliverer
+        )
+    assert len(await journal.runs()) == 1
+
+
+async def test_a_schedule_is_replaced_under_its_key(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """A key has one schedule: other times or another input replace it, also after it was cancelled."""
+    for cron, value in (("0 6 * * *", 1), ("0 7 * * *", 1), ("0 7 * * *", 2), ("0 7 * * *", 2)):
+        schedule = Submission(count, cron=cron)
+        await submit_all(schedule, [(value, "morning")], journal=journal, deliverer=deliverer)
+    [queued] = await journal.runs(status="queued")
+    assert (queued.source["cron"]["expression"], queued.input) == ("0 7 * * *", 2)
+    assert len(await journal.runs(status="cancelled")) == 2
+    assert (await find_run(journal, "morning")).run_id == queued.run_id
 
 
 async def test_a_repeated_delivery_joins_the_run_in_progress(
@@ -185,6 +223,40 @@ async def test_the_sweeper_brings_back_what_the_engine_lost(
     assert await sweeper.sweep() == 1
     assert await deliverer.waiting([Delivery(lost)]) == {lost}
     assert await sweeper.sweep() == 0
+
+
+class LosesConnection(MemoryRuns):
+    """Shared state whose first wait for changes ends with the loss of its connection."""
+
+    def __init__(self, journal: MemoryJournal) -> None:
+        super().__init__(journal)
+        self.beats = 0
+
+    async def beat(self, finished: int) -> None:
+        self.beats += 1
+
+    async def changed(self, timeout: float) -> bool:
+        if self.beats == 1:
+            raise ConnectionError("the server restarts")
+        return await super().changed(timeout)
+
+
+async def test_the_sweeper_survives_a_loss_of_its_connection(
+    journal: MemoryJournal,
+    deliverer: InMemoryDeliverer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A database that restarts while the sweeper waits for changes does not end it, and is logged once."""
+    monkeypatch.setattr("loopwright.cluster.sweeper._INTERVAL", 0.01)
+    runs = LosesConnection(journal)
+    sweeping = asyncio.create_task(Sweeper(journal, runs, deliverer).serve())
+    await until(lambda: _true(runs.beats > 2 or sweeping.done()))
+    assert not sweeping.done()
+    sweeping.cancel()
+    assert caplog.messages == [
+        "sweeping failed and is tried again: ConnectionError: the server restarts"
+    ]
 
 
 async def test_a_run_that_is_due_later_waits(

@@ -386,11 +386,13 @@ class PostgresSharedRuns:
 
     async def close(self) -> None:
         await self._pool.close()
-        with suppress(psycopg.Error):
-            if self._worker:
+        # Twice: the first statement after a restart of the database fails, and the second one connects again.
+        for _ in range(2 if self._worker else 0):
+            with suppress(psycopg.Error):
                 await self._execute(
                     "UPDATE loopwright_queue.workers SET closed = true WHERE id = %s", self._worker
                 )
+                break
         for connection in (self._calls, self._session):
             if connection is not None:
                 await connection.close()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ..journal import Journal, RunInfo, surviving
 from ..journal.inbox import unread_answers
-from .delivery import Deliverer, Delivery
+from .delivery import Deliverer, Delivery, sentence_of
 from .schedule import next_tick, scheduled
 from .shared_runs import SharedRuns
 
@@ -56,18 +56,23 @@ class Sweeper:
         Args:
             finished: returns the number of runs that ended in this worker.
         """
+        failing = False
         while True:
             try:
                 await self._runs.beat(finished())
                 if await self._runs.lead():
                     await self.sweep()
-            except Exception as error:  # of a database or an engine, which may come back
-                _LOG.warning("sweeping failed: %s: %s", type(error).__name__, error)
-                await asyncio.sleep(_INTERVAL)
-            else:
-                # An answer is announced before the run is given back: a second look follows soon.
+                # An answer is announced before the run is given back: a second sweep follows soon.
                 pause = _AGAIN if self._hurried else _INTERVAL
                 self._hurried = await self._runs.changed(pause)
+            except Exception as error:  # of a database or an engine, which may come back
+                # Once for a loss: the database may be away for minutes.
+                level = logging.DEBUG if failing else logging.WARNING
+                _LOG.log(level, "sweeping failed and is tried again: %s", sentence_of(error))
+                failing = True
+                await asyncio.sleep(_INTERVAL)
+            else:
+                failing = False
 
     async def sweep(self) -> int:
         """Enqueue what is missing now, and return the number of runs."""

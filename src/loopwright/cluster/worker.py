@@ -37,7 +37,13 @@ from ..errors import (
 from ..journal import Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .accounts import SharedBudgets, checked_budgets
-from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
+from .delivery import (
+    DEFAULT_QUEUE,
+    Deliverer,
+    open_deliverer,
+    queue_name,
+    sentence_of,
+)
 from .modules import step_of
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
@@ -52,6 +58,7 @@ _CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the d
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _KEPT = 10_000  # runs whose reasons are remembered
+_STEADY = 15.0  # seconds of service after which the end of an engine is a new event
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
 
 
@@ -222,17 +229,21 @@ class Worker:
 
     async def _serve_engine(self) -> None:
         """Serve deliveries; an engine's worker that ends is started again."""
-        pause = 0.5
+        pause, failures = 0.5, 0
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
             try:
                 await self._deliverer.serve(self._handle, queues=self._queues)
                 reason = "it ended"
             except Exception as error:  # of an engine or its server, which may come back
-                reason = _sentence(error)
-            _LOG.warning("the deliverer stopped (%s) and is started again", reason)
-            if asyncio.get_running_loop().time() - began > 60:
-                pause = 0.5
+                reason = sentence_of(error)
+            served = asyncio.get_running_loop().time() - began
+            pause = 0.5 if served > 60 else pause
+            failures = 0 if served > _STEADY else failures
+            # Once for a loss: its server may be away for minutes.
+            failures += 1
+            level = logging.WARNING if failures == 1 else logging.INFO
+            _LOG.log(level, "the deliverer stopped (%s) and is started again", reason)
             await asyncio.sleep(pause)
             pause = min(10.0, 2 * pause)
 
@@ -457,14 +468,6 @@ def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
     return lambda digest: "all" in digests or digest.startswith(wanted)
 
 
-def _sentence(error: BaseException) -> str:
-    """Return an error as a sentence; of a group the first error."""
-    while isinstance(error, BaseExceptionGroup):
-        # The message of a group has only the number of its errors.
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
-
-
 def _same(row: RunInfo, step: Step) -> Step:
     """Return the step, if it is the version that was submitted."""
     # Checked before the run is taken, because a replay with another version ends in a mismatch.
@@ -478,6 +481,7 @@ def _same(row: RunInfo, step: Step) -> Step:
 
 def _checked(queues: Mapping[str, int]) -> dict[str, int]:
     for name, slots in queues.items():
+        queue_name(name)
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise ConfigurationError(
                 f"queues: {name}: {slots!r} is not a number of runs; use 1 or more"

@@ -58,6 +58,17 @@ def test_list_and_show_name_the_snapshots(files: Path, capsys: pytest.CaptureFix
     assert json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["recorded"] is True
 
 
+def test_a_recorded_run_has_the_place_of_its_files(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`show` and a second `resume` read it, for a loop's workspace and for that of a workflow."""
+    workspace = json.loads(shown(capsys, "show", "r1", "--json"))["workspace"]
+    assert (workspace["folder"], set(workspace)) == (
+        str(files),
+        {"folder", "base", "iteration", "commit", "tree"},
+    )
+
+
 def test_restore_puts_an_iteration_in_place(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

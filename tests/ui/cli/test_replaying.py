@@ -57,6 +57,7 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
         (("name:short", "--until", "{score_at_least: .nan}"), "--until"),
         (("name:short", "--policy", "wrong.yaml"), "wrong.yaml:2:3: unknown key 'utnil'"),
         (("name:short", "--policy", "none.yaml"), "none.yaml: No such file"),
+        (("name:short", "--policy", "empty.yaml"), "empty.yaml is empty"),
         (("name:short", "--price", "-1"), "--price"),
         (("name:short", "--loop", "x"), "has no loop 'x'"),
         (("name:short", "name:refine"), "use name: once"),
@@ -68,6 +69,7 @@ def test_wrong_input_is_one_sentence(
     project: Project, arguments: tuple[str, ...], expected: str
 ) -> None:
     recorded(project)
+    (project.folder / "empty.yaml").write_text("[]\n")
     (project.folder / "wrong.yaml").write_text("- {until: passed}\n- {until: passed, utnil: 1}\n")
     answer = project.call("replay", *arguments)
     assert answer.code == 2

@@ -7,6 +7,7 @@ limit of an entrypoint counts over all workers.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -21,8 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from ..._extras import require
-from ...errors import ConfigurationError
-from ..delivery import Delivery, Handle
+from ..delivery import Delivery, Handle, not_in_postgres
 
 if TYPE_CHECKING:
     import psycopg
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PgQueuerDeliverer"]
 
+_LIBRARY_LOG = logging.getLogger("pgqueuer")
 SCHEMA = "loopwright_queue"
 _PREFIX = "loopwright:"  # of the entrypoints
 _BEAT = timedelta(seconds=3)  # a delivery without a heartbeat for so long is repeated
@@ -57,10 +58,7 @@ class PgQueuerDeliverer:
     def __init__(self, address: str, journal: str) -> None:
         url = address or journal
         if not url.startswith(("postgres:", "postgresql:")):
-            raise ConfigurationError(
-                f"deliverer pgqueuer: {url!r} is not a PostgreSQL URL. Use a journal such as "
-                "postgres://HOST/DATABASE, or pgqueuer:postgres://HOST/DATABASE."
-            )
+            raise not_in_postgres("pgqueuer", address)
         require("the deliverer pgqueuer", "pgqueuer")
         self._url = url
         self._connection: psycopg.AsyncConnection | None = None
@@ -119,6 +117,7 @@ class PgQueuerDeliverer:
 
     async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
         """Deliver runs until cancelled; see Deliverer.serve."""
+        _LIBRARY_LOG.addFilter(_without_losses)  # adds it once
         async with asyncio.TaskGroup() as tasks:
             for queue, slots in queues.items():
                 tasks.create_task(self._serve(handle, queue, slots))
@@ -270,6 +269,23 @@ def _driver(
             await super().__aexit__(*details)
 
     return Driver(connection)
+
+
+def _without_losses(record: logging.LogRecord) -> bool:
+    """Lower the records of PgQueuer about a lost connection to DEBUG; return whether they are written.
+
+    A loss ends each of its tasks with a traceback, and the worker reports it in one sentence.
+    """
+    from pgqueuer import RetryRequested
+    from psycopg import OperationalError
+
+    error = record.exc_info[1] if record.exc_info else None
+    # Deliveries whose end could not be written are repeated, and acknowledged then.
+    is_loss = str(record.msg).startswith("Shutdown flush failed")
+    if not is_loss and not isinstance(error, OperationalError | RetryRequested | OSError):
+        return True
+    record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+    return _LIBRARY_LOG.isEnabledFor(logging.DEBUG)
 
 
 async def _until(work: Awaitable[object], event: asyncio.Event) -> bool:
