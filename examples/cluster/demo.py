@@ -114,7 +114,7 @@ class Demo:
                 print(f"{finished:,} runs finished", flush=True)
         seconds = time.monotonic() - began
         print(f"{RUNS / seconds:.0f} runs a second, two workers, one of them killed halfway")
-        print(f"{finished:,} of {RUNS:,} runs finished; {self._repeated():,} effects were repeated")
+        print(f"{finished:,} of {RUNS:,} runs finished; effects repeated: {self._repeated():,}")
         return 0 if finished == RUNS else 1
 
     def _finished(self) -> int:

@@ -259,6 +259,11 @@ class Pattern:
     timeout: float
     _compiled: regex.Pattern[str] = field(repr=False, compare=False)
 
+    @property
+    def group_count(self) -> int:
+        """The number of its capturing groups."""
+        return self._compiled.groups
+
     def search(self, text: str) -> Match | None:
         """Return the first match in `text`, or None.
 

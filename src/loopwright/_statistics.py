@@ -21,6 +21,7 @@ __all__ = [
     "certified_errors",
     "clustered_mean",
     "correlation_of_votes",
+    "effective_votes",
     "flip_rate",
     "kappa",
     "majority_error",
@@ -299,6 +300,18 @@ def correlation_of_votes(flips: float, error: float) -> float | None:
     """
     spread = 2 * error * (1 - error)
     return None if spread == 0 else min(1.0, max(0.0, 1 - flips / spread))
+
+
+def effective_votes(votes: int, icc: float) -> float:
+    """Return the number of independent votes that give the information of correlated ones.
+
+    Formula: n / (1 + (n - 1) icc), the design effect of Kish, "Survey Sampling" (1965).
+
+    Example:
+        >>> effective_votes(3, 0.0), effective_votes(3, 0.5), effective_votes(3, 1.0)
+        (3.0, 1.5, 1.0)
+    """
+    return votes / (1 + (votes - 1) * icc)
 
 
 def majority_error(error: float, icc: float, votes: int) -> float:

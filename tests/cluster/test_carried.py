@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loopwright import run
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit
 from loopwright.cluster.carried import carry, unpacked
 from loopwright.documents import Loaded, Settings, load
@@ -92,6 +93,28 @@ def test_the_measurement_of_a_judge_travels_and_is_approved(folder: Path) -> Non
     shutil.rmtree(folder)
     again = unpack(source)
     assert again.step.fingerprint == loaded.step.fingerprint == approved.step.fingerprint
+
+
+LISTED = """
+schema: loopwright/1
+name: each_name
+steps:
+- name: greet
+  each: {items: "file://names.txt", execute: {set: "Hello {{ loop.input }}"}}
+"""
+
+
+async def test_the_file_of_a_list_travels(folder: Path) -> None:
+    """A worker has the items of a file, and a name that is known only later is refused when it is submitted."""
+    (folder / "main.yaml").write_text(LISTED)
+    (folder / "names.txt").write_text("Ada\nGrace\n")
+    _, source = carried(folder)
+    (folder / "main.yaml").write_text(LISTED.replace("names.txt", "{{ input }}.txt"))
+    with pytest.raises(ConfigurationError, match=r"file://\{\{ input \}\}.txt is known only"):
+        carried(folder)
+    shutil.rmtree(folder)
+    result = await run(unpack(source).step, None)
+    assert result.output == ["Hello Ada", "Hello Grace"]
 
 
 def test_the_digest_is_the_same_in_another_folder(folder: Path, tmp_path: Path) -> None:

@@ -115,6 +115,20 @@ def test_redis_is_refused() -> None:
         open_deliverer("celery:redis://localhost/0", "")
 
 
+async def test_a_broker_that_cannot_be_used_is_named_in_one_sentence(rabbitmq_url: str) -> None:
+    """A wrong password and a closed port are mistakes of the configuration, not defects."""
+    wrong = rabbitmq_url.replace("//guest:guest@", "//guest:wrong@")
+    assert wrong != rabbitmq_url
+    for address, message in (
+        (wrong, "refuses the user 'guest'"),
+        ("amqp://127.0.0.1:1//", ":1 cannot be reached"),
+    ):
+        engine = open_deliverer(f"celery:{address}", "")
+        with pytest.raises(ConfigurationError, match=message):
+            await engine.prepare()
+        await engine.close()
+
+
 def test_an_unknown_deliverer_is_named() -> None:
     """The message names the nearest deliverer."""
     with pytest.raises(ConfigurationError, match="pgqueuer"):

@@ -27,9 +27,10 @@ from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedule import id_of_key, next_tick
 from loopwright.cluster.shared_runs import MemoryRuns, open_runs
 from loopwright.cluster.sweeper import Sweeper
-from loopwright.errors import ConfigurationError, RunNotFound
+from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
 from loopwright.journal import Entry, MemoryJournal
 from loopwright.journal.questions import answer, pending
+from loopwright.ui.journals import find_run
 
 from .waiting import serving, until, until_status
 
@@ -80,9 +81,46 @@ async def test_a_submitted_run_is_queued_until_a_worker_runs_it(
 async def test_a_key_has_one_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
     """Submitting a key again changes nothing, also when its run has ended."""
     first = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
-    again = await submit(count, 2, journal=journal, key="order 17", deliverer=deliverer)
+    again = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
     assert first == again == id_of_key("order 17")
     assert (await journal.find(first)).input == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "queue", "difference"),
+    [
+        ([(7, "new"), (2, "order 17")], "default", "another input"),
+        ([(7, "new"), (1, "order 17")], "slow", "another queue"),
+        ([(7, "new"), (8, "new")], "default", "another input"),
+    ],
+)
+async def test_a_key_with_another_run_is_refused_before_anything_is_queued(
+    journal: MemoryJournal,
+    deliverer: InMemoryDeliverer,
+    inputs: list[tuple[int, str]],
+    queue: str,
+    difference: str,
+) -> None:
+    """A key stands for one input on one queue; the other inputs of a refused submission are not queued."""
+    await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
+    with pytest.raises(ReplayMismatch, match=difference):
+        await submit_all(
+            Submission(count, queue=queue), inputs, journal=journal, deliverer=deliverer
+        )
+    assert len(await journal.runs()) == 1
+
+
+async def test_a_schedule_is_replaced_under_its_key(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """A key has one schedule: other times or another input replace it, also after it was cancelled."""
+    for cron, value in (("0 6 * * *", 1), ("0 7 * * *", 1), ("0 7 * * *", 2), ("0 7 * * *", 2)):
+        schedule = Submission(count, cron=cron)
+        await submit_all(schedule, [(value, "morning")], journal=journal, deliverer=deliverer)
+    [queued] = await journal.runs(status="queued")
+    assert (queued.source["cron"]["expression"], queued.input) == ("0 7 * * *", 2)
+    assert len(await journal.runs(status="cancelled")) == 2
+    assert (await find_run(journal, "morning")).run_id == queued.run_id
 
 
 async def test_a_repeated_delivery_joins_the_run_in_progress(

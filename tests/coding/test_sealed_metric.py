@@ -20,7 +20,7 @@ from loopwright import (
     sealed_metric,
 )
 from loopwright.coding.metric_task import MetricOption
-from loopwright.coding.until import UntilOptions, until_document
+from loopwright.coding.until_document import UntilOptions, until_document
 from loopwright.documents import load
 from loopwright.errors import DocumentError
 

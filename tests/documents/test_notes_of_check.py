@@ -84,3 +84,13 @@ def test_tests_with_an_exit_code_only_are_noted(tests: str, noted: bool, tmp_pat
         n for n in load(written(tmp_path, text), Settings()).lints() if n.code == "exit_code_only"
     ]
     assert [note.path for note in notes] == ["steps[0].loop.evaluate.tests"] * noted
+
+
+def test_nested_tests_with_an_exit_code_only_are_noted(tmp_path: Path) -> None:
+    """A loop inside a step or another loop runs in the workspace around it."""
+    loop = "{execute: {shell: x}, evaluate: {tests: make}, max_iterations: 2}"
+    outer = f"{{workspace: copy, execute: {{loop: {loop}}}, max_iterations: 2}}"
+    step = f"{{name: b, fallback: [{{name: c, loop: {outer}}}, {{name: d, loop: {loop}}}]}}"
+    loaded = load(written(tmp_path, f"{HEAD}  - {step}\n"), Settings())
+    notes = [note.path for note in loaded.lints() if note.code == "exit_code_only"]
+    assert notes == ["steps[0].fallback[0].loop.execute.loop.evaluate.tests"]

@@ -52,8 +52,8 @@ def test_undecided_moves_only_its_own_counter() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "message"),
     [
-        (NAN, "not_json", "output: nan is not a JSON value"),
-        (float("inf"), "not_json", "output: inf is not a JSON value"),
+        (NAN, "not_json", "output: nan is not a finite number"),
+        (float("inf"), "not_json", "output: inf is not a finite number"),
         (1.5, "bad_score", "score: 1.5 is not a finite number from 0 to 1"),
         ("0.9", "bad_evaluation", "a str is not an evaluation"),
         ({"score": 0.5, "improvements": 3}, "bad_evaluation", "improvements: 3 is not a list"),

@@ -99,10 +99,8 @@ def test_a_value_becomes_plain_json(value: Any, expected: Any) -> None:
          "objects with text keys, dataclasses or pydantic models")),
         ({"a": [{1, 2}]}, ("output.a[0]: set is not a JSON value; return text, finite numbers, booleans, "
          "lists, objects with text keys, dataclasses or pydantic models")),
-        (math.nan, ("output: nan is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models")),
-        ([math.inf], ("output[0]: inf is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models")),
+        (math.nan, "output: nan is not a finite number; return a number, or None without a value"),
+        ([math.inf], "output[0]: inf is not a finite number; return a number, or None without a value"),
         (Decimal(1), ("output: Decimal is not a JSON value; return text, finite numbers, booleans, lists, "
          "objects with text keys, dataclasses or pydantic models")),
         (Point, ("output: type is not a JSON value; return text, finite numbers, booleans, lists, "

@@ -79,6 +79,12 @@ def test_a_folder_can_be_hidden_or_read_only(outside: Path) -> None:
     secret.mkdir()
     (secret / "test_x.py").write_text("x")
     assert ended(f"ls {secret}", outside, hide=[secret])["stdout"] == ""
+    cache = Path.home() / ".cache"
+    mark = cache / f"loopwright-mark-{os.getpid()}"
+    script = f"touch {mark} && ls -A {cache}"
+    # Private and empty, so that packages in it cannot be changed for later commands.
+    assert ended(script, outside, hide=["~/.cache"])["stdout"] == f"{mark.name}\n"
+    assert not mark.exists()
     assert ended("touch a || echo refused", outside, changes_folder=False)["stdout"] == "refused\n"
 
 

@@ -80,11 +80,11 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
         acts: whether it runs commands or Python, or sends variables of the environment.
 
     Raises:
-        ConfigurationError: if the files are too large, not text, or not in one folder.
+        ConfigurationError: if the files are too large, not text, unknown or not in one folder.
     """
     source = dict(loaded.source)
     main = Path(str(source["file"]))
-    files = {**loaded.contents, **contents}
+    files = {**loaded.contents, **contents, **_of_lists(loaded)}
     if replies := source.pop("replies", None):
         file = Path(str(replies))
         files[file] = file.read_bytes()
@@ -103,6 +103,24 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
     digest = _digest(texts, kept)
     carried = Carried(str(main.relative_to(folder)), texts, acts, digest)
     return {**kept, KEY: carried.to_json()}
+
+
+def _of_lists(loaded: LoadedDocument) -> dict[Path, bytes]:
+    """Return the files whose lines or objects are the items of a list."""
+    files = {}
+    for written, file in loaded.item_files.items():
+        if file is None:
+            raise ConfigurationError(
+                f"{loaded.name}: {written} is known only when the list starts, and a worker does not have the file. "
+                "Name the file without a placeholder, or submit the items as input"
+            )
+        try:
+            files[file] = file.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{loaded.name}: {written} cannot be read: {error.strerror}"
+            ) from None
+    return files
 
 
 def _text(file: Path, raw: bytes) -> str:

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -31,6 +32,7 @@ __all__ = [
 
 GROUP = "loopwright.deliverers"  # the group of entry points
 DEFAULT = "pgqueuer"
+_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,63}")
 DEFAULT_QUEUE = "default"
 
 Handle = Callable[[str], Awaitable[bool]]
@@ -118,6 +120,30 @@ def open_deliverer(name: str, journal: str) -> Deliverer:
         raise ConfigurationError(f"deliverer: {kind!r} is not a deliverer{hint}")
     made: Deliverer = points[kind].load()(address, journal)
     return made
+
+
+def not_in_postgres(name: str, address: str) -> ConfigurationError:
+    """Return the error for the address of a deliverer whose tables are in PostgreSQL."""
+    if address:
+        return ConfigurationError(
+            f"deliverer {name}: {address!r} is not a PostgreSQL URL. Use {name}:postgres://HOST/DATABASE"
+        )
+    return ConfigurationError(
+        "journal: submitted runs and workers need a journal in PostgreSQL. Use --journal postgres://HOST/DATABASE"
+    )
+
+
+def queue_name(name: str) -> str:
+    """Return the name of a queue.
+
+    Raises:
+        ConfigurationError: if it has other characters than those that all engines accept.
+    """
+    if not isinstance(name, str) or not _QUEUE.fullmatch(name):
+        raise ConfigurationError(
+            f"queue: {name!r} is not the name of a queue; use 1 to 64 letters, digits, and - _ . / after the first"
+        )
+    return name
 
 
 def sentence_of(error: BaseException) -> str:

@@ -16,11 +16,11 @@ from dataclasses import replace
 from .._extras import needs
 from ..errors import ConfigurationError
 from ..journal import RunInfo
+from ..journal.inbox import SCHEDULE as KEY
 from ..records.codec import Json
 
-__all__ = ["at_tick", "id_of_key", "next_tick", "scheduled"]
+__all__ = ["again_at_tick", "at_tick", "id_of_key", "next_tick", "scheduled"]
 
-KEY = "cron"  # of the source of a run
 SUBMITTED_AS = "submitted_as"
 """Of the source of a run: the key with which it was submitted."""
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -56,16 +56,24 @@ def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
         ConfigurationError: for an expression that is not valid.
     """
     tick = _after(expression, now)
-    moment = dt.datetime.fromtimestamp(tick, dt.UTC)
     rule: Mapping[str, Json] = {"expression": expression, "name": name}
     return replace(
         row,
-        run_id=id_of_key(f"{name}@{moment:%Y-%m-%dT%H:%MZ}"),
+        run_id=id_of_key(_at(name, tick)),
         wake_at=tick,
         created=now,
         updated=now,
         source={**row.source, KEY: dict(rule)},
     )
+
+
+def again_at_tick(row: RunInfo, number: int) -> RunInfo:
+    """Return the run of a schedule with another ID for the same time: a cancelled run keeps its own."""
+    return replace(row, run_id=id_of_key(f"{_at(row.source[KEY]['name'], row.wake_at)}#{number}"))
+
+
+def _at(name: str, tick: float) -> str:
+    return f"{name}@{dt.datetime.fromtimestamp(tick, dt.UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def next_tick(row: RunInfo, now: float) -> RunInfo:

@@ -10,15 +10,16 @@ from typing import Any
 
 from ..engine.run_record import described, fresh_row
 from ..engine.step import Step, StepLike, as_step
-from ..errors import ConfigurationError, RunNotFound
+from ..errors import RunNotFound
 from ..journal import Journal, RunInfo, open_journal
 from ..journal.recorded.journal import RecordedJournal
 from ..records.codec import Json
-from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer
+from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer, queue_name
+from .existing import check_keys, replaced
 from .schedule import SUBMITTED_AS, at_tick, id_of_key
 from .shared_runs import is_over, open_runs
 
-__all__ = ["Submission", "requeue", "submit", "submit_all", "wait_until_over"]
+__all__ = ["Submission", "place", "requeue", "submit", "submit_all", "wait_until_over"]
 
 _BATCH = 500  # rows per transaction
 _POLL = 0.1  # seconds between two looks at a run
@@ -54,13 +55,11 @@ class Submission:
     ) -> None:
         self.step: Step = as_step(step)
         self.source = dict(source or {})
-        self.queue = queue
+        self.queue = queue_name(queue)
         self.priority = priority
         self.at = at
         self.cron = cron
         self.pinned = pinned
-        if not queue:
-            raise ConfigurationError("queue: the name is empty; use one such as 'default'")
 
     def row(self, value: Any, key: str) -> RunInfo:
         """Return the row of the run with an input and a key."""
@@ -106,6 +105,7 @@ async def submit(
 
     Raises:
         ConfigurationError: for an invalid argument or input.
+        ReplayMismatch: if the key has a run with another input, step or queue.
         JournalError: if the journal is unavailable.
 
     Example:
@@ -146,6 +146,7 @@ async def submit_all(
 
     Raises:
         ConfigurationError: for an invalid argument or input.
+        ReplayMismatch: if a key has a run with another input, step or queue; nothing is submitted then.
         JournalError: if the journal is unavailable.
 
     Example:
@@ -160,6 +161,20 @@ async def submit_all(
         >>> asyncio.run(example())
         2
     """
+    return [
+        row.run_id
+        for row, _ in await place(submission, inputs, journal=journal, deliverer=deliverer)
+    ]
+
+
+async def place(
+    submission: Submission,
+    inputs: Sequence[tuple[Any, str]],
+    *,
+    journal: Journal | str,
+    deliverer: Deliverer | str = "",
+) -> list[tuple[RunInfo, bool]]:
+    """Submit a run for each pair of an input and a key; return each row, and whether it is new."""
     rows = [submission.row(value, key) for value, key in inputs]
     store = open_journal(journal) if isinstance(journal, str) else journal
     engine = (
@@ -173,10 +188,15 @@ async def submit_all(
         open_runs(store)
         # Both connect at the same time. An engine that cannot be reached is reported before a run is created.
         await asyncio.gather(engine.prepare(), _connected(store))
+        if submission.cron:
+            rows = [await replaced(store, row) for row in rows]
+        await check_keys(store, rows)
+        new: set[str] = set()
         # In batches, so that the first runs start before the last ones are stored.
         for first in range(0, len(rows), _BATCH):
             batch = rows[first : first + _BATCH]
             created = set(await store.create(batch))
+            new |= created
             # A crash here loses nothing: the sweeper of a worker enqueues what no engine holds.
             await engine.enqueue(
                 [
@@ -185,7 +205,7 @@ async def submit_all(
                     if row.run_id in created and not row.wake_at
                 ]
             )
-        return [row.run_id for row in rows]
+        return [(row, row.run_id in new) for row in rows]
     finally:
         if isinstance(deliverer, str):
             await engine.close()

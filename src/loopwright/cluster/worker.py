@@ -37,7 +37,13 @@ from ..errors import (
 from ..journal import Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .accounts import SharedBudgets, checked_budgets
-from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer, sentence_of
+from .delivery import (
+    DEFAULT_QUEUE,
+    Deliverer,
+    open_deliverer,
+    queue_name,
+    sentence_of,
+)
 from .modules import step_of
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
@@ -475,6 +481,7 @@ def _same(row: RunInfo, step: Step) -> Step:
 
 def _checked(queues: Mapping[str, int]) -> dict[str, int]:
     for name, slots in queues.items():
+        queue_name(name)
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise ConfigurationError(
                 f"queues: {name}: {slots!r} is not a number of runs; use 1 or more"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ..conditions import Budget, Condition, MaxIterations, Timeout
 from ..engine.context import Context
 from ..engine.loop import Loop, any_of
+from ..engine.loop_limits import measures_only
 from ..engine.objectives import Metric, metrics_of
-from ..engine.step import EvaluatorLike, StepLike
-from ..errors import ConfigurationError
+from ..engine.step import EvaluatorLike, Step, StepLike
+from ..errors import ConfigurationError, nearest
 from ..records.codec import Json
 from ..records.decisions import table_text
 from ..tools.sandbox import SandboxMode
@@ -118,7 +119,7 @@ def keep_or_revert_loop(
         None if usd is None else Budget(usd=usd),
         None if timeout is None else Timeout(timeout),
     ]
-    return Loop(
+    loop = Loop(
         agent_step_of(task, agent, {"sandbox": sandbox}),
         evaluate,
         until=any_of(until, MaxIterations(max_iterations)),
@@ -130,3 +131,12 @@ def keep_or_revert_loop(
         workspace=replace(workspace or Workspace(), refine_from="accepted", commits="iterations"),
         **{"on_failure": "continue", "max_failures": FAILURES, **options},
     )
+    step = cast("Step[Any, Any]", loop.evaluate)
+    # Of other evaluators, the names are known only when they run.
+    if measures_only(step) and step.name != declared.objective:
+        hint = nearest(step.name, declared.metrics)
+        raise ConfigurationError(
+            f"{name}: the evaluator measures {step.name!r}, and metrics has {declared.objective!r}; use one "
+            f"name for both{hint}"
+        )
+    return loop

@@ -19,7 +19,7 @@ class _MetricLimit(Condition):
     value: float
     min_iterations: int
     reads: ClassVar[str] = "the metric"
-    words: ClassVar[str]
+    lower: ClassVar[bool]  # whether `value` is the least allowed value, not the greatest
 
     def __post_init__(self) -> None:
         tag = tag_of(type(self))
@@ -36,17 +36,16 @@ class _MetricLimit(Condition):
         if last is None or last.evaluation is None or not last.eligible or last.passed is False:
             return None
         value = last.evaluation.metrics.get(self.metric)
-        if value is None or not self.holds(value) or len(history) < self.min_iterations:
+        if value is None or len(history) < self.min_iterations:
+            return None
+        if value < self.value if self.lower else value > self.value:
             return None
         unit = next((item.unit for item in last.measures if item.name == self.metric), "")
         shown = f"{number_text(value)} {unit}".rstrip()
         return Stop(
             Reason.CONDITION_MET,
-            f"{self.metric} {shown} is {self.words} {number_text(self.value)}",
+            f"{self.metric} {shown} is at {'least' if self.lower else 'most'} {number_text(self.value)}",
         )
-
-    def holds(self, value: float) -> bool:
-        raise NotImplementedError
 
 
 @condition
@@ -69,13 +68,10 @@ class MetricAtLeast(_MetricLimit):
         'requests 1200 is at least 1000'
     """
 
-    words: ClassVar[str] = "at least"
+    lower: ClassVar[bool] = True
     metric: str
     value: float
     min_iterations: int = 1
-
-    def holds(self, value: float) -> bool:
-        return value >= self.value
 
 
 @condition
@@ -98,10 +94,7 @@ class MetricAtMost(_MetricLimit):
         'val_loss 0.9312 is at most 0.95'
     """
 
-    words: ClassVar[str] = "at most"
+    lower: ClassVar[bool] = False
     metric: str
     value: float
     min_iterations: int = 1
-
-    def holds(self, value: float) -> bool:
-        return value <= self.value

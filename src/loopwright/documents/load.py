@@ -272,6 +272,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         contents=project.contents,
         keys=tuple(dict.fromkeys(project.keys)),
         agreed=settings.agreed,
+        item_files=project.item_files,
     )
 
 

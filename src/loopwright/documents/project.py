@@ -127,7 +127,8 @@ class LoadedDocument:
 
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
     settings of model calls with their places, `models` the models with their addresses, `contents` the files with their
-    bytes, `keys` the variables and the hosts that receive them.
+    bytes, `keys` the variables and the hosts that receive them. `item_files` are the files of lists, by their text in the
+    document; None if the name is known only when the list starts.
     """
 
     name: str
@@ -148,6 +149,7 @@ class LoadedDocument:
     contents: Mapping[Path, bytes] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     agreed: Mapping[Path, bytes] | None = None
+    item_files: Mapping[str, Path | None] = field(default_factory=dict)
 
     @property
     def needs_python(self) -> bool:
@@ -173,6 +175,7 @@ class Project:
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
     contents: dict[Path, bytes] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
+    item_files: dict[str, Path | None] = field(default_factory=dict)
     open: list[Path] = field(default_factory=list)
     settable: frozenset[str] = frozenset()  # the variables that the document uses
     dialect: str = ""  # of the first document

@@ -550,7 +550,7 @@ class Loop(CompositeStep[In, Out]):
         return None if stops is None else self._preferred(stops)
 
     def _preferred(self, stops: list[Stop]) -> Stop | None:
-        preferred = prefer(stops)
+        preferred = stops[0] if len(stops) == 1 else prefer(stops)
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)
         return preferred
@@ -588,9 +588,9 @@ class Loop(CompositeStep[In, Out]):
 
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report: if every iteration failed, the loop failed, whatever ended it."""
-        if stop.reason.status is not Status.EXHAUSTED:
+        if stop.reason.status is not Status.EXHAUSTED or history.last is None:
             return stop
-        if history.failures < len(history):
+        if history.last.error is None or history.failures < len(history):
             return stop
         failed = [item for item in history if not item.interrupted]
         if not failed:
@@ -610,19 +610,19 @@ class Loop(CompositeStep[In, Out]):
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
             return
-        judged = (item for item in history if item.eligible)
-        if any(goal.applies_to(item) for item in judged for goal in self.goals):
+        items = list(history)
+        if any(goal.applies_to(item) for item in items if item.eligible for goal in self.goals):
             return
-        empty = all(item.score is None and item.passed is None for item in history)
-        empty = empty and not any(item.evaluation and item.evaluation.metrics for item in history)
+        evaluations = [item.evaluation for item in items if item.evaluation is not None]
+        scored = any(evaluation.score is not None for evaluation in evaluations)
+        judged = any(evaluation.passed is not None for evaluation in evaluations)
+        empty = not scored and not judged and not any(one.metrics for one in evaluations)
         for goal in self.goals if history.best is not None else ():
             if self.evaluate is not None and empty:
                 yield NOT_APPLICABLE, EMPTY_EVALUATIONS
                 return
             # A score without a verdict: the loop lacks the score that is enough.
-            if not self.has_goal or (
-                isinstance(goal, Passed) and any(item.score is not None for item in history)
-            ):
+            if not self.has_goal or (isinstance(goal, Passed) and scored):
                 yield NO_GOAL, NO_GOAL_SENTENCE
                 continue
             lack = (
@@ -645,7 +645,7 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
     """Raise ConfigurationError if an option is none of the words."""
     if value not in words:
         raise ConfigurationError(
-            f"{name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
+            f"{name}: {value!r} is none of {', '.join(filter(None, words))}{nearest(str(value), words)}"
         )
 
 

@@ -21,7 +21,7 @@ from ..records.codec import number
 from .objectives import LoopMetrics
 from .step import Step
 
-__all__ = ["LoopLimits", "check_conditions", "with_limits"]
+__all__ = ["LoopLimits", "check_conditions", "measures_only", "with_limits"]
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
     "min_score": ScoreAtLeast,
@@ -100,7 +100,7 @@ def check_conditions(
             above 1.
     """
     scored = metrics is not None and metrics.score is not None
-    unscored = evaluate is not None and not scored and _measures_only(evaluate)
+    unscored = evaluate is not None and not scored and measures_only(evaluate)
     objective = metrics.objective if metrics is not None else ""
     for condition in _all_of(members):
         if isinstance(condition, ScoreAtLeast) and unscored:
@@ -129,7 +129,8 @@ def _all_of(conditions: Iterable[Condition]) -> Iterator[Condition]:
         yield from _all_of(condition.parts())
 
 
-def _measures_only(step: Step) -> bool:
+def measures_only(step: Step) -> bool:
+    """Return whether an evaluator gives metrics and never a score."""
     while isinstance(inner := getattr(step, "inner", None), Step):
         step = inner
     return getattr(step, "measures_only", False)

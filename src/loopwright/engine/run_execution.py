@@ -147,10 +147,7 @@ def drive(
         state.warn(unbound, code=CANNOT_BIND)
     if state.silent:  # it has no record, so only its result matters
         return _outcome(state, step, fresh.input)
-    limits = None
-    if store is not None and not state.log.silent:
-        limits = LiveLimits(state, partial(store.inbox, state.run_id))
-    return _drive(state, step, bounded(info, fresh), limits, store)
+    return _drive(state, step, bounded(info, fresh), store)
 
 
 def _accepted_in(log: RunLog) -> str:
@@ -181,9 +178,7 @@ def _cap(state: Run, budget: Budget | None) -> Budget | None:
     return budget
 
 
-async def _drive(
-    state: Run, step: Step, info: RunInfo, limits: LiveLimits | None, store: Journal | None
-) -> Result:
+async def _drive(state: Run, step: Step, info: RunInfo, store: Journal | None) -> Result:
     """Run the root step, record how the run ended, and release the run."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
@@ -196,19 +191,17 @@ async def _drive(
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
         state.loops = ended_loops(state, replay, step)
-    _listen(state, limits)
+    _listen(state, store)
     try:
         if step.reads_past:
             await set_noise(state, step, store)
         result = await _outcome(state, step, _typed_input(step, info.input))
-        if limits is not None:
-            limits.close()
+        _stop_reading(state)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
     except BaseException as error:  # of any kind: the lease must be released
-        if limits is not None:
-            limits.close()
+        _stop_reading(state)
         await _interrupted(state, info, error)
         if state.lost and isinstance(error, asyncio.CancelledError):
             await _uncancel(asyncio.current_task())
@@ -219,14 +212,29 @@ async def _drive(
     return result
 
 
-def _listen(state: Run, limits: LiveLimits | None) -> None:
+def _listen(state: Run, store: Journal | None) -> None:
     """Let the journal notify the run of a cancellation, another owner and new limits."""
     if state.log.silent:
         return
     state.log.on_cancel = state.cancel
     state.log.on_lost = state.lose
-    if limits is not None:
-        state.log.on_posted = limits.read
+    if store is not None:
+        state.log.on_posted = partial(_read_limits, state, store)
+
+
+def _read_limits(state: Run, store: Journal) -> None:
+    """Read and apply the new limits of an open run; most runs get none."""
+    if state.limits is None:
+        state.limits = LiveLimits(state, partial(store.inbox, state.run_id))
+    state.limits.read()
+
+
+def _stop_reading(state: Run) -> None:
+    """Read no further limits: the end of the run is recorded next, and nothing may follow it."""
+    if not state.log.silent:
+        state.log.on_posted = None
+    if state.limits is not None:
+        state.limits.close()
 
 
 async def _end_leftovers(state: Run) -> None:

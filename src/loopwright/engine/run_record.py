@@ -34,7 +34,7 @@ from .effects import retyped
 from .loop import Loop
 from .loop_declaration import LoopDeclaration
 from .run_state import Run
-from .step import CompositeStep, Step
+from .step import CompositeStep, Leaf, Step
 from .workflow import Workflow
 
 __all__ = [
@@ -315,7 +315,7 @@ def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, None])
         loop: dict[str, Json] = {"name": step.name, "until": step.bounds}
         loops.append({**loop, "within": within} if within else loop)
         within = step.name
-    for part in step.parts():
+    for part in () if isinstance(step, Leaf) else step.parts():
         _collect(part, within, loops, lists)
 
 
@@ -328,5 +328,5 @@ def _collect_at_once(step: Step, at_once: dict[str, int], *, in_folder: bool) ->
     if isinstance(step, CompositeStep) and isinstance(most, int) and (most > 1 or adjustable):
         at_once.setdefault(step.name, most)
     in_folder = in_folder or getattr(step, "workspace", None) is not None
-    for part in step.parts():
+    for part in () if isinstance(step, Leaf) else step.parts():
         _collect_at_once(part, at_once, in_folder=in_folder)

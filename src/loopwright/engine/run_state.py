@@ -115,6 +115,16 @@ def opened_listeners(
     return tuple(started), tuple(failed)
 
 
+class LimitsReader(Protocol):
+    """Reads and applies the limits that people change while the run is open."""
+
+    def read(self) -> None:
+        """Read new limits in a task."""
+
+    def close(self) -> None:
+        """Stop reading."""
+
+
 class RunResources(Mapping[str, Any]):
     """The resources of a run by name; `memory` is the one that the caller passed, else the journal's.
 
@@ -213,6 +223,7 @@ class Run:
         "in_doubt",
         "iterations",
         "keeps",
+        "limits",
         "listeners",
         "log",
         "loops",
@@ -279,6 +290,7 @@ class Run:
         self.noise: Mapping[str, float] | None = None
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
+        self.limits: LimitsReader | None = None  # from the first notification on
         self.lost = False
         self.finishing = 0  # calls in progress that end although the run is lost
         self.iterations = 0

@@ -42,7 +42,7 @@ from .external import (
 )
 from .fingerprints import KNOWN_AS, digest_of, known_as, source_digest
 from .signatures import FunctionTypes, types_of
-from .threads import in_thread
+from .threads import awaited_in_thread
 
 __all__ = [
     "MODEL_NAME",
@@ -452,16 +452,11 @@ def _caller(function: Function, count: int, inline: bool) -> _Act:
         return by_count[count]
     if inline:
         return lambda value, ctx: _now(function, (value, ctx)[:count])
-    return lambda value, ctx: _threaded(function, (value, ctx)[:count])
+    return lambda value, ctx: awaited_in_thread(function, *(value, ctx)[:count])
 
 
 async def _now(function: Function, args: tuple[object, ...]) -> Json:
     result = function(*args)
-    return await result if inspect.isawaitable(result) else result
-
-
-async def _threaded(function: Function, args: tuple[object, ...]) -> Json:
-    result = await in_thread(function, *args)
     return await result if inspect.isawaitable(result) else result
 
 

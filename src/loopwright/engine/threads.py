@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-__all__ = ["in_thread"]
+__all__ = ["awaited_in_thread", "in_thread"]
 
 T = TypeVar("T")
 
@@ -47,6 +48,12 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
 
     threading.Thread(target=work, name=f"loopwright {function!r:.60}", daemon=True).start()
     return await future
+
+
+async def awaited_in_thread(function: Callable[..., object], *args: object) -> object:
+    """Call a plain function in a new thread, and await its value here if that is awaitable."""
+    result = await in_thread(function, *args)
+    return await result if inspect.isawaitable(result) else result
 
 
 def _hand_over(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:

@@ -51,12 +51,11 @@ class LiveLimits:
             self._task = asyncio.get_running_loop().create_task(self._read())
 
     def close(self) -> None:
-        """Stop reading: the end of the run is recorded next, and nothing may follow it."""
+        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
         for timer in self._timers.values():
             timer.cancel()
-        self._run.log.on_posted = None
 
     async def _read(self) -> None:
         while self._again:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from .check import command_check, output_of, run_check
 from .checklist import Check, as_check
 from .gates import before
 
-__all__ = ["Measurement", "metric", "repeated"]
+__all__ = ["Measurement", "metric", "number_pattern", "repeated"]
 
 WAIT = 0.05  # seconds between two attempts to take the lock of the machine
 IDEA = 200  # characters of an idea
@@ -143,6 +144,10 @@ def _of_command(measurement: Measurement, shell: ShellStep) -> FunctionStep[obje
     )
 
 
+# Escapes, sets, and groups that match no text.
+_NO_TEXT = re.compile(r"\\.|\[\^?\]?[^\]]*\]|\(\?(?:[=!]|<[=!])[^)]*\)")
+
+
 @dataclass(frozen=True)
 class _Reading:
     """Finds the number of a metric in texts."""
@@ -214,8 +219,7 @@ class Measurement:
     @functools.cached_property
     def reading(self) -> _Reading:
         """The reader of the number."""
-        find = compile_pattern(self.pattern, multiline=True) if self.pattern else None
-        return _Reading(self.name, self.unit, find)
+        return _Reading(self.name, self.unit, number_pattern(f"metric {self.name}", self.pattern))
 
     async def of(self, run: Callable[[], Awaitable[CommandResult]], ctx: Context) -> Evaluation:
         """Run the command when it is its turn, and return the evaluation of its output."""
@@ -232,6 +236,26 @@ class Measurement:
             )
         texts = (result.stdout, result.stderr)
         return await in_thread(self.reading.evaluation, texts, output_of(result), details)
+
+
+def number_pattern(owner: str, pattern: str) -> Pattern | None:
+    """Return the expression of a number; None for "".
+
+    Raises:
+        ConfigurationError: if it has no group, and what it matches is more than a number.
+    """
+    if not pattern:
+        return None
+    compiled = compile_pattern(pattern, multiline=True)
+    rest = _NO_TEXT.sub("", pattern)
+    letters = re.search(r"[^\W\d_eE]|[:=]", rest)
+    # An alternative or an optional part need not match.
+    if letters and not compiled.group_count and not re.search(r"[|?*{]", rest):
+        raise ConfigurationError(
+            f"{owner}: the pattern {pattern!r} matches more than a number; put the number into a group, such as "
+            "'loss: ([0-9.]+)'"
+        )
+    return compiled
 
 
 def _idea(folder: Path | None, name: str) -> dict[str, Json]:

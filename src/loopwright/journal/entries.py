@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..errors import RunNotFound, nearest
 from ..records import NOTHING, Evaluation, Failure, HeldJson, Iteration, Usage, read_by_copy
 from ..records.codec import Json
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Entry:
     """One event of a run.
 
@@ -42,33 +44,16 @@ class Entry:
         seq: its number in the run, from 1; assigned by the journal.
     """
 
-    __slots__ = (
-        "at", "error", "fingerprint", "kind", "path", "reserved", "seconds", "seq", "usage", "value",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        kind: str,
-        path: str,
-        at: float,
-        value: Json = None,
-        fingerprint: str = "",
-        error: Failure | None = None,
-        usage: Usage = NOTHING,
-        reserved: Usage = NOTHING,
-        seconds: float = 0.0,
-        seq: int = 0,
-    ) -> None:
-        self.kind = kind
-        self.path = path
-        self.at = at
-        self.value = value
-        self.fingerprint = fingerprint
-        self.error = error
-        self.usage = usage
-        self.reserved = reserved
-        self.seconds = seconds
-        self.seq = seq
+    kind: str
+    path: str
+    at: float
+    value: Json = None
+    fingerprint: str = ""
+    error: Failure | None = None
+    usage: Usage = NOTHING
+    reserved: Usage = NOTHING
+    seconds: float = 0.0
+    seq: int = 0
 
     def view(self) -> Entry:
         """Return the entry for one reader, who receives a copy of its value."""

@@ -22,6 +22,9 @@ from .protocol import Journal, Posted, RunInfo, RunLog
 from .replay import RecordedRun
 from .tunes import tuned_entries
 
+SCHEDULE = "cron"  # of the source of a run: the times of its schedule, and the schedule's name
+_MANY = 1000  # queued runs that contain the name of a schedule
+
 _DETAILS = {
     "queued": "cancelled by a person before it started",
     "suspended": "cancelled by a person while it waited for an answer",
@@ -69,6 +72,12 @@ def status_of(recorded: Sequence[Entry]) -> str:
         if entry.kind not in ("answered", "accepted", "tuned"):
             return "suspended" if entry.kind == "suspended" else "interrupted"
     return "interrupted"
+
+
+async def waiting_of_schedule(journal: Journal, name: str) -> list[RunInfo]:
+    """Return the queued runs of a schedule: the one of its next time, or none."""
+    rows = await journal.runs(status="queued", text=name, limit=_MANY)
+    return [row for row in rows if row.source.get(SCHEDULE, {}).get("name") == name]
 
 
 async def cancel_waiting(journal: Journal, run_id: str) -> bool:

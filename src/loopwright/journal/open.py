@@ -102,6 +102,10 @@ def _open(url: str) -> _Store:
             f"journal: {url!r} is not a journal URL. Use sqlite:PATH or memory:."
         )
     scheme, colon, rest = url.partition(":")
+    if not colon and scheme.startswith("postgres"):
+        raise ConfigurationError(
+            f"journal: {shown_url(url)!r} has no colon after its scheme. Use postgres://HOST/DATABASE."
+        )
     if not colon:
         raise ConfigurationError(
             f"journal: {url!r} has no scheme. Use sqlite:{url} for a file, or memory:."

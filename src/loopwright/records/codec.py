@@ -99,7 +99,13 @@ def _plain(value: bool | float | str) -> Json:
 
 
 def _refuse(value: object, path: str) -> Json:
-    shown = repr(value) if isinstance(value, float) else type(value).__name__
+    if isinstance(value, float):
+        raise StepError(
+            f"{path}: {value!r} is not a finite number; return a number, or None without a value",
+            kind="not_json",
+            retryable=False,
+        )
+    shown = type(value).__name__
     if isinstance(value, int):
         shown = f"an integer of {value.bit_length()} bits"
     raise StepError(

@@ -45,8 +45,10 @@ def history_line(history: History) -> str:
 def result_text(result: Result) -> str:
     """Return a result as three lines: the end, the figures, the output."""
     facts = ", ".join([*_figures(result), duration(result.seconds)])
-    shown = "none" if result.output is None else cut(one_line(text_of(result.output)), LINE)
-    return f"{_sentence(result)}\n{facts}\noutput: {shown}"
+    # "output: None" would be the text of that word.
+    text = None if result.output is None else cut(one_line(text_of(result.output)), LINE)
+    shown = "no output" if text is None else f"output: {text}" if text else "output: empty text"
+    return f"{_sentence(result)}\n{facts}\n{shown}"
 
 
 def result_html(result: Result) -> str:

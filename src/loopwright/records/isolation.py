@@ -7,7 +7,7 @@ they are immutable. Lists and objects are copied at the first access, and the co
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, is_dataclass
+from dataclasses import FrozenInstanceError
 from typing import Self, TypeVar
 
 from .codec import ATOMS, Json
@@ -134,7 +134,7 @@ def read_by_copy(*names: str) -> Callable[[_Kind], _Kind]:
             setattr(kind, f"_raw_{name}", slot)
             setattr(kind, name, property(_reader(slot.__get__), slot.__set__))
         # A frozen dataclass with slots raises TypeError, not this error, for a name that is not a field.
-        if is_dataclass(kind):
+        if issubclass(kind, Record):
             for method, refuse in (("__setattr__", _not_set), ("__delattr__", _not_deleted)):
                 setattr(kind, method, refuse)
         return kind

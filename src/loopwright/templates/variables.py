@@ -166,22 +166,27 @@ def result_variables(result: Result) -> dict[str, Json]:
 
 def _iterations(history: History) -> dict[str, Json]:
     """Return the fields of a loop that describe its iterations."""
-    completed = [item for item in history if item.error is None and not item.interrupted]
+    items, best = list(history), history.best
+    completed = [item for item in items if item.error is None and not item.interrupted]
     outputs = [item.output for item in completed]
+    rows = [iteration_variables(item) for item in items]
     return {
-        "last": iteration_variables(history.last),
-        "best": iteration_variables(history.best),
-        "history": [iteration_variables(item) for item in history],
+        "last": rows[-1] if rows else _NO_ITERATION,
+        "best": next(
+            (row for item, row in zip(items, rows, strict=True) if item is best), _NO_ITERATION
+        ),
+        "history": rows,
         # Empty text instead of null, which would print as "None" in a prompt.
-        "table": table_text(history),
+        "table": table_text(history) if rows else "",
         "output": outputs[-1] if outputs and outputs[-1] is not None else "",
         "outputs": outputs,
         "steps": dict(completed[-1].steps or {}) if completed else {},
         "succeeded": len(completed),
-        "failed": len(history) - len(completed),
+        "failed": len(items) - len(completed),
     }
 
 
+# A false value with empty fields, so that `loop.last.output` needs no test in the first iteration.
 _NO_ITERATION = TemplateValue(
     "",
     {
@@ -191,11 +196,8 @@ _NO_ITERATION = TemplateValue(
 )  # fmt: skip
 
 
-def iteration_variables(item: Iteration | None) -> Json:
-    """Return the variable of a finished iteration; without one, a false value with empty fields."""
-    # Empty fields, so that `loop.last.output` needs no test in the first iteration.
-    if item is None:
-        return _NO_ITERATION
+def iteration_variables(item: Iteration) -> Json:
+    """Return the variable of a finished iteration."""
     evaluation = item.evaluation
     return {
         "iteration": item.number,

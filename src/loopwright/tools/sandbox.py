@@ -79,7 +79,8 @@ class Sandbox:
             sandbox. Default: `none`.
         network: Whether the command can use the network. Default: True.
         wrap: Words before the command, such as those of a container. `{folder}` is the working folder.
-        hide: Files and folders that the command cannot read.
+        hide: Files and folders that the command cannot read; a folder is empty and private instead. `~` is the
+            home folder.
         writable: Files and folders that the command can change, besides its working folder.
         readable: Folders that the command can read although they are below the folder of temporary files.
         changes_folder: Whether the command can change its working folder. Default: True.
@@ -186,7 +187,7 @@ def sandbox_words(sandbox: Sandbox, folder: Path) -> list[str]:
     if not sandbox.changes_folder:
         # The temporary folder, which is replaced, may contain it.
         words += ["--ro-bind", str(folder), str(folder)]
-    words += _hidden(Path(item).absolute() for item in sandbox.hide)
+    words += _hidden(Path(item).expanduser().absolute() for item in sandbox.hide)
     return [*words, "--chdir", str(folder), "--", *RESTORE]
 
 

@@ -32,13 +32,18 @@ def input_value(text: str, note: Callable[[str], None] | None = None) -> Json:
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+        return strict_json(text)
     except (ValueError, RecursionError) as error:
         # A note and not an error: a text may begin like this, such as the start of a program.
         if note is not None and _LIKE_JSON.match(text):
             why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
             note(f"the input starts like JSON, but it is used as text: {why}")
         return text
+
+
+def strict_json(text: str) -> Json:
+    """Return the value of a JSON text, without NaN and duplicate keys. Raises ValueError or RecursionError."""
+    return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
 
 
 def _refuse(constant: str) -> Json:

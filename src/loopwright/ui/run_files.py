@@ -16,6 +16,7 @@ __all__ = [
     "UNRECORDED",
     "RunFiles",
     "files_text",
+    "keys_text",
     "run_files",
     "turned_tests",
     "unrecorded_folders",
@@ -29,6 +30,13 @@ def files_text(item: Iteration) -> str:
     if item.files is None:
         return ""
     return f"files {item.files['files']} +{item.files['added']} -{item.files['removed']}"
+
+
+def keys_text(paths: Sequence[str]) -> str:
+    """Return a warning for files with a key, or ""."""
+    if not paths:
+        return ""
+    return f"files of the result have a key that they did not have at the start: {', '.join(paths[:5])}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -60,6 +60,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         "agents": replay.reported(),
         "items": own.items if own is not None else (),
         "total": replay.iterations,
+        "workspace": _workspace(info.name, replay) or (own.workspace if own is not None else None),
     }
     if end is not None:
         stop = Stop.from_json(end["stop"])
@@ -94,6 +95,18 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         outcomes=replay.outcomes(),
         **common,
     )
+
+
+def _workspace(path: str, replay: RecordedRun) -> Mapping[str, Json] | None:
+    """Return where the files of a workflow with a workspace are, as in its result."""
+    names = ("workspace", "placed", "merged")
+    entries = [replay.finished.get(f"{path}/{name}") for name in names]
+    values = [entry.value for entry in entries if entry is not None]
+    if len(values) < len(names) or "folder" not in values[0]:
+        return None
+    begun, placed, merged = values
+    where = {"folder": begun["folder"], "base": begun["commit"], "iteration": 0}
+    return {**where, **{key: placed[key] for key in ("commit", "tree")}, **merged}
 
 
 def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
@@ -140,6 +153,7 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
         seconds=history.elapsed,
         reported_score=reported,
         held_out=None if end is None else end.get("held_out"),
+        workspace=None if end is None else end.get("workspace"),
         explored_iterations=explored,
         items=replay.table(path),
         error=failure_of(stop, history),

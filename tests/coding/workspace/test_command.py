@@ -58,6 +58,17 @@ def test_list_and_show_name_the_snapshots(files: Path, capsys: pytest.CaptureFix
     assert json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["recorded"] is True
 
 
+def test_a_recorded_run_has_the_place_of_its_files(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`show` and a second `resume` read it, for a loop's workspace and for that of a workflow."""
+    workspace = json.loads(shown(capsys, "show", "r1", "--json"))["workspace"]
+    assert (workspace["folder"], set(workspace)) == (
+        str(files),
+        {"folder", "base", "iteration", "commit", "tree"},
+    )
+
+
 def test_restore_puts_an_iteration_in_place(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +90,17 @@ def test_branch_is_made_later(repo: Repo, files: Path, capsys: pytest.CaptureFix
     """Any iteration becomes a branch."""
     shown(capsys, "workspace", "branch", "r1", "1", "--name", "first")
     assert repo.git("show", "first:n.txt") == "1"
+
+
+def test_files_with_a_key_are_named(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """A branch or a change that is made later warns of them, as the end of a run does."""
+    key = shell(f"echo 1; echo sk-{'a' * 24} > settings.txt", name="edit")
+    own = Workspace(repo.folder, merge="none")
+    recorded(Loop(key, by_count, max_iterations=1, name="fix", workspace=own))
+    for words in (("branch", "r1"), ("apply", "r1", "1")):
+        assert json.loads(shown(capsys, "workspace", *words, "--json"))["secrets"] == [
+            "settings.txt"
+        ]
 
 
 def test_prune_of_a_run_deletes_its_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,8 @@ def test_report_goes_to_the_terminal_and_to_a_file(labelled: Project) -> None:
         ["judge", "no", "0", "54"],
     ]
     assert sum(line.startswith("always wrong: b") for line in lines) == 6
+    # Each error persists, so further votes add nothing.
+    assert next(line for line in lines if line.startswith("icc")).endswith("3 votes count as 1.0")
     report = json.loads((labelled.folder / "report.json").read_text())
     assert report["gate"] == {"ok": True, "failed": []}
     assert "unattainable" in report["advice"]

@@ -17,12 +17,19 @@ def recorded(project: Project) -> None:
 
 def test_replay_prints_the_reproduced_stops_first(project: Project) -> None:
     recorded(project)
-    answer = project.call("replay", "name:short", "--until", "[{max_iterations: 1}]")
+    long = (
+        "[{score_at_least: 0.95}, {no_improvement: 3}, {repeated_output: 3}, {max_iterations: 1}]"
+    )
+    answer = project.call(
+        "replay", "name:short", "--until", "[{max_iterations: 1}]", "--until", long
+    )
     assert answer.code == 0
     first, header, *rows = answer.out.splitlines()
     assert first.startswith("recorded stops reproduced: 3 of 3, short, quality: selection score")
     assert header.split()[:4] == ["policy", "exact", "censored", "iterations"]
     assert [row.split("  ")[0] for row in rows[:2]] == ["recorded", "limit 1"]
+    ends = [row.index(" 3 ") for row in rows[:2]]
+    assert ends == [header.index("exact") + 3] * 2  # the longest name decides the columns
 
 
 def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
@@ -32,7 +39,7 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
     )
     answer = project.call("replay", "name:short", "--policy", "p.yaml", "--out", "out", "--json")
     assert answer.json == json.loads((project.folder / "out/replay.json").read_text())
-    assert [p["policy"]["name"] for p in answer.json["policies"]] == ["recorded", "one", "passed()"]
+    assert [p["policy"]["name"] for p in answer.json["policies"]] == ["recorded", "one", "passed"]
     assert answer.json["reproduced"] == {"ok": 3, "of": 3, "left_out": []}
     assert {p.name for p in (project.folder / "out").iterdir()} == {
         "replay.json", "pairs.csv", "frontier.svg",
@@ -50,6 +57,7 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
         (("name:short", "--until", "{score_at_least: .nan}"), "--until"),
         (("name:short", "--policy", "wrong.yaml"), "wrong.yaml:2:3: unknown key 'utnil'"),
         (("name:short", "--policy", "none.yaml"), "none.yaml: No such file"),
+        (("name:short", "--policy", "empty.yaml"), "empty.yaml is empty"),
         (("name:short", "--price", "-1"), "--price"),
         (("name:short", "--loop", "x"), "has no loop 'x'"),
         (("name:short", "name:refine"), "use name: once"),
@@ -61,6 +69,7 @@ def test_wrong_input_is_one_sentence(
     project: Project, arguments: tuple[str, ...], expected: str
 ) -> None:
     recorded(project)
+    (project.folder / "empty.yaml").write_text("[]\n")
     (project.folder / "wrong.yaml").write_text("- {until: passed}\n- {until: passed, utnil: 1}\n")
     answer = project.call("replay", *arguments)
     assert answer.code == 2

@@ -68,6 +68,10 @@ def test_a_row_on_a_terminal_reads_from_left_to_right() -> None:
             IterationRow("refine", Iteration(1, evaluation=Evaluation(0.5))),
             "refine 1: score 0.50, 0 ms",
         ),
+        (
+            IterationRow("refine", Iteration(1, evaluation=Evaluation(0.5), explored=True)),
+            "refine 1: score 0.50, 0 ms: explored",
+        ),
     ],
 )
 def test_a_row_on_a_pipe_is_a_sentence(row: IterationRow, line: str) -> None:
@@ -153,11 +157,17 @@ def test_the_end_of_an_inner_loop_is_told_and_that_of_the_run_left_to_the_run() 
     value = {"name": "b", "stop": Stop(Reason.MAX_ITERATIONS, "2 of 2").to_json(), "output": None}
     ending = Progress().apply(Entry("ended", "a/1/b", 3.0, value=value))[0]
     assert isinstance(ending, Ending)
-    assert ending_line(ending) == "  b exhausted: 2 of 2"
+    assert ending_line(ending, UNICODE) == "  b exhausted: 2 of 2"
     assert Progress().apply(Entry("ended", "a", 3.0, value=value)) == []
 
 
 def test_the_end_of_an_inner_loop_names_the_loop_once() -> None:
     """The detail of a failed condition begins with the name of its loop, which the line has already."""
     ending = Ending("a/1/b", Stop(Reason.ERROR, "b: MyCondition: no such key"))
-    assert ending_line(ending) == "  b failed: MyCondition: no such key"
+    assert ending_line(ending, UNICODE) == "  b failed: MyCondition: no such key"
+
+
+def test_the_end_of_a_loop_is_one_short_line() -> None:
+    """The end of the run repeats the detail, which may have the output of a check, and has all of it."""
+    ending = Ending("a", Stop(Reason.ERROR, "printed " * 100))
+    assert len(ending_line(ending, UNICODE)) < 140

@@ -7,14 +7,15 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from loopwright import Workspace, run_sync, until
+from loopwright import Workspace, keep_or_revert_loop, metric, run_sync, until
+from loopwright.errors import ConfigurationError
 from loopwright.models import Models, ScriptedModel
 from loopwright.tools.sandbox import sandbox_problem
 
@@ -201,7 +202,7 @@ def test_dollars_of_a_program_that_reports_none(folder: Project) -> None:
         (["--price", "3,15", "--", "sh"], "price is for coding agents"),
         (["--session", "loop", "--", "sh"], "session is for coding agents"),
         (["--permissions", "full", "--", "sh"], "permissions is for coding agents"),
-        (["--sandbox", "own", "--", "claude", "-p", "x"], "has no sandbox"),
+        (["--sandbox", "own", "--", "./claude.yaml", "-p", "x"], "has no sandbox"),
         (["--", "./missing.yaml"], "missing.yaml"),
     ],
 )
@@ -209,6 +210,100 @@ def test_options_that_cannot_be_obeyed(folder: Project, words: list[str], proble
     """They are refused before anything runs."""
     answer = folder.call("until", CHECK, *words)
     assert (answer.code, problem in answer.err) == (2, True), answer.err
+
+
+PATTERN = "the number into a group"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--branch", "bad..name"], "--branch: 'bad..name' is not a name for a branch"),
+        (["--branch", "main"], "--branch: the branch 'main' exists"),
+        (["--branch", "main/x"], "--branch: the branch 'main' exists"),
+        (["--branch", "b", "--workspace", "here"], "--branch: the result is no branch here"),
+        (["--held-out", "none"], "--held-out: there is no folder 'none'"),
+        (["--held-out", ".."], "--held-out: '..' contains the project"),
+        (["--held-out", "inside"], "--held-out: 'inside' is inside the project"),
+        (["--held-out", "../hidden"], "--held-out: needs a sealed check with a report"),
+        (["--held-out", "../hidden", "--metric", "x:min"], "--held-out needs the tests of a check"),
+        (["--protect", "x", "--score", "([0-9]+)"], "--protect needs the tests of a check"),
+        (["--on-tamper", "stop", "--score", "([0-9]+)"], "--on-tamper needs the tests of a check"),
+        (["--protect", "/abs"], "--protect: '/abs' is not a path inside"),
+        (["--link", "none"], "--link: there is no folder 'none'"),
+        (["--metric", "x:min=("], "--metric: pattern '(': missing )"),
+        (["--metric", "x:min=loss: [0-9]+"], PATTERN),
+        (["--score", "("], "--score: pattern '(': missing )"),
+        (["--score", "share: [0-9]+"], PATTERN),
+        (["--max-usd", "nan"], "--max-usd: nan is out of range; use a number above 0"),
+        (["--max-usd", "-1"], "--max-usd: -1 is out of range"),
+        (["--max-calls", "0"], "--max-calls: 0 is too small"),
+        (["--max-time", "0s"], "--max-time: 0.0 is out of range"),
+        (
+            ["--judge", "It is short."],
+            "--judge: no model is set; use --model, or set LOOPWRIGHT_MODEL",
+        ),
+    ],
+)
+def test_an_invalid_option_is_refused_before_any_work(
+    folder: Project, monkeypatch: pytest.MonkeyPatch, words: list[str], problem: str
+) -> None:
+    """One sentence names the option, and nothing is recorded."""
+    monkeypatch.delenv("LOOPWRIGHT_MODEL", raising=False)
+    if "--branch" in words:
+        subprocess.run(["git", "init", "-q", "-b", "main"], check=True)
+        name = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *name, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    for name in ("inside", "../hidden"):
+        (folder.folder / name).mkdir(exist_ok=True)
+    answer = folder.call("until", CHECK, *words, "--", "sh", "-c", "true")
+    assert (answer.code, problem in answer.err) == (2, True), answer.err
+    assert not (folder.folder / ".loopwright").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["grep 'x", "--", "sh"], 'CHECK: the shell cannot read "grep \'x": '),
+        (["pytest", "-q", "--", "sh"], "one word in quotes, such as: loopwright until"),
+        (
+            ["pytest", "tests", "--", "sh", "agent"],
+            "AGENT: there is no program 'tests'; write the check as",
+        ),
+        (["pytest", "--", "codx"], "AGENT: there is no program 'codx'; did you mean 'codex'?"),
+        (["pytest", "--", "./none.sh"], "AGENT: there is no program './none.sh'"),
+    ],
+)
+def test_a_check_or_agent_that_cannot_run_is_refused(
+    folder: Project, words: list[str], problem: str
+) -> None:
+    """Also a check without quotes, with the hint to write them."""
+    answer = folder.call("until", *words)
+    assert (answer.code, problem in answer.err) == (2, True), answer.err
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: until("", ["x"]), "the check is empty"),
+        (lambda: until("true", ["x"], max_iteration=3), "did you mean 'max_iterations'"),  # type: ignore[call-arg]
+        (
+            lambda: until(lambda text: True, ["x"], protect=["x"]),
+            "protect needs a check that is a command",
+        ),
+        (lambda: metric("x", pattern="loss: [0-9]+"), PATTERN),
+        (
+            lambda: keep_or_revert_loop(["x"], metric("los"), {"loss": "minimise"}),
+            "the evaluator measures 'los', and metrics has 'loss'",
+        ),
+        (lambda: Workspace(merge="brnch"), "did you mean 'branch'"),  # type: ignore[arg-type]
+    ],
+)
+def test_invalid_arguments_in_python(make: Callable[[], object], problem: str) -> None:
+    """The message names the argument, and the nearest valid one."""
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        make()
+    assert "none of ," not in str(caught.value)
 
 
 @pytest.mark.skipif(bool(sandbox_problem()) and not os.environ.get("CI"), reason=sandbox_problem())

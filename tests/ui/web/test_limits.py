@@ -31,6 +31,7 @@ def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) ->
         form.locator("input[name=reason]").fill("one is enough")
         form.locator("button").click()
         page.get_by_text("takes the new limits within a second").wait_for()
+        page.wait_for_selector("table.limits tbody td:nth-child(3):text-is('1')")
         while "one is enough" not in server.ask("/runs/paced/export/jsonl")[1]:
             page.wait_for_timeout(50)
         (folder / "go-1").touch()

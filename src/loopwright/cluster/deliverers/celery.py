@@ -82,12 +82,24 @@ class CeleryDeliverer:
         Raises:
             ConfigurationError: if the broker cannot be reached.
         """
+        from amqp.exceptions import AMQPError
+        from kombu.exceptions import OperationalError
+
         try:
             await asyncio.to_thread(self._declare, (DEFAULT_QUEUE,))
-        except OSError as error:
+        except (OSError, AMQPError, OperationalError) as error:
             where = urlsplit(self._address)
+            server = f"deliverer celery: {where.hostname}:{where.port or 5672}"
+            if getattr(error, "reply_code", 0) in (
+                403,
+                530,
+            ):  # ACCESS_REFUSED and NOT_ALLOWED of AMQP
+                raise ConfigurationError(
+                    f"{server} refuses the user {where.username or 'guest'!r}. Check the password, and the user's "
+                    f"permissions for the virtual host {where.path[1:] or '/'!r}"
+                ) from error
             raise ConfigurationError(
-                f"deliverer celery: {where.hostname}:{where.port or 5672} cannot be reached: {error}"
+                f"{server} cannot be reached: {error}. Start RabbitMQ there, or use celery:amqp://HOST//"
             ) from error
 
     def _declare(self, names: Collection[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from ..._extras import require
 from ...errors import ConfigurationError
-from ..delivery import Delivery, Handle
+from ..delivery import Delivery, Handle, not_in_postgres
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, DBOSConfig
@@ -47,10 +47,7 @@ class DbosDeliverer:
         url = address or journal
         scheme, _, rest = url.partition(":")
         if scheme not in ("postgres", "postgresql"):
-            raise ConfigurationError(
-                f"deliverer dbos: {url!r} is not a PostgreSQL URL. Use a journal such as postgres://HOST/DATABASE, or "
-                "dbos:postgres://HOST/DATABASE."
-            )
+            raise not_in_postgres("dbos", address)
         require("the deliverer dbos", "dbos")
         self._url = f"postgresql:{rest}"
         self._client: DBOSClient | None = None

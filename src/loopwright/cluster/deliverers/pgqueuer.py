@@ -22,8 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from ..._extras import require
-from ...errors import ConfigurationError
-from ..delivery import Delivery, Handle
+from ..delivery import Delivery, Handle, not_in_postgres
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,10 +58,7 @@ class PgQueuerDeliverer:
     def __init__(self, address: str, journal: str) -> None:
         url = address or journal
         if not url.startswith(("postgres:", "postgresql:")):
-            raise ConfigurationError(
-                f"deliverer pgqueuer: {url!r} is not a PostgreSQL URL. Use a journal such as "
-                "postgres://HOST/DATABASE, or pgqueuer:postgres://HOST/DATABASE."
-            )
+            raise not_in_postgres("pgqueuer", address)
         require("the deliverer pgqueuer", "pgqueuer")
         self._url = url
         self._connection: psycopg.AsyncConnection | None = None

@@ -69,7 +69,8 @@ class TemporalDeliverer:
             self._client = await Client.connect(self._host, namespace=self._namespace)
         except RuntimeError as error:
             raise ConfigurationError(
-                f"deliverer temporal: {self._host} cannot be reached: {error}"
+                # The library prints the error of its Rust part, which names no remedy.
+                f"deliverer temporal: {self._host} cannot be reached. Start a server there, or use temporal:HOST:PORT"
             ) from error
 
     def _connected(self) -> Client:

@@ -9,11 +9,13 @@ import json
 import random
 import re
 import secrets
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ...evaluators.parsing.reports import TestCase, TestReport, TestState
+from .imports import OUTSIDE
 from .runners import Runner
 
 __all__ = ["Canary", "imports_outside", "plant"]
@@ -32,20 +34,11 @@ def test_{wrong}():
 _PYTEST_IMPORTS = """
 
 def test_{imports}():
-    import importlib.util, json, os
-    copy, outside = os.path.realpath({copy!r}), {{}}
-    for name in {modules!r}:
-        try:
-            spec = importlib.util.find_spec(name)
-        except Exception:
-            continue
-        if spec is None:
-            continue
-        places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
-        for place in places:
-            if place and os.path.commonpath([copy, os.path.realpath(place)]) != copy:
-                outside[name] = place
-    assert not outside, {label!r} + json.dumps(outside)
+    import json
+
+{search}
+    found = outside({copy!r}, {modules!r})
+    assert not found, {label!r} + json.dumps(found)
 """
 _NODE = """\
 const test = require("node:test");
@@ -187,7 +180,13 @@ def plant(
         random.SystemRandom().shuffle(functions)
         text = "\n\n".join(functions)
         if modules:
-            more = {"copy": str(folder), "modules": list(modules), "label": _IMPORTS}
+            search = textwrap.indent(OUTSIDE, "    ")
+            more = {
+                "copy": str(folder),
+                "modules": list(modules),
+                "label": _IMPORTS,
+                "search": search,
+            }
             text += _PYTEST_IMPORTS.format(**fields, **more)
         imports = names[2] if modules else ""
         return Canary(f"{beside}{name}", text, names[0], names[1], imports)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from ...engine.context import Context
 from ...engine.step import Function, FunctionStep, Step, digest_of
-from ...errors import ConfigurationError, nearest
+from ...errors import ConfigurationError
 from ...records import Criterion, Evaluation
 from ...records.codec import Json
 from ...tools.sandbox import Sandbox, SandboxMode
 from .feedback import LISTED, NAMED, evaluation_of_exit
-from .measure import TestCommand, TestRun, feedback_of, unusable
-from .record import ON_TAMPER, Sealed, SealOptions
+from .measure import TestCommand, TestRun, feedback_of, isolated, unusable
+from .record import Sealed, SealOptions
 from .sealed_check import SealedCheck
 
-__all__ = ["one_of", "patterns", "tests"]
+__all__ = ["tests"]
 
 
 class TestsStep(FunctionStep[object, Evaluation]):
@@ -185,17 +185,22 @@ def tests(
         >>> run_sync(tests("printf '1..2\\\\nok 1 - adds\\\\nnot ok 2 - divides\\\\n'", report="stdout"), "").output.score
         0.5
     """
-    isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
     runs = TestCommand(
-        command, report=report, timeout=timeout, env=env, pass_env=pass_env, sandbox=isolation
+        command,
+        report=report,
+        timeout=timeout,
+        env=env,
+        pass_env=pass_env,
+        sandbox=isolated(sandbox),
     )
-    options = SealOptions(
-        protect=patterns(f"{name}: protect", protect),
-        allow=patterns(f"{name}: allow", allow),
+    options = SealOptions.of(
+        name,
+        protect=protect,
+        allow=allow,
         allow_new=allow_new,
-        on_tamper=one_of(name, on_tamper),
-        setup=setup if isinstance(setup, str) else tuple(setup),
-        link=patterns(f"{name}: link", link),
+        on_tamper=on_tamper,
+        setup=setup,
+        link=link,
         # Now, because the folder of the process may be another one later.
         held_out=str(Path(held_out).expanduser().absolute()) if held_out else "",
         held_out_every=held_out_every,
@@ -209,35 +214,6 @@ def tests(
 
 
 setattr(tests, "__test__", False)  # noqa: B010  # pytest would collect it as a test
-
-
-def patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Return patterns of paths inside the workspace.
-
-    Raises:
-        ConfigurationError: for one that leads out of it.
-    """
-    if isinstance(values, str):
-        raise ConfigurationError(f"{owner}: use a list, such as [{values!r}]")
-    for value in values:
-        if not isinstance(value, str) or not value or value.startswith(("/", "../")):
-            raise ConfigurationError(
-                f"{owner}: {value!r} is not a path inside the workspace, or a pattern of one"
-            )
-    return tuple(values)
-
-
-def one_of(name: str, word: str) -> str:
-    """Return a valid value of `on_tamper`.
-
-    Raises:
-        ConfigurationError: for another word.
-    """
-    if word not in ON_TAMPER:
-        raise ConfigurationError(
-            f"{name}: on_tamper: {word!r} is none of {', '.join(ON_TAMPER)}{nearest(str(word), ON_TAMPER)}"
-        )
-    return word
 
 
 def evaluation_of(name: str, runs: TestCommand, measured: TestRun) -> Evaluation:

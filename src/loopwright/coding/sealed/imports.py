@@ -13,7 +13,7 @@ from pathlib import Path
 from ...errors import StepError
 from ...tools.process import run_command
 
-__all__ = ["modules_of", "outside", "paths_for"]
+__all__ = ["OUTSIDE", "modules_of", "outside", "paths_for"]
 
 SECONDS = 60.0
 _ROOTS = ("src/", "")
@@ -22,22 +22,29 @@ _OTHERS = {
     "tests", "test", "docs", "doc", "examples", "build", "dist", "benchmarks", "scripts", "tools", "setup",
     "conftest", "noxfile", "tasks", "manage", "fabfile",
 }  # fmt: skip
-_PROBE = """\
-import importlib.util, json, os, sys
+# The code of a function, for the interpreter and for the test that is added to a check.
+OUTSIDE = """\
+def outside(copy, names):
+    import importlib.util, os
+    copy, found = os.path.realpath(copy), {}
+    for name in names:
+        try:
+            spec = importlib.util.find_spec(name)
+        except Exception:
+            continue
+        if spec is None:
+            continue
+        places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
+        for place in places:
+            if place and os.path.commonpath([copy, os.path.realpath(place)]) != copy:
+                found[name] = os.path.realpath(place)
+    return found
+"""
+_PROBE = f"""\
+import json, sys
 sys.path = [path for path in sys.path if path]
-copy, outside = os.path.realpath(sys.argv[1]), {}
-for name in sys.argv[2:]:
-    try:
-        spec = importlib.util.find_spec(name)
-    except Exception:
-        continue
-    if spec is None:
-        continue
-    places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
-    for place in places:
-        if place and os.path.commonpath([copy, os.path.realpath(place)]) != copy:
-            outside[name] = os.path.realpath(place)
-print(json.dumps(outside))
+{OUTSIDE}
+print(json.dumps(outside(sys.argv[1], sys.argv[2:])))
 """
 
 

@@ -23,11 +23,11 @@ from ...evaluators.parsing.reports import (
     read_report_file,
 )
 from ...tools.process import CommandResult
-from ...tools.sandbox import Sandbox
+from ...tools.sandbox import Sandbox, SandboxMode
 from ...tools.shell import ShellStep
 from .runners import Runner, runner_of
 
-__all__ = ["TestCommand", "TestRun", "feedback_of"]
+__all__ = ["TestCommand", "TestRun", "feedback_of", "isolated"]
 
 EACH = 2_000  # characters of one failing test in the feedback
 ALL = 8_000  # characters of the feedback
@@ -190,6 +190,11 @@ def feedback_of(measured: TestRun, failures: Sequence[TestCase]) -> str:
         names = ", ".join(case.id for case in ordered[len(shown) :])
         shown.append(f"and {len(texts) - len(shown)} more: {names}"[: max(left, 200)])
     return "\n\n".join(shown)
+
+
+def isolated(sandbox: Sandbox | SandboxMode) -> Sandbox:
+    """Return the sandbox of a check; that of a word has no network."""
+    return Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
 
 
 def unusable(name: str, measured: TestRun) -> EvaluationError:

@@ -14,9 +14,8 @@ from ...records import Evaluation
 from ...records.codec import Json
 from ...tools.process import CommandResult
 from ...tools.sandbox import Sandbox, SandboxMode
-from .evaluator import one_of, patterns
 from .feedback import evaluation_of_exit, rejected, touched
-from .measure import TestCommand, TestRun
+from .measure import TestCommand, TestRun, isolated
 from .record import SealOptions
 from .sealed_check import SealedCheck
 
@@ -86,16 +85,21 @@ def sealed_metric(
         'loss'
     """
     measurement = Measurement(name, unit, pattern, at_once, idea)
-    isolation = Sandbox(sandbox, network=False) if isinstance(sandbox, str) else sandbox
     runs = TestCommand(
-        command, report="none", timeout=timeout, env=env, pass_env=pass_env, sandbox=isolation
+        command,
+        report="none",
+        timeout=timeout,
+        env=env,
+        pass_env=pass_env,
+        sandbox=isolated(sandbox),
     )
-    options = SealOptions(
-        protect=patterns(f"metric {name}: protect", protect),
-        allow=patterns(f"metric {name}: allow", allow),
-        on_tamper=one_of(f"metric {name}", on_tamper),
-        setup=setup if isinstance(setup, str) else tuple(setup),
-        link=patterns(f"metric {name}: link", link),
+    options = SealOptions.of(
+        f"metric {name}",
+        protect=protect,
+        allow=allow,
+        on_tamper=on_tamper,
+        setup=setup,
+        link=link,
     )
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
+from ...errors import ConfigurationError, nearest
 from ...records import Evaluation, as_evaluation
 from ...records.codec import Json
 from .baseline import Baseline
@@ -27,6 +29,37 @@ class SealOptions:
     held_out: str = ""
     held_out_every: bool = False
     held_out_required: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        *,
+        protect: Sequence[str],
+        allow: Sequence[str],
+        on_tamper: str,
+        setup: Sequence[str] | str,
+        link: Sequence[str],
+        **more: Any,
+    ) -> Self:
+        """Return the checked options of `tests` or of a sealed metric.
+
+        Args:
+            name: the evaluator, for messages.
+            protect, allow, on_tamper, setup, link: as `tests` explains them.
+            **more: the options that only `tests` has.
+
+        Raises:
+            ConfigurationError: for a pattern that leads out of the workspace, or an unknown `on_tamper`.
+        """
+        return cls(
+            protect=_patterns(f"{name}: protect", protect),
+            allow=_patterns(f"{name}: allow", allow),
+            on_tamper=_one_of(name, on_tamper),
+            setup=setup if isinstance(setup, str) else tuple(setup),
+            link=_patterns(f"{name}: link", link),
+            **more,
+        )
 
 
 @dataclass(frozen=True)
@@ -71,3 +104,32 @@ class Sealed:
             tuple(data["paths"]),
             as_evaluation(data["evaluation"]),
         )
+
+
+def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns of paths inside the workspace.
+
+    Raises:
+        ConfigurationError: for one that leads out of it.
+    """
+    if isinstance(values, str):
+        raise ConfigurationError(f"{owner}: use a list, such as [{values!r}]")
+    for value in values:
+        if not isinstance(value, str) or not value or value.startswith(("/", "../")):
+            raise ConfigurationError(
+                f"{owner}: {value!r} is not a path inside the workspace, or a pattern of one"
+            )
+    return tuple(values)
+
+
+def _one_of(name: str, word: str) -> str:
+    """Return a valid value of `on_tamper`.
+
+    Raises:
+        ConfigurationError: for another word.
+    """
+    if word not in ON_TAMPER:
+        raise ConfigurationError(
+            f"{name}: on_tamper: {word!r} is none of {', '.join(ON_TAMPER)}{nearest(str(word), ON_TAMPER)}"
+        )
+    return word

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -15,8 +16,10 @@ from pathlib import Path
 from ..._platform import locks
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
+from ...records.redaction import Redactor, secrets_in
 from .git import Git
 from .merge import HandOver, applied, make_branch
+from .secrets import paths_with_secrets
 from .sources import WorkspaceSource
 from .store import PUT_BACK, GitStore, slug_of
 from .tree import FileTree
@@ -175,6 +178,11 @@ class SavedWorkspace:
         if wanted.startswith("-") or Git(cwd=self.home).run(*words, ok=(0, 128)).returncode:
             raise ConfigurationError(f"{wanted!r} is not a name for a branch")
         return make_branch(self.tree.store, source, self._hand_over(commit, title), wanted)
+
+    def paths_with_keys(self, commit: str) -> list[str]:
+        """Return the files of a snapshot that have a key that they did not have at the start."""
+        redactor = Redactor(secrets_in(os.environ))
+        return paths_with_secrets(self.tree.store, self.base, commit, redactor)
 
     def apply(self, commit: str) -> int:
         """Change the user's files by what a snapshot changed, three ways; return the number of files.

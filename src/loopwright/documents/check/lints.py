@@ -148,10 +148,12 @@ def _explored(document: Document) -> _Notes:
 
 def _exit_codes_only(document: Document) -> _Notes:
     """Note sealed tests of which only the exit code is known: fewer attacks on the check are noticed."""
-    for i, step in enumerate(document.steps):
-        loop = step.loop
-        if loop is None or not (loop.workspace or document.workspace):
-            continue
+    loops = (
+        found
+        for i, step in enumerate(document.steps)
+        for found in _loops_with_files(step, ("steps", i), around=bool(document.workspace))
+    )
+    for loop, where in loops:
         several = isinstance(loop.evaluate, list)
         specs = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
         for place, spec in enumerate(specs):
@@ -160,7 +162,7 @@ def _exit_codes_only(document: Document) -> _Notes:
                 continue
             check = tests if isinstance(tests, TestsSpec) else TestsSpec(command=tests)
             if check.sealed and not TestCommand(check.command, report=check.report).has_report:
-                at: Location = ("steps", i, "loop", "evaluate", *([place] if several else []))
+                at: Location = (*where, "evaluate", *([place] if several else []))
                 yield (
                     (*at, "tests"),
                     "exit_code_only",
@@ -169,6 +171,22 @@ def _exit_codes_only(document: Document) -> _Notes:
                         "and the exit code count; use report: if it writes one"
                     ),
                 )
+
+
+def _loops_with_files(
+    action: Action, at: Location, *, around: bool
+) -> Iterator[tuple[LoopSpec, Location]]:
+    """Iterate over the loops of a step, also nested ones, that have a workspace or run inside one."""
+    if action.loop is not None:
+        inside, where = around or bool(action.loop.workspace), (*at, "loop")
+        if inside:
+            yield action.loop, where
+        yield from _loops_with_files(action.loop.execute, (*where, "execute"), around=inside)
+    if action.each is not None:
+        yield from _loops_with_files(action.each.execute, (*at, "each", "execute"), around=around)
+    for kind in ("steps", "parallel", "fallback"):
+        for i, inner in enumerate(getattr(action, kind) or ()):
+            yield from _loops_with_files(inner, (*at, kind, i), around=around)
 
 
 def _unused_limits(document: Document) -> _Notes:

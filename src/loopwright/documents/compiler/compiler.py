@@ -165,8 +165,11 @@ def compile_each(
     file, brace, _ = written.removeprefix(FILE).partition("{{")
     head, slash, _ = file.rpartition("/")
     folder = (head or slash) if brace else file
-    if written.startswith(FILE) and inside(compilation.folder, folder, root) is None:
-        compilation.problem((*path, "items"), f"{written} is outside the project folder")
+    if written.startswith(FILE):
+        place = inside(compilation.folder, folder, root)
+        if place is None:
+            compilation.problem((*path, "items"), f"{written} is outside the project folder")
+        compilation.project.item_files[written] = None if brace else place
     inner = compilation.with_names(["loop", *(f"loop.{field}" for field in OF_ITEMS)])
     execute = inner.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     if execute is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -165,7 +166,10 @@ class Server:
         if isinstance(error, errors.DiskFull):
             return "the disk of the server is full; free some space, then resume the run"
         if "does not exist" in text and "database" in text:
-            return f"{text}; create it with: createdb"
+            named = re.search(r'"(.+?)"', text)
+            return (
+                f"{text}; create it with: createdb {shlex.quote(named[1]) if named else 'DATABASE'}"
+            )
         if isinstance(error, psycopg.OperationalError):
             return f"the server cannot be reached ({text}); check its address and that it runs"
         return f"{text}; report this"

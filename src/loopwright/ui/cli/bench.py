@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from ..._statistics import effective_votes
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError, nearest
 from ...insight import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge, measurement_input
@@ -234,6 +235,9 @@ def _write(values: dict[str, Json], output: Output) -> None:
             if "why" in row
             else f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         )
+        if key == "icc" and "value" in row and values["votes"] > 1:
+            independent = effective_votes(values["votes"], row["value"])
+            shown += f": {values['votes']} votes count as {independent:.1f}"
         output.write(f"{key:12} {shown}")
     if robustness := values["robustness"]:
         refused = robustness["shown"] - len(robustness["accepted"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from ..journals import DEFAULT, find_run, reading
 from .options import AsJson, JournalUrl
 from .output import Output
 
-_KEY = 16  # columns of the names of rows
+_KEY, _LONGEST_KEY = 16, 32  # columns of the names of rows
 _COLUMN = 30  # columns of a run
 
 
@@ -53,30 +54,34 @@ def compare(
 
 
 def _write(done: Comparison, output: Output) -> None:
-    output.write((_row("", [run.info.run_id for run in done.runs]), "bold"))
+    # The names of limits tell which setting differs, so they are not cut.
+    longest = max((len(key) for key in done.differs), default=0)
+    width = min(max(_KEY, longest + 2), _LONGEST_KEY)
+    row = functools.partial(_line, width)
+    output.write((row("", [run.info.run_id for run in done.runs]), "bold"))
     for title, value in _ROWS:
         cells = [value(run) for run in done.runs]
         if any(cells):
-            output.write(_row(title, cells))
+            output.write(row(title, cells))
     for name in dict.fromkeys(name for run in done.runs for name in run.metrics):
-        output.write(_row(name, [text_of(run.metrics.get(name)) for run in done.runs]))
+        output.write(row(name, [text_of(run.metrics.get(name)) for run in done.runs]))
     if any(run.scores for run in done.runs):
-        output.write(_row("scores", [_curve(run, output) for run in done.runs]))
+        output.write(row("scores", [_curve(run, output) for run in done.runs]))
         for number, cells in _by_iteration(done.runs):
-            output.write(_row(f"  iteration {number}", cells))
+            output.write(row(f"  iteration {number}", cells))
     if done.differs:
         output.write(("what differs", "bold"))
         for key, values in done.differs.items():
-            output.write(_row(key, [_shown(value) for value in values]))
+            output.write(row(key, [_shown(value) for value in values]))
     same = "all recorded results are the same"
     if done.unfinished:
         same = "all results that the runs have so far are the same"
     output.write((f"they part at {done.part_at}" if done.part_at else same, "bold"))
 
 
-def _row(title: str, cells: Sequence[str]) -> str:
+def _line(width: int, title: str, cells: Sequence[str]) -> str:
     columns = "".join(f"{fit(one_line(cell), _COLUMN - 2):{_COLUMN}}" for cell in cells)
-    return f"{fit(title, _KEY - 1):{_KEY}}{columns}".rstrip()
+    return f"{fit(title, width - 1):{width}}{columns}".rstrip()
 
 
 def _by_iteration(runs: Sequence[ComparedRun]) -> Iterator[tuple[int, list[str]]]:

@@ -235,6 +235,10 @@ _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 def _time_of(text: str) -> float:
     """Return the time of an age or a date, in seconds since the epoch."""
+    if not text:
+        raise ConfigurationError(
+            "prune: no time. Write: loopwright journal prune --ended-before 30d"
+        )
     if age := _AGE.fullmatch(text):
         return time.time() - int(age[1]) * _SECONDS[age[2]]
     try:

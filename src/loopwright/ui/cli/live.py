@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LINE_INPUT = (
     2000  # characters of a long text that are prepared for one line; cleaning megabytes is slow
 )
+DETAIL = 120  # characters of the end of a loop
 SHOWN = 200  # characters of feedback on a plain line
 ITEM = 60  # characters of the item of a list on a plain line
 NARROW = 76  # columns; below, verdicts are signs without words (a common width of split terminals)
@@ -142,6 +143,8 @@ def _summary(item: Iteration) -> str:
         text = text_of(item.output)  # without an evaluation, the output is shown
     if changed := files_text(item):
         text = f"{changed}  {text}"
+    if item.explored:
+        text = f"explored  {text}".rstrip()
     return text[:LINE_INPUT]
 
 
@@ -149,13 +152,14 @@ def _padded(text: str, cells: int) -> str:
     return text + " " * (cells - texts.width(text))
 
 
-def ending_line(ending: Ending) -> str:
+def ending_line(ending: Ending, signs: Signs) -> str:
     """Return the end of a loop inside the run as a line."""
     name = texts.one_line(ending.path.rsplit("/", 1)[-1])
     stop = ending.stop
     # The detail of a failed condition begins with the name of its loop.
     detail = texts.one_line(stop.detail).removeprefix(f"{name}: ")
-    return f"{'  ' * ending.depth}{name} {stop.reason.status.value}: {detail}"
+    # The end of the run has the complete detail, such as the output of a check that cannot run.
+    return f"{'  ' * ending.depth}{name} {stop.reason.status.value}: {texts.fit(detail, DETAIL, signs)}"
 
 
 def note_line(note: Notice, signs: Signs) -> str:
@@ -295,7 +299,7 @@ class LinesView:
             self.output.write(item, wrap=True)
             return
         if isinstance(item, Ending):
-            self.output.write((ending_line(item), "dim"))
+            self.output.write((ending_line(item, self.output.signs), "dim"))
             return
         if isinstance(item, Notice):
             self.output.write((note_line(item, self.output.signs), "yellow"), wrap=True)

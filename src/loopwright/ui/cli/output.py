@@ -291,6 +291,8 @@ def _usage(error: _UsageError, command: str) -> str:
     path = getattr(context, "command_path", f"loopwright {command}".rstrip())
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
         hint = nearest(error.option_name, error.possibilities or ())
+        if not hint and command == "until":
+            hint = '; write the check as one word in quotes, such as: loopwright until "pytest -q" -- AGENT'
         return f"there is no option {error.option_name!r}{hint or f'; see: {path} --help'}"
     message = " ".join(str(error.format_message()).split())
     # Replaced by our own hint, so that all hints read alike.

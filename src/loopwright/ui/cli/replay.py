@@ -24,7 +24,7 @@ from ..replaying import recordings_in, selected_runs
 from .options import AsJson, JournalUrl, LoopName
 from .output import Output
 
-_TITLE = 44  # columns of a policy's name
+_LONGEST = 60  # columns of a policy's name; a longer name moves its row
 
 
 def replay(
@@ -91,6 +91,10 @@ def _from_file(path: Path) -> list[StoppingPolicy]:
     except OSError as error:
         raise ConfigurationError(f"--policy: {path}: {error.strerror}") from error
     value = source.value
+    if not value:
+        raise ConfigurationError(
+            f"--policy: {path} is empty; write a policy such as {{until: [{{max_iterations: 3}}]}}, or a list of them"
+        )
     several = isinstance(value, list) and all(
         isinstance(item, dict) and "until" in item for item in value
     )
@@ -124,10 +128,12 @@ def _write(report: Replay, document: str, output: Output) -> None:
     )
     for one in data.left_out:
         output.write((f"left out: {one.run_id}: {one.why}", "yellow"), wrap=True)
-    columns = f"{'policy':{_TITLE}} {'exact':>6} {'censored':>9} {'iterations':>10} {'calls':>7}"
+    titles = [_title(result, report.suggested) for result in report.policies]
+    width = min(_LONGEST, max(map(len, titles)))
+    columns = f"{'policy':{width}} {'exact':>6} {'censored':>9} {'iterations':>10} {'calls':>7}"
     output.write((f"{columns}  {'quality':22} difference to recorded", "dim"))
-    for result in report.policies:
-        output.write(_row(result, result.policy.title == report.suggested))
+    for title, result in zip(titles, report.policies, strict=True):
+        output.write(f"{title:{width}} {_row(result)}".rstrip())
     for suggestion in report.suggestions:
         output.write(
             (f"suggestion: {suggestion.key} {suggestion.old} to {suggestion.new}", "green"),
@@ -137,11 +143,15 @@ def _write(report: Replay, document: str, output: Output) -> None:
         output.write((report.unknown, "yellow"))
 
 
-def _row(result: PolicyResult, suggested: bool) -> str:
-    title = result.policy.title + (" (suggested)" if suggested else "")
+def _title(result: PolicyResult, suggested: str) -> str:
+    title = result.policy.title
+    return f"{title} (suggested)" if title == suggested else title
+
+
+def _row(result: PolicyResult) -> str:
     total = result.exact + result.censored
     censored = f"{result.censored} {result.censored / total:.0%}" if result.censored else "0"
-    start = f"{title:{_TITLE}} {result.exact:6} {censored:>9}"
+    start = f"{result.exact:6} {censored:>9}"
     bounds = f"; bounds [{result.bounds[0]:.3f}, {result.bounds[1]:.3f}]" if result.bounds else ""
     if not result.judged or result.quality is None:
         runs = texts.plural(result.needed, "more full-length run")

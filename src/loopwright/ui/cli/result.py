@@ -151,6 +151,9 @@ def report_output(value: Json, output: Output, questions: Sequence[Question] = (
         output.write(title)
         output.write(text)
         return
+    if not text.strip():
+        output.write((f"{title} empty text", "dim"))
+        return
     # Tabs have no fixed width, so they cannot be wrapped.
     lines = output.wrapped(texts.clean(text).expandtabs(4), output.width - 2)
     output.write((title, "dim"))

@@ -267,7 +267,7 @@ def _rows(entries: list[Entry], only_loop: str, output: Output) -> None:
         if isinstance(item, IterationRow):
             output.write(*row_line(item, columns, output.signs))
         elif isinstance(item, Ending) and not only_loop:
-            output.write((ending_line(item), "dim"))
+            output.write((ending_line(item, output.signs), "dim"))
         elif isinstance(item, Notice) and not only_loop:
             output.write((note_line(item, output.signs), "yellow"), wrap=True)
 

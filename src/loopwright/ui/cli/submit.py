@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from ...cluster import Submission, requeue, submit_all
+from ...cluster import Submission, requeue
 from ...cluster.carried import KEY, carry
 from ...cluster.pinning import uses_workspace
-from ...cluster.submit import wait_until_over
+from ...cluster.submit import place, wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
@@ -25,7 +24,7 @@ from ...journal.urls import shown_url
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
-from ..inputs import input_value, read_input
+from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
 from ..run_summary import recorded, result_json
 from ..sources import RunSource, SourceSettings, load_source
@@ -142,9 +141,10 @@ def submit(
         source = load_source(
             file, replace(SourceSettings.of(options), lenient=lenient), execute=False
         )
+        carried, trust_line = _carried(source, output, yes=options.yes)
         submission = Submission(
             source.step,
-            source=_carried(source, output, yes=options.yes),
+            source=carried,
             queue=options.queue,
             priority=options.priority,
             at=_start(options, output),
@@ -158,32 +158,42 @@ def submit(
                 "and only workers there continue it"
             )
         inputs = _inputs(options, text, input_file, source, output)
-        return asyncio.run(_submitted(options, submission, inputs, output))
+        code = asyncio.run(_submitted(options, submission, inputs, output))
+        if trust_line:
+            output.note(trust_line)
+        return code
 
 
-def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]:
-    """Return how workers load a source, and trust its contents here if they are approved."""
+def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str, Json], str]:
+    """Return how workers load a source, and how other machines trust it.
+
+    Its contents are trusted here if they are approved.
+    """
     if "python" in source.source:
         # A folder of this machine means nothing to a worker, which has its own --root.
-        return {key: value for key, value in source.source.items() if key != "root"}
+        return {key: value for key, value in source.source.items() if key != "root"}, ""
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
     data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
     digest = str(data[KEY]["digest"])
-    if actions:
-        if yes or is_approved(actions):
-            trust_contents(digest, output.note)
-        output.note(
-            f"{source.name} {actions_text(actions)}: other machines run it with "
-            f"loopwright worker --trust {digest[:16]}"
-        )
-    return data
+    if not actions:
+        return data, ""
+    if yes or is_approved(actions):
+        trust_contents(digest, output.note)
+    return data, (
+        f"{source.name} {actions_text(actions)}: other machines run it with "
+        f"loopwright worker --trust {digest[:16]}"
+    )
 
 
 def _start(options: SubmitOptions, output: Output) -> float | None:
     """Return when the runs may start; a time that has passed is noted."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
         raise ConfigurationError("--at, --in and --cron exclude each other. Use one of them.")
+    if options.cron and not options.key:
+        raise ConfigurationError(
+            "--cron needs --key NAME: the name of the schedule, to change or cancel it"
+        )
     if options.after:
         try:
             return time.time() + float(duration(options.after))
@@ -224,24 +234,31 @@ def _inputs(
         raise ConfigurationError(
             "--inputs, --input and --input-file exclude each other. Use one of them."
         )
-    lines = _lines(options.inputs)
-    return [
-        (input_value(line) if line[0] in "{[" else _scalar(line, number), _key(options.key, number))
-        for number, line in enumerate(lines, start=1)
+    inputs = [
+        (_line(line, number), _key(options.key, number))
+        for number, line in enumerate(_lines(options.inputs), start=1)
         if line
     ]
+    if not inputs:
+        raise ConfigurationError(
+            f"--inputs: {options.inputs!r} has no inputs; write one JSON value per line"
+        )
+    return inputs
 
 
 def _key(key: str, number: int) -> str:
-    # A key has one run, so each line needs its own.
     return f"{key}/{number}" if key else ""
 
 
-def _scalar(line: str, number: int) -> Json:
+def _line(line: str, number: int) -> Json:
+    """Return the value of a line. A run must not get a broken line as text."""
     try:
-        return json.loads(line)
-    except ValueError:
-        raise ConfigurationError(f"--inputs: line {number} is not JSON: {line[:60]!r}") from None
+        return strict_json(line)
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigurationError(
+            f"--inputs: line {number} is not JSON: {why}: {line[:60]!r}. Nothing was submitted."
+        ) from None
 
 
 def _lines(name: str) -> list[str]:
@@ -264,22 +281,38 @@ async def _submitted(
     output: Output,
 ) -> int:
     async with opened(options.journal, create=True) as store:
-        run_ids = await submit_all(submission, inputs, journal=store, deliverer=options.deliverer)
+        placed = await place(submission, inputs, journal=store, deliverer=options.deliverer)
+        run_ids = [row.run_id for row, _ in placed]
         if options.wait:
             return await _waited(run_ids, store, options, output)
-        # As recorded: a time of a schedule is computed there, and a key may have an earlier run.
-        row = await store.find(run_ids[0]) if options.is_timed and run_ids else None
-    later = row is not None and row.status == "queued" and row.wake_at > time.time()
-    starts = f"; start: {texts.start(row.wake_at)}" if row is not None and later else ""
-    if options.as_json:
-        output.write_json({"runs": run_ids})
-    elif len(run_ids) == 1:
-        output.write(f"submitted {run_ids[0]} to the queue {options.queue}{starts}")
-        output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
-    else:
-        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}{starts}")
-        output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
+        # As recorded: a key may have an earlier run.
+        row = await store.find(run_ids[0]) if options.is_timed else placed[0][0]
+    _report_submitted(placed, row, options, output)
     return 0
+
+
+def _report_submitted(
+    placed: Sequence[tuple[RunInfo, bool]], row: RunInfo, options: SubmitOptions, output: Output
+) -> None:
+    """Report how many runs are new; `row` is the recorded row of the first one."""
+    run_ids = [placed_row.run_id for placed_row, _ in placed]
+    existed = sum(not new for _, new in placed)
+    if options.as_json:
+        output.write_json({"runs": run_ids, "existed": existed})
+        return
+    later = row.status == "queued" and row.wake_at > time.time()
+    starts = f"; start: {texts.start(row.wake_at)}" if later else ""
+    if len(placed) == 1:
+        done = f"{run_ids[0]} exists already in" if existed else f"submitted {run_ids[0]} to"
+        output.write(f"{done} the queue {row.queue}{starts}")
+        output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
+        return
+    new = texts.plural(len(placed) - existed, "run")
+    output.write(
+        f"submitted {new} to the queue {row.queue}{starts}"
+        + (f"; {existed} existed already" if existed else "")
+    )
+    output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
 
 
 async def _waited(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,12 +15,14 @@ import typer
 import yaml
 
 from ...coding.metric_task import MetricOption
-from ...coding.until import GOAL, UntilOptions, until_document
+from ...coding.until_document import GOAL, UntilOptions, until_document
+from ...coding.workspace.sources import WorkspaceSource
 from ...documents.project import GENERATED
 from ...documents.schema.fields import duration
 from ...engine.run import new_run_id
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, DocumentError
 from ...tools.sandbox import sandbox_problem
+from .. import formatting as texts
 from ..sources import SourceSettings, load_source
 from ..trust import approved
 from .detached import start_detached
@@ -29,6 +30,7 @@ from .options import RunCommandOptions, RunId, expanded
 from .output import Output
 from .run import Job, drive
 from .telemetry import TelemetryOptions
+from .until_checks import check_environment, check_values, ignored, with_option_names
 
 INSTALLED = ("node_modules", ".venv", "venv")
 
@@ -311,7 +313,7 @@ class UntilCommandOptions(RunCommandOptions):
             return tuple(self.link or ())
         # uv would install the copy into the linked environment.
         names = ("node_modules",) if re.search(r"\buv (run|sync)\b", check) else INSTALLED
-        return tuple(name for name in names if Path(name).is_dir() and _ignored(name))
+        return tuple(name for name in names if Path(name).is_dir() and ignored(name))
 
 
 @expanded
@@ -337,8 +339,10 @@ def until(
     command line.
     """
     with Output(as_json=options.as_json) as output:
+        document = until_document(options.of(check, agent))
+        check_values(options, check)
         text = yaml.dump(
-            until_document(options.of(check, agent)),
+            document,
             Dumper=_Dumper,
             sort_keys=False,
             allow_unicode=True,
@@ -347,13 +351,20 @@ def until(
         if options.print_yaml:
             sys.stdout.write(text)
             return 0
+        here = options.workspace is WorkspaceOption.HERE
+        git = not (here or options.workspace is WorkspaceOption.SNAPSHOT or options.patch)
+        git = git and bool(options.branch) and WorkspaceSource.of(Path.cwd()).git
+        check_environment(options, agent, git=git, resumed=bool(run_id))
         file = str(Path.cwd() / f"{GENERATED}until.yaml")
         settings = SourceSettings.of(options)
         # The document is recorded with the run, as if its file had been deleted.
         settings = replace(settings, documents={"files": {file: text}, "calls": []})
         load = functools.partial(load_source, file, settings)
         output.note(_summary(options))
-        source = approved(load, output, yes=options.yes)
+        try:
+            source = approved(load, output, yes=options.yes)
+        except DocumentError as error:
+            raise with_option_names(error) from None
         run_id = run_id or new_run_id()
         if options.detach:
             return start_detached(run_id, options.journal, output)
@@ -368,7 +379,7 @@ def _summary(options: UntilCommandOptions) -> str:
     if options.sandbox is SandboxWord.AUTO:
         sandbox = "none, see loopwright agents" if sandbox_problem() else "bubblewrap"
     place = "" if options.workspace is WorkspaceOption.HERE else f"{options.workspace.value} of "
-    limits = [f"at most {options.iterations} iterations", options.time]
+    limits = [f"at most {texts.plural(options.iterations, 'iteration')}", options.time]
     if options.max_usd is not None:
         limits.append(f"{options.max_usd:g} USD")
     spent = {
@@ -378,15 +389,6 @@ def _summary(options: UntilCommandOptions) -> str:
     }
     limits += [f"{limit} {unit}" for unit, limit in spent.items() if limit is not None]
     return f"{place}{Path.cwd()} · sandbox: {sandbox} · {', '.join(limits)}"
-
-
-def _ignored(folder: str) -> bool:
-    """Return whether git ignores a folder, so that a copy lacks it."""
-    words = ["git", "check-ignore", "--quiet", "--", folder]
-    try:
-        return subprocess.run(words, capture_output=True, check=False, timeout=10).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
 
 
 class _Dumper(yaml.SafeDumper):

@@ -18,12 +18,14 @@ from ...conditions import Budget
 from ...errors import ConfigurationError
 from ...journal import open_journal
 from ...journal.urls import shown_url
+from .. import formatting as texts
 from ..journals import DEFAULT
 from ..trust import trusted_contents
 from .options import InDoubt, JournalUrl
 from .output import Output
 from .submit import DelivererName
 
+_DIGEST = re.compile(r"[0-9a-f]{12,64}")
 _BUDGET = re.compile(r"([^=]+)=([0-9]+(?:\.[0-9]+)?)(usd|tokens|calls)")
 
 
@@ -89,7 +91,7 @@ def worker(
     """
     with Output() as output:
         queues = _queues(queue or [])
-        given = trust or []
+        given = _digests(trust or [])
         logging.basicConfig(
             stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s"
         )
@@ -127,8 +129,17 @@ def _budgets(options: Sequence[str]) -> dict[str, Budget]:
     return {name: Budget(**caps) for name, caps in budgets.items()}  # type: ignore[arg-type]
 
 
+def _digests(options: Sequence[str]) -> Sequence[str]:
+    for option in options:
+        if option != "all" and not _DIGEST.fullmatch(option):
+            raise ConfigurationError(
+                f"--trust: {option!r} is not a digest; use 12 or more of its characters, as submit prints them, or all"
+            )
+    return options
+
+
 def _trusts(digest: str, trusted: Sequence[str]) -> bool:
-    return "all" in trusted or any(len(one) >= 12 and digest.startswith(one) for one in trusted)
+    return "all" in trusted or any(digest.startswith(one) for one in trusted)
 
 
 async def _serve(
@@ -161,7 +172,7 @@ async def _serve(
         async with worker:
             output.note(f"working on {shown_url(journal)}: {worker.served}")
             await worker.serve()
-            output.note(f"stopped after {worker.finished} runs")
+            output.note(f"stopped after {texts.plural(worker.finished, 'run')}")
     finally:
         await store.close()
     return 0

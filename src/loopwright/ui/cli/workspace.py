@@ -13,6 +13,7 @@ from ...coding.workspace.store import HOME
 from ...errors import ConfigurationError
 from ...records.codec import Json
 from .. import formatting as texts
+from ..run_files import keys_text
 from .options import AsJson
 from .output import Output
 
@@ -127,15 +128,26 @@ class _Command:
             self._diff(numbers)
         elif action == "branch":
             made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
-            self._write(f"branch {made}", branch=made)
+            self._write(f"branch {made}", branch=made, **self._keys(first))
         elif action == "apply":
-            count = one.apply(one.present if first is None else one.commit_of(first, self.loop))
-            self._write(f"{texts.plural(count, 'file')} of {one.source} changed", applied=count)
+            count = one.apply(self._commit(first))
+            text = f"{texts.plural(count, 'file')} of {one.source} changed"
+            self._write(text, applied=count, **self._keys(first))
         else:
             one.remove()
             freed = _collect(self.output, one.home)
             text = f"deleted {one.folder}" + (f", {_freed(freed)}" if freed else "")
             self._write(text, deleted=str(one.folder), freed_bytes=freed)
+
+    def _commit(self, number: int | None) -> str:
+        return self.one.present if number is None else self.one.commit_of(number, self.loop)
+
+    def _keys(self, number: int | None) -> dict[str, Json]:
+        """Warn of files that have a key, as the end of a run does; return them as a member of the JSON."""
+        paths = self.one.paths_with_keys(self._commit(number))
+        if paths:
+            self.output.note(f"warning: {keys_text(paths)}")
+        return {"secrets": paths} if paths else {}
 
     def _write(self, text: str, **values: Json) -> None:
         self.output.write_json(values) if self.as_json else self.output.write(text)

@@ -7,11 +7,12 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from ...coding.workspace.saved import SavedWorkspace
 from ...errors import ConfigurationError, RunLocked
 from ...journal.views import RunView
 from ...records import Iteration
 from ...records.codec import Json, text_of
-from ..run_files import RunFiles, run_files
+from ..run_files import RunFiles, keys_text, run_files
 from .access import is_loop
 from .page import Page
 from .patch_lines import lines_of
@@ -66,13 +67,11 @@ async def branch(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     name = text_of(fields.get("name")).strip()
 
     def work() -> str:
-        saved = files.saved(run_in(request), loop)
-        return saved.branch_of(
-            files.commit_of(item), f"{loop}: files of iteration {item.number}", name
-        )
+        saved, commit = files.saved(run_in(request), loop), files.commit_of(item)
+        made = saved.branch_of(commit, f"{loop}: files of iteration {item.number}", name)
+        return f"Branch {made} has the files of iteration {item.number}.{_keys(saved, commit)}"
 
-    made = await asyncio.to_thread(work)
-    return {"said": f"Branch {made} has the files of iteration {item.number}."}
+    return {"said": await asyncio.to_thread(work)}
 
 
 async def apply(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
@@ -82,11 +81,20 @@ async def apply(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
     if (await page.records.journal.find(run_id)).status == "running":
         raise RunLocked(f"{run_id} is running. Wait for its end, or cancel it")
 
-    def work() -> int:
-        return files.saved(run_id, loop).apply(files.commit_of(item))
+    def work() -> str:
+        saved, commit = files.saved(run_id, loop), files.commit_of(item)
+        count = saved.apply(commit)
+        return (
+            f"{count} file{'' if count == 1 else 's'} of your folder changed.{_keys(saved, commit)}"
+        )
 
-    count = await asyncio.to_thread(work)
-    return {"said": f"{count} file{'' if count == 1 else 's'} of your folder changed."}
+    return {"said": await asyncio.to_thread(work)}
+
+
+def _keys(saved: SavedWorkspace, commit: str) -> str:
+    """Return a sentence for files that have a key, as the end of a run reports them."""
+    warning = keys_text(saved.paths_with_keys(commit))
+    return f" Warning: {warning}." if warning else ""
 
 
 async def _chosen(

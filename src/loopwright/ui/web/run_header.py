@@ -232,20 +232,29 @@ def _held_out(view: RunView) -> list[UsedPart]:
     """Return the figures of the held-out tests of a run that has ended, with the gap to the visible score."""
     if view.info.status in _OPEN:
         return []
-    facts = {}
-    for entry in view.since(max(0, view.last - LAST_ENTRIES)):
-        if entry.kind != "ended" or not entry.path:
-            continue
-        # The output of the loop may be long, and is then left out of the first reading.
-        (complete,) = view.between(entry.seq - 1, 1)
-        value = complete.value
-        figures = value.get("held_out") if isinstance(value, Mapping) else None
-        for name, one in (figures or {}).items():
-            gap = one.get("gap")
-            label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
-            limit = "" if gap is None else f"score gap {gap:.2f}"
-            facts[label] = UsedPart(label, f"{one['passing']} of {one['total']} pass", limit)
+    facts: dict[str, UsedPart] = {}
+    waiting, end = set(view.loops()), view.last
+    # From the end, where most loops end; the steps after a loop may have many entries.
+    while waiting and end > max(0, view.last - HELD_OUT_ENTRIES):
+        start = max(0, end - LAST_ENTRIES)
+        entries = view.since(start, end - start)
+        for entry in reversed([one for one in entries if one.kind == "ended" and one.path]):
+            waiting.discard(entry.path)
+            # The output of the loop may be long, and is then left out of the first reading.
+            (complete,) = view.between(entry.seq - 1, 1)
+            _add_held_out(complete.value, facts)
+        end = start
     return list(facts.values())
+
+
+def _add_held_out(value: Json, facts: dict[str, UsedPart]) -> None:
+    """Add the figures of an ended loop, unless those of a later one have the same label."""
+    figures = value.get("held_out") if isinstance(value, Mapping) else None
+    for name, one in (figures or {}).items():
+        gap = one.get("gap")
+        label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
+        limit = "" if gap is None else f"score gap {gap:.2f}"
+        facts.setdefault(label, UsedPart(label, f"{one['passing']} of {one['total']} pass", limit))
 
 
 def _used(label: str, used: N, limit: N | None, text: Callable[[N], str]) -> UsedPart:
@@ -272,3 +281,6 @@ def is_list(loop: str, info: RunInfo) -> bool:
 
 
 LAST_ENTRIES = 200  # of a run, among which the ends of its last loops are
+HELD_OUT_ENTRIES = (
+    20_000  # before the end of a run, in which its figures of held-out tests are searched
+)

@@ -120,6 +120,11 @@ async function change(form, button) {
     const reply = await answer.json();
     if (reply.error) throw new Error(reply.error);
     outcome.textContent = reply.said || "";
+    const limits = form.closest("details.limits");
+    if (limits) {
+      const page = new DOMParser().parseFromString(await (await fetch(limits.dataset.url)).text(), "text/html");
+      $("table", limits).replaceWith($("table", page));
+    }
     if (reply.go === location.pathname) location.reload();
     else if (reply.go) location.assign(reply.go);
   } catch (problem) {
