@@ -16,6 +16,7 @@ import pytest
 from loopwright import MemoryJournal
 from loopwright.cluster import InMemoryDeliverer
 from loopwright.cluster.shared_runs import SharedRuns, open_runs
+from loopwright.cluster.suspects import suspend
 from loopwright.journal import Journal, RunInfo, open_journal
 from loopwright.ui.cli.live import LinesView
 from loopwright.ui.cli.output import Output
@@ -75,7 +76,7 @@ def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str)
 
 
 def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: str) -> None:
-    """`workers` and `show` count the workers, and cancelling ends the run."""
+    """`workers` and `show` count the workers; once it is suspended, `show` names the command that starts it again."""
 
     async def end_workers(journal: Journal, runs: SharedRuns) -> None:
         row = RunInfo("bad", "bad", status="queued", queue="default", created=1.0)
@@ -92,8 +93,15 @@ def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: s
     shown = shared.call("show", "bad").out
     assert f"Interrupted: {text}" in shown
     assert "a worker continues it; watch: loopwright watch bad" in shown
-    assert shared.call("cancel", "bad").out == "bad was interrupted and is now cancelled\n"
+    change(postgres_url, lambda journal, _: _suspend(journal, "bad", detail="5 workers ended"))
+    assert shared.call("runs").out.rstrip().endswith("  5 workers ended")
+    assert "start it again: loopwright submit --again bad" in shared.call("show", "bad").out
+    assert shared.call("cancel", "bad").out == "bad was suspended and is now cancelled\n"
     assert shared.call("workers", "--json").json == {"workers": [], "queues": []}
+
+
+async def _suspend(journal: Journal, run_id: str, *, detail: str) -> None:
+    await suspend(journal, await journal.find(run_id), detail)
 
 
 def test_the_start_of_a_scheduled_run_is_shown(shared: Project) -> None:

@@ -154,8 +154,10 @@ def _detail(row: RunInfo, questions: int | None) -> str:
     detail = texts.one_line(row.detail)
     if questions is None:
         return detail
-    state = texts.plural(questions, "question") if questions else "answered, ready to resume"
-    return f"{state}: {detail}"
+    if questions:
+        return f"{texts.plural(questions, 'question')}: {detail}"
+    # A worker brings back an answered run, so a submitted one that stays suspended waits for something else.
+    return detail if row.queue else f"answered, ready to resume: {detail}"
 
 
 def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
