@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ..errors import ConfigurationError
 from ..journal import Journal, RunInfo
 from ..records.codec import Json
 from . import formatting as texts
 
-Returns = Mapping[str, tuple[str, int]]
-"""Why runs went back to their queues, and how often, by run."""
+
+@dataclass(frozen=True)
+class Wait:
+    """Why a run waits for a worker: the text, and the reason and number of its returns to the queue."""
+
+    text: str
+    reason: str = ""
+    attempts: int = 0
+
+
+Returns = Mapping[str, Wait]
+"""Why runs wait, by run."""
 
 _WAITING = ("queued", "interrupted")
 
@@ -22,32 +33,35 @@ def is_for_workers(info: RunInfo, url: str) -> bool:
 
 
 async def returns_of(store: Journal, rows: Sequence[RunInfo]) -> Returns:
-    """Return why waiting runs among these went back to their queues."""
-    waiting = [row.run_id for row in rows if _may_be_returned(row)]
+    """Return why submitted runs among these have not continued; runs that only wait are left out."""
+    waiting = [row for row in rows if row.queue and row.status in _WAITING]
     if not waiting:
         return {}
     # The package of workers takes a third of a second to load, which other runs do not need.
-    from ..cluster.shared_runs import open_runs
+    from ..cluster.shared_runs import delay_text, open_runs
 
     try:
         runs = open_runs(store)
     except ConfigurationError:  # a journal of one machine, to which the run was copied
         return {}
     try:
-        return await runs.returns(waiting)
+        returned = await runs.returns([row.run_id for row in waiting if _may_be_returned(row)])
     finally:
         await runs.close()
+    waits = {}
+    for row in waiting:
+        reason, attempts = returned.get(row.run_id, ("", 0))
+        if text := delay_text(texts.one_line(reason), attempts, row.deliveries):
+            waits[row.run_id] = Wait(text, reason, attempts)
+    return waits
 
 
 def waiting_text(info: RunInfo, returns: Returns) -> str:
     """Return why a submitted run waits: a reason of workers or its start time; else ""."""
     if not info.queue or info.status not in _WAITING:
         return ""
-    from ..cluster.shared_runs import delay_text
-
-    reason, attempts = returns.get(info.run_id, ("", 0))
-    if text := delay_text(texts.one_line(reason), attempts, info.deliveries):
-        return text
+    if info.run_id in returns:
+        return returns[info.run_id].text
     return f"it starts at {texts.start(info.wake_at)}" if info.wake_at > time.time() else ""
 
 
@@ -57,9 +71,9 @@ def submitted_json(info: RunInfo, returns: Returns) -> dict[str, Json]:
         return {}
     row = info.to_json()
     data = {key: row[key] for key in ("queue", "priority", "wake_at", "deliveries", "owner")}
-    if info.run_id in returns:
-        reason, attempts = returns[info.run_id]
-        data["returned"] = {"reason": reason, "attempts": attempts}
+    wait = returns.get(info.run_id)
+    if wait is not None and wait.attempts:
+        data["returned"] = {"reason": wait.reason, "attempts": wait.attempts}
     return data
 
 

@@ -127,6 +127,21 @@ class SealedCheck:
         evaluation = evaluation_of_exit(self.name, measured)
         return Sealed(protected, None, "none", paths, evaluation)
 
+    def _warn_without_canaries(self) -> None:
+        if self.command.planted is not None:
+            self.ctx.warn(
+                f"{self.name} does not run tests that are added beside the others, so a forged report may not "
+                "be noticed; name a folder in its command, and leave out options such as -k and -x",
+                code=WITHOUT_CANARIES,
+            )
+
+    def _warn_of_flaky(self, baseline: Baseline) -> None:
+        if baseline.flaky:
+            self.ctx.warn(
+                f"{len(baseline.flaky)} tests are flaky and do not count, such as {baseline.flaky[0]}",
+                code=FLAKY,
+            )
+
     async def _reports(
         self,
         protected: dict[str, str],
@@ -143,13 +158,9 @@ class SealedCheck:
             first, mode, canary = await self._first(tests, modules, paths)
             if canary is not None and (places := canary.imported(_report(first))):
                 raise broken(f"{self.name}: {imports_outside(places)}")
-        if canary is None and self.command.planted is not None:
-            self.ctx.warn(
-                f"{self.name} does not run tests that are added beside the others, so a forged report may not "
-                "be noticed; name a folder in its command, and leave out options such as -k and -x",
-                code=WITHOUT_CANARIES,
-            )
-        if canary is not None and (wrong := canary.holds(_report(first))):
+        if canary is None:
+            self._warn_without_canaries()
+        elif wrong := canary.holds(_report(first)):
             raise broken(f"{self.name}: on the unchanged files, {wrong}")
         # Without canaries, so that the exit code is that of the tests.
         second = await self._measured(base, paths)
@@ -164,11 +175,7 @@ class SealedCheck:
         baseline = baseline_of(report, second.report)
         if not baseline.states:
             raise unusable(self.name, second)
-        if baseline.flaky:
-            self.ctx.warn(
-                f"{len(baseline.flaky)} tests are flaky and do not count, such as {baseline.flaky[0]}",
-                code=FLAKY,
-            )
+        self._warn_of_flaky(baseline)
         evaluation = evaluation_of_base(self.name, second, baseline)
         if self.options.held_out:
             # A folder without tests is noticed here, and not after the cost of the loop.

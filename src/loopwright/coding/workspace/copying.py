@@ -145,11 +145,12 @@ def _times(status: os.stat_result) -> bytes:
     """Return the times and the size of a file as an index has them."""
     mode = 0o100755 if status.st_mode & stat.S_IXUSR else 0o100644
     changed, modified = status.st_ctime_ns, status.st_mtime_ns
-    return _STAT.pack(
+    values = (
         changed // _SECOND & _MASK, changed % _SECOND, modified // _SECOND & _MASK, modified % _SECOND,
         status.st_dev & _MASK, status.st_ino & _MASK, mode, status.st_uid & _MASK, status.st_gid & _MASK,
         status.st_size & _MASK,
     )  # fmt: skip
+    return _STAT.pack(*values)
 
 
 def main() -> None:
