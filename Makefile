@@ -141,11 +141,13 @@ torture: install postgres
 	$(RUN)/python tests/crash/torture.py
 	$(RUN)/python tests/crash/torture_agents.py
 	$(RUN)/python tests/crash/test_agent.py
-	$(RUN)/python tests/crash/torture_workspace.py
-	$(RUN)/python tests/crash/torture_keep.py
+	cd tests && python -m crash.torture_keep
 	$(RUN)/python tests/crash/torture_tune.py
+	cd tests && python -m crash.ends
+	cd tests && python -m coding.agents.heavy_streams
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
+	cd tests && python -m crash.torture_workspace
 
 # Its own dependency group. Both builders read mkdocs.yml, until Zensical is at 1.0; no page names another host.
 .venv/.docs: pyproject.toml uv.lock | .venv/.synced

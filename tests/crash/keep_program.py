@@ -1,40 +1,33 @@
 """The program that is killed: a loop that keeps changes that improve a noisy metric and reverts the others.
 
-    keep_program.py FOLDER ITERATIONS [POSITION:K …]     each point is a child that dies, and one that resumes
-    keep_program.py FOLDER ITERATIONS kills:N            one run that dies N times at random points
+    python -m crash.keep_program FOLDER ITERATIONS [POSITION:K …]     each point is a child that dies, and one that resumes
+    python -m crash.keep_program FOLDER ITERATIONS kills:N            one run that dies N times at random points
 
-POSITION is `before`, `in_txn` or `after` of the K-th commit of the journal of a process.
+POSITION is `git` (before the K-th call of git), or `before`, `in_txn` or `after` of the K-th commit of the journal
+of a process.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from loopwright import Context, Metric, Workspace, keep_or_revert_loop, run
 from loopwright.journal.sqlite import SqliteJournal
 
-POSITIONS = ("before", "in_txn", "after")
+from .kills import POSITIONS, Ended, Point, in_child, killed_and_resumed, repository, watch_git
+
+FILES = {"loss.txt": "1.0\n"}
 
 
-def kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-async def once(folder: Path, iterations: int, position: str = "", point: int = 0) -> None:
+async def once(folder: Path, iterations: int, position: str = "", number: int = 0) -> None:
     """Run or resume the loop; write its accepted chain to a file."""
-
-    def on_point(where: str, count: int) -> None:
-        if where == position and count == point:
-            kill()
+    point = Point(position, number)
+    watch_git(point)
 
     def change(_: Any, ctx: Context) -> str:
         assert ctx.folder is not None
@@ -53,7 +46,7 @@ async def once(folder: Path, iterations: int, position: str = "", point: int = 0
         noise = random.Random(f"noise {ctx.iteration}").gauss(0, 0.02)
         return {"metrics": {"loss": float((ctx.folder / "loss.txt").read_text()) + noise}}
 
-    journal = SqliteJournal(str(folder / "runs.db"), on_point=on_point)
+    journal = SqliteJournal(str(folder / "runs.db"), on_point=point.reach)
     loop = keep_or_revert_loop(
         change,
         measure,
@@ -73,92 +66,51 @@ async def once(folder: Path, iterations: int, position: str = "", point: int = 0
     (folder / "result.json").write_text(json.dumps([result.reason.value, rows, chain, files]))
 
 
-def in_child(*arguments: Any) -> int:
-    """Run `once` in a child, which has our imports already; return its exit status."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            asyncio.run(once(*arguments))
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def made(folder: Path) -> Path:
-    """Make the user's repository."""
-    project = folder / "project"
-    project.mkdir(parents=True)
-    (project / "loss.txt").write_text("1.0\n")
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"],
-                  ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):  # fmt: skip
-        subprocess.run(["git", *words], cwd=project, check=True, capture_output=True)
-    return folder
-
-
-def differs(folder: Path, where: str, expected: tuple[str, int], kills: int) -> str:
-    """Return how a resumed run differs from the undisturbed one, or ""."""
-    found = (folder / "result.json").read_text()
-    if found != expected[0]:
-        return f"{where}: {found} is not {expected[0]}"
-    again = len((folder / "bill").read_text().split()) - expected[1]
-    return f"{where}: {again} changes were made again" if again > kills else ""
-
-
-def killed_once(
-    root: Path, iterations: int, position: str, point: int, expected: tuple[str, int]
-) -> str | None:
+def killed_once(root: Path, iterations: int, point: tuple[str, int], expected: Ended) -> str | None:
     """Kill at a point and resume; return "" or what differs, None if there is no such point."""
-    folder, where = made(root / f"{position}-{point}"), f"{position} {point}"
-    code = in_child(folder, iterations, position, point)
-    if code == 0:
+    folder = repository(root / "{}-{}".format(*point), FILES)
+    wrong = killed_and_resumed(
+        folder, lambda *point: in_child(once, folder, iterations, *point), point, lambda: True
+    )
+    if wrong is None:
         return None
-    if code != -signal.SIGKILL or in_child(folder, iterations) != 0:
-        return f"{where}: it did not end as expected"
-    return differs(folder, where, expected, 1)
+    wrong = wrong or expected.difference(folder, 1)
+    return wrong and "{} {}: {}".format(*point, wrong)
 
 
-def killed_often(root: Path, iterations: int, kills: int, expected: tuple[str, int]) -> str:
+def killed_often(root: Path, iterations: int, kills: int, expected: Ended) -> str:
     """Kill one run several times at random points; return "" or what differs."""
-    folder, chance, done = made(root / "often"), random.Random(iterations), 0
+    folder, chance, done = repository(root / "often", FILES), random.Random(iterations), 0
     while done < kills:
         # Each process runs about a part of the iterations; an iteration has about eight commits.
-        code = in_child(
-            folder, iterations, chance.choice(POSITIONS), chance.randint(1, 8 * iterations // kills)
-        )
-        if code == 0:
+        number = chance.randint(1, 8 * iterations // kills)
+        if in_child(once, folder, iterations, chance.choice(POSITIONS), number) == 0:
             return f"it ended after {done} kills"
         done += 1
-    if in_child(folder, iterations) != 0:
+    if in_child(once, folder, iterations) != 0:
         return "the resume failed"
-    return differs(folder, f"{kills} kills", expected, kills)
+    wrong = expected.difference(folder, kills)
+    return wrong and f"{kills} kills: {wrong}"
 
 
 def main(root: Path, iterations: int, points: list[tuple[str, int]]) -> int:
     """Try the points, by default all; print a line for each that differs."""
-    folder = made(root / "reference")
-    assert in_child(folder, iterations) == 0
-    expected = (
-        (folder / "result.json").read_text(),
-        len((folder / "bill").read_text().split()),
-    )
+    folder = repository(root / "reference", FILES)
+    assert in_child(once, folder, iterations) == 0
+    expected = Ended.read(folder)
     failures, ended, tried = [], set(), 0
-    for name, k in points or [(name, k) for name in POSITIONS for k in range(1, 200)]:
+    for name, k in points or [(name, k) for name in POSITIONS for k in range(1, 1000)]:
         if name in ended:
             continue
-        found = (
-            killed_often(root, iterations, k, expected)
-            if name == "kills"
-            else killed_once(root, iterations, name, k, expected)
-        )
-        if found is None:
+        if name == "kills":
+            wrong: str | None = killed_often(root, iterations, k, expected)
+        else:
+            wrong = killed_once(root, iterations, (name, k), expected)
+        if wrong is None:
             ended.add(name)
         else:
             tried += 1
-            failures += [found] if found else []
+            failures += [wrong] if wrong else []
     print("\n".join([f"{tried} points", *failures]))
     return bool(failures)
 

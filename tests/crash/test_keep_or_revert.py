@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("keep_program.py")
+TESTS = Path(__file__).parents[1]
 COMMITS = 28  # of the journal in a run of four iterations
 EACH = 4  # points of each position; `make torture` tries all, and a long run with six kills
 
@@ -19,6 +19,15 @@ def test_a_killed_loop_accepts_the_same_changes(position: str, tmp_path: Path) -
     """The same decisions, values, commits and files, and at most the change in flight again."""
     chosen = random.Random(position)  # the same points in every run of the suite
     points = [f"{position}:{chosen.randint(1, COMMITS)}" for _ in range(EACH)]
-    command = [sys.executable, str(PROGRAM), str(tmp_path), "4", *dict.fromkeys(points)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "crash.keep_program",
+        str(tmp_path),
+        "4",
+        *dict.fromkeys(points),
+    ]
+    done = subprocess.run(
+        command, cwd=TESTS, capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Kill -9 of loops that keep or revert: at every journal write, and six times in 100 iterations: `make torture`."""
+"""Kill -9 of loops that keep or revert: at every journal write and call of git, and six times in 100 iterations: `make torture`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from keep_program import main
+from .keep_program import main
 
 if __name__ == "__main__":
     code = 0

@@ -1,10 +1,10 @@
 """The program that is killed: loops whose commands edit files in workspaces.
 
-    workspace_program.py FOLDER KIND ENDING [POSITION:PART …]
+    python -m crash.workspace_program FOLDER KIND ENDING [POSITION:PART …]
 
 POSITION is `git` (before a call of git), `before`, `in_txn` or `after` (of a commit of the journal), and PART
 the thousandths of the way to its last point; without points, all are tried. Each point is a child that dies
-by SIGKILL, and one that resumes. With the ending `trees`, the run has two loops at the same time, each with
+by SIGKILL, and one that resumes. With the ending `trees`, the run has three loops at the same time, each with
 a tree of its own.
 """
 
@@ -13,49 +13,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
+import shutil
 import sys
-import traceback
 from pathlib import Path
-from typing import Any
 
-from loopwright import Context, Loop, MaxIterations, ScoreAtLeast, Workflow, Workspace, run, shell
-from loopwright.coding.workspace.git import Git
+from loopwright import Context, Loop, MaxIterations, ScoreAtLeast, Workspace, parallel, run, shell
 from loopwright.journal.sqlite import SqliteJournal
 
-KINDS = ("copy", "worktree", "snapshot", "here")
-ENDINGS = ("satisfied", "exhausted", "failed", "cancelled")
-# The second iteration is best; each is paid for in a file outside the workspace.
+from .kills import Ended, Point, in_child, killed_and_resumed, repository, watch_git
+
+# The second iteration is best; each is paid for in a file outside the workspace. A command that is killed may
+# leave an empty folder, which no snapshot has.
 EDIT = """
 n=$(cat n.txt); n=$((n+1)); echo $n > n.txt; echo "$n" >> "$BILL"
-rm -rf "dir$((n-1))"; mkdir "dir$n"; echo x > "dir$n/f"; ln -sf "dir$n" link; chmod +x n.txt
+rm -rf "dir$((n-1))"; mkdir -p "dir$n"; echo x > "dir$n/f"; ln -sf "dir$n" link; chmod +x n.txt
 test "$n" != "$FAILS"
 cat n.txt
 """
+TREES = 3  # loops at the same time with the ending `trees`
 SCORES = {"1": 0.2, "2": 0.6, "3": 0.4, "4": 0.95}
-
-
-class Point:
-    """The point at which the process dies, and the number of points that it passed."""
-
-    def __init__(self, position: str = "", number: int = 0) -> None:
-        self.position, self.number = position, number
-        self.passed = dict.fromkeys(("git", "before", "in_txn", "after"), 0)
-
-    def reach(self, position: str, number: int) -> None:
-        self.passed[position] = number
-        if (position, number) == (self.position, self.number):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def watch_git(self) -> None:
-        original = Git.start
-
-        def counted(git: Git, *words: str) -> Any:
-            self.reach("git", self.passed["git"] + 1)
-            return original(git, *words)
-
-        Git.start = counted  # type: ignore[method-assign]
 
 
 def files_of(folder: Path) -> dict[str, str]:
@@ -110,14 +86,15 @@ def loop_of(folder: Path, kind: str, ending: str, name: str) -> Loop:
 async def once(folder: Path, kind: str, ending: str, position: str = "", number: int = 0) -> None:
     """Run or resume the loops; write what they returned to a file."""
     point = Point(position, number)
-    point.watch_git()
+    watch_git(point)
     journal = SqliteJournal(str(folder / "runs.db"), on_point=point.reach)
-    loops = {name: loop_of(folder, kind, ending, name) for name in ("fix", "other")}
-    one = ending != "trees"
-    target = loops["fix"] if one else Workflow("both", loops)
+    count = TREES if ending == "trees" else 1
+    loops = {f"fix{n}": loop_of(folder, kind, ending, f"fix{n}") for n in range(count)}
+    target = parallel(**loops) if ending == "trees" else loops["fix0"]
     result = await run(target, None, journal=journal, run_id="r")
-    shown = [result.status.value]
-    for name, ended in ({"fix": result} if one else result.loops).items():
+    shown: list[object] = [result.status.value]
+    ends = result.loops if ending == "trees" else {"fix0": result}
+    for name, ended in sorted(ends.items()):  # otherwise in the order in which they ended
         if ended.workspace is None:
             raise SystemExit(f"{name}: {ended.detail}")
         history = [(i.number, i.score, i.files["tree"]) for i in ended.history if i.files]
@@ -128,85 +105,54 @@ async def once(folder: Path, kind: str, ending: str, position: str = "", number:
     await journal.close()
 
 
-def in_child(*arguments: Any) -> int:
-    """Run `once` in a child, which has our imports already; return its exit status."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            asyncio.run(once(*arguments))
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def made(folder: Path, kind: str) -> Path:
     """Make the user's repository, with uncommitted changes unless the loop edits it."""
-    project = folder / "project"
-    project.mkdir(parents=True)
-    (project / "n.txt").write_text("0\n")
-    (project / ".gitignore").write_text("*.log\n")
-    (project / "kept.log").write_text("mine")
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"],
-                  ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):  # fmt: skip
-        subprocess.run(["git", *words], cwd=project, check=True, capture_output=True)
+    repository(folder, {"n.txt": "0\n", ".gitignore": "*.log\n"})
+    (folder / "project" / "kept.log").write_text("mine")
     if kind != "here":
-        (project / "dirty").write_text("dirty")
+        (folder / "project" / "dirty").write_text("dirty")
     return folder
 
 
-def undisturbed(root: Path, kind: str, ending: str) -> tuple[str, int, dict[str, int]]:
-    """Return the result without a kill, how often commands ran, and the number of points by position."""
-    folder = made(root / f"{kind}-{ending}", kind)
-    assert in_child(folder, kind, ending) == 0
-    points = json.loads((folder / "points.json").read_text())
-    return (folder / "result.json").read_text(), len((folder / "bill").read_text().split()), points
-
-
 def problem(
-    root: Path, case: tuple[str, str], point: tuple[str, int], expected: tuple[str, int]
-) -> str:
-    """Kill at a point and resume; return "" or what differs."""
+    root: Path, case: tuple[str, str], point: tuple[str, int], expected: Ended
+) -> str | None:
+    """Kill at a point and resume; return "" or what differs, None if there is no such point."""
     (kind, ending), (position, number) = case, point
-    where = f"{kind} {ending} {position}:{number}"
-    folder = made(root / where.replace(" ", "-").replace(":", "-"), kind)
-    mine = user_files(folder / "project", kind)
-    code = in_child(folder, kind, ending, position, number)
-    if code == 0:
-        return ""  # how many commits there are depends on which of them share one
-    if code != -signal.SIGKILL:
-        return f"{where}: died of itself"
-    if user_files(folder / "project", kind) != mine:
-        return f"{where}: the user's files changed"
-    if in_child(folder, kind, ending) != 0:
-        return f"{where}: the resume failed"
-    found = (folder / "result.json").read_text()
-    if found != expected[0]:
-        return f"{where}: {found} is not {expected[0]}"
-    if user_files(folder / "project", kind) != mine:
-        return f"{where}: the user's files changed after the resume"
-    again = len((folder / "bill").read_text().split()) - expected[1]
-    # Two loops at the same time have two commands in flight.
-    limit = 2 if ending == "trees" else 1
-    return f"{where}: {again} commands ran again" if again > limit else ""
+    folder = made(root / f"{position}-{number}", kind)
+    project = folder / "project"
+    mine = user_files(project, kind)
+    wrong = killed_and_resumed(
+        folder,
+        lambda *point: in_child(once, folder, kind, ending, *point),
+        point,
+        lambda: user_files(project, kind) == mine,
+    )
+    if wrong is None:
+        return None
+    # Each loop has one command in flight.
+    wrong = wrong or expected.difference(folder, TREES if ending == "trees" else 1)
+    if not wrong:
+        shutil.rmtree(folder)
+    return wrong and f"{kind} {ending} {position}:{number}: {wrong}"
 
 
 def main(words: list[str]) -> int:
     """Try the named points, or all; print a line for each that differs."""
     root, kind, ending = Path(words[0]), words[1], words[2]
-    result, commands, counts = undisturbed(root, kind, ending)
+    folder = made(root / "undisturbed", kind)
+    assert in_child(once, folder, kind, ending) == 0
+    expected, counts = Ended.read(folder), json.loads((folder / "points.json").read_text())
     # A sample names parts of a thousand: how many points there are is known only now. Two may be the same.
     named = (text.split(":") for text in words[3:])
     sample = [(name, 1 + int(part) * counts[name] // 1000) for name, part in named]
     points = list(dict.fromkeys(sample))
     if not points:
         points = [(name, k) for name in counts for k in range(1, counts[name] + 1)]
-    failures = [problem(root, (kind, ending), point, (result, commands)) for point in points]
-    failures = [one for one in failures if one]
-    print("\n".join([f"{len(points)} points", *failures]))
+    results = [problem(root, (kind, ending), point, expected) for point in points]
+    failures = [result for result in results if result]
+    # How many commits there are depends on which of them share one, so a run may end before the last point.
+    print("\n".join([f"{len(points)} points, {results.count(None)} not reached", *failures]))
     return int(bool(failures))
 
 

@@ -166,15 +166,16 @@ async def test_the_interrupt_is_what_it_is_said_to_be(tmp_path: Path) -> None:
 
 
 async def test_a_killed_supervisor_leaves_no_program(tmp_path: Path) -> None:
-    """A program whose supervisor was killed dies with it, and that is known."""
-    program = Supervised(["sh", "-c", "touch $$; sleep 60"], env=dict(os.environ), cwd=tmp_path)
-    await noted(tmp_path, 1)
+    """A program whose supervisor was killed dies with it, also what left its session, and that is known."""
+    script = f"{AWAY['setsid']}\ntouch $$; sleep 60"
+    program = Supervised(["sh", "-c", script], env=dict(os.environ), cwd=tmp_path)
+    await noted(tmp_path, 2)
     stat = Path(f"/proc/{program.pid}/stat").read_text()
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
     await program.gone
     assert program.returncode == -signal.SIGKILL
+    assert await program.end(0)
     assert gone(tmp_path)
-    await program.end(0)
     close(program)
 
 

@@ -83,21 +83,17 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
 async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Json:
     """Record the intent, act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
-    if run.replay is None and step.reserve is None:
-        # Counted without a limit too, because a person may set one while the run is open.
-        if step.counts and (not run.silent or ctx.account.limited):
-            ctx.account.begin()
-    elif (settled := await _admitted(ctx, step, value, started)) is not None:
+    if not _counted(ctx, step) and (
+        (settled := await _admitted(ctx, step, value, started)) is not None
+    ):
         return settled.value
     run.append(started)
     # Listeners receive an entry only once it is durable, so they cost one more wait.
     pending = run.settle() if run.listeners else run.sync()
     if pending is not None:
         await _durable(ctx, started, pending)
-    types = step.types
     # Annotations are read at the first call, because they may name classes that are defined later.
-    if types is UNREAD:
-        types = step.declared()
+    types = step.declared() if step.types is UNREAD else step.types
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
@@ -124,14 +120,29 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     # Measured after the settlement, so that the entry covers everything that the effect did.
     finished.seconds = run.now() - began
     run.append(finished)
-    if ctx.account.capped and finished.usage and (spent := ctx.account.overshot(finished.usage)):
-        run.warn(spent, path, code=OVERSHOOT)
+    if ctx.account.capped:
+        _warn_of_overshoot(ctx, finished)
     if finished.error is not None:
         try:
             raise finished.error.to_error() from cause
         finally:
             cause = None  # otherwise this frame and its traceback keep each other alive
     return output
+
+
+def _warn_of_overshoot(ctx: EffectContext, finished: Entry) -> None:
+    if finished.usage and (spent := ctx.account.overshot(finished.usage)):
+        ctx.run.warn(spent, finished.path, code=OVERSHOOT)
+
+
+def _counted(ctx: EffectContext, step: Leaf) -> bool:
+    """Count an effect that needs no other admission; return False for one that does."""
+    if ctx.run.replay is not None or step.reserve is not None:
+        return False
+    # Counted without a limit too, because a person may set one while the run is open.
+    if step.counts and (not ctx.run.silent or ctx.account.limited):
+        ctx.account.begin()
+    return True
 
 
 async def _admitted(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Entry | None:

@@ -15,9 +15,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["TOKEN", "end_leftovers", "title_of"]
+__all__ = ["COMMAND", "TOKEN", "end_leftovers", "title_of"]
 
 TOKEN = "LOOPWRIGHT_RUN"  # the environment variable that names the run of a process  # noqa: S105
+COMMAND = "LOOPWRIGHT_COMMAND"  # the one that names its command, of a run with several at a time
 PATIENCE = 5.0  # seconds for supervisors to finish, and again for the processes that are killed
 TICK = 0.02  # seconds between two searches
 _PROC = Path("/proc")
@@ -28,12 +29,15 @@ def title_of(token: str) -> str:
     return f"lw-{token[:12]}"  # a title has 15 bytes
 
 
-async def end_leftovers(token: str, proc: Path = _PROC) -> list[int]:
-    """End all processes of a run whose own process is dead; return those that cannot be ended."""
+async def end_leftovers(token: str, proc: Path = _PROC, *, name: str = TOKEN) -> list[int]:
+    """End all processes of a run whose own process is dead; return those that cannot be ended.
+
+    With another name of a variable, end those of a command whose supervisor is dead.
+    """
     searches = int(PATIENCE / TICK)
     remaining: list[int] = []
     for search in range(2 * searches):
-        supervisors, others = _of_run(token, proc)
+        supervisors, others = _of_run(token, proc, name)
         remaining = [*supervisors, *others]
         if not remaining:
             return []
@@ -55,9 +59,9 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _of_run(token: str, proc: Path) -> tuple[list[int], list[int]]:
+def _of_run(token: str, proc: Path, name: str) -> tuple[list[int], list[int]]:
     """Return the supervisors of a run, and its other processes."""
-    variable, title, own_pid = f"{TOKEN}={token}".encode(), title_of(token), os.getpid()
+    variable, title, own_pid = f"{name}={token}".encode(), title_of(token), os.getpid()
     if not (proc / "self/stat").exists():
         return [], [pid for pid in _listed(variable) if pid != own_pid]
     supervisors, others = [], []

@@ -124,10 +124,10 @@ class Attempt:
             self.output,
             self.evaluation,
             self.failure,
-            self.ctx.account.iteration_usage,
-            self.ended - self.began,
-            self.cut is not None,
-            self.scope.parts,
+            usage=self.ctx.account.iteration_usage,
+            seconds=self.ended - self.began,
+            interrupted=self.cut is not None,
+            steps=self.scope.parts,
         )
 
     def _refuse_no_output(self) -> None:

@@ -7,7 +7,8 @@ Rules:
 2. It ends them on request, and when our process ends, even by `kill -9`.
 3. Ending means an interrupt, a grace period, then SIGSTOP and SIGKILL until no process is left. The
    processes that had to be ended are reported.
-4. The environment of each program names its run (TOKEN), so that `engine.leftovers` can identify it.
+4. The environment of each program names its run (TOKEN), so that `engine.leftovers` can identify it, and its
+   command (COMMAND): without its supervisor, its processes cannot be identified otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import atexit
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -29,7 +31,7 @@ from pathlib import Path
 from typing import IO
 
 from .._platform.processes import KILLED, end_group, new_group
-from ..engine.leftovers import TOKEN, title_of
+from ..engine.leftovers import COMMAND, TOKEN, end_leftovers, title_of
 from ..records.codec import Json
 
 __all__ = ["CAN_SUPERVISE", "EndedProcess", "Supervised", "settle"]
@@ -97,9 +99,10 @@ class Supervised:
         self.returncode: int | None = None
         self.ended: tuple[EndedProcess, ...] = ()
         self._line = b""
+        self._token, self._orphans = secrets.token_hex(8), False
         files = _Files(stdin)
         request = {
-            "words": list(words), "env": dict(env), "cwd": str(cwd or Path.cwd()),
+            "words": list(words), "env": {**env, COMMAND: self._token}, "cwd": str(cwd or Path.cwd()),
             "interrupt": int(interrupt), "grace": grace, "linger": linger,
             "title": title_of(env.get(TOKEN, "")),
         }  # fmt: skip
@@ -142,7 +145,9 @@ class Supervised:
             raise
         finally:
             self._release()
-        return self.gone.done()
+        if self._orphans:
+            self._orphans = bool(await end_leftovers(self._token, name=COMMAND))
+        return self.gone.done() and not self._orphans
 
     def close_pipes(self) -> None:
         """Close the standard streams."""
@@ -186,6 +191,8 @@ class Supervised:
         if self.returncode is None and self.pid:
             end_group(self.pid, kill=True)
             self.returncode = KILLED
+            # Those in other groups have no parent to be found by; `end` finds them by their environment.
+            self._orphans = True
         self._fail(OSError("its supervisor was ended"))
         for future in (self.exited, self.gone):
             settle(future)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from ..coding.workspace.store import GitStore
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
+from ..records.redaction import of_environment
 
 __all__ = [
     "UNRECORDED",
@@ -52,9 +54,15 @@ class RunFiles:
     base: str
 
     def changes(self, item: Iteration) -> dict[str, list[int]]:
-        """Return the changed paths of an iteration with the lines added and removed."""
+        """Return the changed paths of an iteration with the lines added and removed, without keys."""
         commit = self.commit_of(item)
-        return self.store.changes(self.store.parent_of(commit) or self.base, commit)
+        return self.changes_between(self.store.parent_of(commit) or self.base, commit)
+
+    def changes_between(self, before: str, after: str) -> dict[str, list[int]]:
+        """Return the changed paths of two commits with the lines added and removed, without keys."""
+        redactor = of_environment(os.environ)
+        changes = self.store.changes(before, after)
+        return {redactor.text(path): counts for path, counts in changes.items()}
 
     def diff(self, before: Iteration | None, after: Iteration) -> str:
         """Return the difference of two iterations as a patch; None is the start."""
@@ -68,9 +76,11 @@ class RunFiles:
         return self.readable_diff(parent, commit)
 
     def readable_diff(self, before: str, after: str) -> str:
-        """Return the difference of two commits as text, without the content of binary files."""
+        """Return the difference of two commits as text, without keys and the content of binary files."""
         words = ("diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv")
-        return self.store.git(*words, before, after).decode("utf-8", "replace")
+        patch = self.store.git(*words, before, after).decode("utf-8", "replace")
+        # `diff` has the bytes of the files: its patch is made to be applied, and not only to be read.
+        return of_environment(os.environ).text(patch)
 
     def saved(self, run: str, path: str) -> SavedWorkspace:
         """Return the workspace of a loop on this machine.

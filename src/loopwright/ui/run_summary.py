@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from ..engine.run_record import explored_by
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import Question, open_questions
 from ..journal.replay import RecordedRun
@@ -77,7 +78,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
             request=end.get("request"),
             reported_score=own.reported_score if own is not None else None,
             held_out=own.held_out if own is not None else None,
-            explored_iterations=own.explored_iterations if own is not None else 0,
+            explored_iterations=explored_by(own, loops),
             outcomes=replay.outcomes(end["steps"]),
             error=Failure.from_json(end.get("error")),
             **common,

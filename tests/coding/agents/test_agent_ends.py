@@ -116,16 +116,17 @@ def test_a_program_that_we_end_was_stopped_whatever_it_reports(tmp_path: Path, n
 
 
 def test_a_program_that_is_not_installed_says_how_to_install_it(tmp_path: Path) -> None:
-    """The message names the command of the manifest."""
+    """The message names the command of the manifest, and nothing is charged, whatever was reserved."""
     step = agent(
-        Manifest(program=["no-such-agent"], install="get it", title="Mine"),
+        Manifest(program=["no-such-agent"], install="get it", title="Mine", usd=True),
         "x",
         workspace="here",
         cwd=tmp_path,
         name="mine",
     )
-    kind, message = failed(step)
-    assert kind == "cannot_start" and "get it" in message
+    result = run_sync(Loop(step, lambda: True, max_iterations=1, max_usd=2))
+    assert result.error.kind == "cannot_start" and "get it" in result.error.message
+    assert result.usage.usd == 0
 
 
 def test_a_session_that_is_gone_is_replaced_with_a_warning(tmp_path: Path) -> None:

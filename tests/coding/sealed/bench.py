@@ -31,6 +31,7 @@ def judged(
     changes: Mapping[str, Change],
     *,
     hanging: Sequence[str] = (),
+    report: str = "auto",
     **options: Any,
 ) -> dict[str, Evaluation]:
     """Return the evaluation of each change, and under "" that of the unchanged project.
@@ -48,7 +49,7 @@ def judged(
         def check(timeout: float) -> SealedCheck:
             # Without the plug-ins of this environment, which take longer to import than the tests to run.
             env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-            runs = TestCommand(command, timeout=timeout, env=env)
+            runs = TestCommand(command, report, timeout=timeout, env=env)
             return SealedCheck("tests", runs, SealOptions(**options), None, ctx)
 
         sealed = await check(120).prepare()

@@ -17,7 +17,7 @@ from .test_browser import accessible
 LOOP = """
 from loopwright import Evaluation, Loop, Workspace, run_sync, shell
 
-EDIT = "n=$(cat n.txt); n=$((n+1)); echo $n > n.txt; echo key=$SECRET_TOKEN > new$n; cat n.txt"
+EDIT = "n=$(cat n.txt); n=$((n+1)); echo $n > n.txt; printf 'key=%s %0200d\\n' $SECRET_TOKEN 0 > new$n; cat n.txt"
 FAILING = {"1": ["test_a", "test_b"], "2": ["test_b"], "3": ["test_a", "test_b"]}
 SCORES = {"1": 0.2, "2": 0.6, "3": 0.4}
 
@@ -83,6 +83,9 @@ def test_the_files_of_iterations_are_shown_and_compared(
         page.locator(".action", has_text="Files…").locator("summary").click()
         accessible(page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # A long line of a difference scrolls inside the difference, not with the table.
+        wider = "[...document.querySelectorAll('.loop .wide')].filter(e => e.scrollWidth > e.clientWidth)"
+        assert page.evaluate(f"{wider}.length") == 0
 
 
 def test_a_test_that_fails_again_turned_red(browser: Any, server: Server) -> None:

@@ -123,7 +123,7 @@ class AgentCall(Leaf):
 
         lines = ctx.run.resources["live_lines"].writer(ctx.run.run_id, ctx.path, title, shown)
         # Beside the call: some programs take seconds to print their version.
-        version = asyncio.create_task(version_of(manifest, ctx))
+        version, started = asyncio.create_task(version_of(manifest, ctx)), True
         with contextlib.closing(raw), _scratch() as scratch, lines as live:
 
             def on_line(line: str) -> bool:
@@ -139,10 +139,14 @@ class AgentCall(Leaf):
                 ended = await self._run(words, stdin, ctx, on_line=on_line, raw=raw)
                 reader.finish()
                 number = await version
+            except StepError as error:
+                started = error.kind != "cannot_start"
+                raise
             finally:
                 version.cancel()
                 # Also after a failure or a cancel: the tokens are paid for.
-                self._spend(reader, ctx)
+                if started:
+                    self._spend(reader, ctx)
             digest = raw.store(
                 ctx.run.resources["file_store"], lambda t: ctx.run.redact(redactor.text(t))
             )

@@ -63,6 +63,18 @@ func Test_{wrong}(t *testing.T) {{
 	}}
 }}
 """
+# An integration test: a program of its own, which Cargo finds in the folder tests of a package.
+_RUST = """\
+#[test]
+fn t_{right}() {{
+    assert_eq!({number} % 2, {parity});
+}}
+
+#[test]
+fn t_{wrong}() {{
+    assert_ne!({number} % 2, {parity}, "expected");
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -194,7 +206,17 @@ def plant(
         text = _NODE.format(**fields)
         # The suffix makes it CommonJS, whatever the `type` of the package is.
         return Canary(f"{beside}{names[3]}.test.cjs", text, names[0], names[1])
+    if runner.name == "cargo":
+        return _rust(fields, names[3], tests)
     return _go(fields, beside, names[3], tests, read)
+
+
+def _rust(fields: Mapping[str, object], name: str, tests: Sequence[str]) -> Canary | None:
+    programs = [path for path in tests if re.fullmatch(r"(?:.*/)?tests/[^/]+\.rs", path)]
+    if not programs:
+        return None
+    place = f"{_beside(programs)}z{name}.rs"
+    return Canary(place, _RUST.format(**fields), str(fields["right"]), str(fields["wrong"]))
 
 
 def _go(

@@ -83,8 +83,17 @@ class TestCommand:
 
     @property
     def runner(self) -> Runner | None:
-        """The known test program in the command, if its report is wanted."""
-        return runner_of(self.command) if self.report == "auto" else None
+        """The known test program in the command, if a variable makes it write the report that is wanted."""
+        runner = runner_of(self.command) if self.report == "auto" else None
+        return runner if runner is not None and runner.variables else None
+
+    @property
+    def planted(self) -> Runner | None:
+        """The known test program in the command, if its report shows tests that are added."""
+        runner = runner_of(self.command)
+        if runner is None or runner.variables:
+            return self.runner
+        return runner if self.has_report else None
 
     @property
     def has_report(self) -> bool:

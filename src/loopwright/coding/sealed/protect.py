@@ -43,6 +43,7 @@ _PROJECT = (
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool.pytest", "tool.coverage"),
     "package.json": ("scripts", "jest", "mocha", "ava", "c8", "nyc"),
+    "Cargo.toml": ("test", "lib", "package.autotests", "package.build"),
 }
 # Standard modules that pytest and unittest import. A file of the same name beside the code replaces them.
 _SHADOWED = frozenset({

@@ -18,8 +18,9 @@ class Runner:
     """A test program.
 
     `pattern` finds it in a command. `variables` are set for a report, with `{report}` as its file; without
-    that word the report is standard output. `tests` are the patterns of its test files, and `settings` those
-    of the other files that it reads. `normal_exits` are the exit codes after which it has written a report.
+    that word the report is standard output. Without variables only its own settings make it write one.
+    `tests` are the patterns of its test files, and `settings` those of the other files that it reads.
+    `normal_exits` are the exit codes after which it has written a report.
     """
 
     name: str
@@ -83,7 +84,17 @@ _GOTESTSUM = Runner(
     ("go.sum",),
     normal_exits=(0,),
 )
-RUNNERS = (_PYTEST, _GOTESTSUM, _GO, _NODE)
+_CARGO = Runner(
+    "cargo",
+    re.compile(r"(?:^|[\s/;&|])cargo(?:\s+\+\S+)?[\s-](?:nextest|test|t)\b"),
+    {},
+    ("tests/", "testdata/"),
+    # A build script could change the tests before they are compiled.
+    ("build.rs", ".cargo/", "rust-toolchain", "rust-toolchain.toml"),
+    # nextest exits with 100 if a test fails.
+    normal_exits=(0, 100),
+)
+RUNNERS = (_PYTEST, _GOTESTSUM, _GO, _NODE, _CARGO)
 
 
 def runner_of(command: Sequence[str] | str) -> Runner | None:

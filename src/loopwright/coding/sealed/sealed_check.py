@@ -143,7 +143,7 @@ class SealedCheck:
             first, mode, canary = await self._first(tests, modules, paths)
             if canary is not None and (places := canary.imported(_report(first))):
                 raise broken(f"{self.name}: {imports_outside(places)}")
-        if canary is None and self.command.runner is not None:
+        if canary is None and self.command.planted is not None:
             self.ctx.warn(
                 f"{self.name} does not run tests that are added beside the others, so a forged report may not "
                 "be noticed; name a folder in its command, and leave out options such as -k and -x",
@@ -156,6 +156,11 @@ class SealedCheck:
         if second.report is None:
             raise unusable(self.name, second)
         report = _report(first) if canary is None else canary.without(_report(first))
+        if canary is not None and self._stops_early(report, second.report):
+            raise broken(
+                f"{self.name}: the test program stops at the first failing test, so its report has no score; "
+                "make it run all tests, such as with --no-fail-fast"
+            )
         baseline = baseline_of(report, second.report)
         if not baseline.states:
             raise unusable(self.name, second)
@@ -172,11 +177,17 @@ class SealedCheck:
                 evaluation = gated(evaluation, figures)
         return Sealed(protected, baseline, mode, paths, evaluation)
 
+    def _stops_early(self, with_canary: TestReport, without: TestReport) -> bool:
+        """Return whether the canary that fails kept other tests from running."""
+        # Of the other programs a variable or their default makes them run all tests.
+        own = self.command.runner is None
+        return own and bool(without.states.keys() - with_canary.states.keys())
+
     async def _first(
         self, tests: Sequence[str], modules: Mapping[str, str], paths: tuple[str, ...]
     ) -> tuple[TestRun, str, Canary | None]:
         """Run the check on the base, and find out how it runs canaries."""
-        base, runner = self.files.base["commit"], self.command.runner
+        base, runner = self.files.base["commit"], self.command.planted
         for mode in ("beside", "named"):
             if runner is None:
                 break
@@ -293,10 +304,10 @@ class SealedCheck:
             canary = await self._canary(tree, tests, {})
         named = sealed.canaries == "named"
         measured = await self._measured(tree, sealed.paths, canary, named=named)
-        verdict = verdict_of(measured, self.command.runner, sealed.baseline, canary)
+        verdict = verdict_of(measured, self.command.planted, sealed.baseline, canary)
         if verdict.passed and canary is not None:
             measured = await self._measured(tree, sealed.paths)
-            verdict = verdict_of(measured, self.command.runner, sealed.baseline, None)
+            verdict = verdict_of(measured, self.command.planted, sealed.baseline, None)
         if verdict.forged:
             return rejected(self.name, self._forged(verdict))
         return evaluation_of_tests(self.name, measured, verdict, sealed.baseline)
@@ -396,7 +407,7 @@ class SealedCheck:
         folder = await self._copy.put(tree, self.files.base["commit"])
         read = {path: entry.digest for path, entry in entries_of(store, tree).items()}
         return plant(
-            self.command.runner,
+            self.command.planted,
             [path for path in tests if path in read],
             lambda path: blob(store, read[path]),
             folder=folder,

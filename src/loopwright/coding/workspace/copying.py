@@ -31,6 +31,7 @@ _UNKNOWN = bytes(_STAT.size)
 _HEADER = 12
 _MANY = 2_000  # files from which a second process is worth its start
 _MASK = 0xFFFFFFFF
+_SECOND = 10**9  # nanoseconds
 
 
 def copied(
@@ -107,7 +108,7 @@ def _copy(
         if folder not in made:
             Path(os.fsdecode(to + folder)).mkdir(parents=True, exist_ok=True)
             made.add(folder)
-        known = _STAT.unpack_from(data, offset)
+        known = data[offset : offset + _STAT.size]
         packed = _UNKNOWN
         with contextlib.suppress(OSError):
             packed = _one(root + path, to + path, known, newest) or _UNKNOWN
@@ -115,12 +116,13 @@ def _copy(
     return bytes(times)
 
 
-def _one(place: bytes, copy: bytes, known: tuple[int, ...], newest: int) -> bytes:
+def _one(place: bytes, copy: bytes, known: bytes, newest: int) -> bytes:
     """Copy one file if it is as the index knows it; return the times of the copy, else b""."""
     descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         status = os.fstat(descriptor)
-        if _times(status) != _STAT.pack(*known) or max(known[0], known[2]) >= newest:
+        latest = max(status.st_ctime_ns, status.st_mtime_ns) // _SECOND
+        if _times(status) != known or latest >= newest:
             return b""
         mode = 0o777 if status.st_mode & stat.S_IXUSR else 0o666
         made = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -143,11 +145,11 @@ def _times(status: os.stat_result) -> bytes:
     """Return the times and the size of a file as an index has them."""
     mode = 0o100755 if status.st_mode & stat.S_IXUSR else 0o100644
     changed, modified = status.st_ctime_ns, status.st_mtime_ns
-    numbers = (
-        *divmod(changed, 10**9), *divmod(modified, 10**9), status.st_dev, status.st_ino, mode,
-        status.st_uid, status.st_gid, status.st_size,
+    return _STAT.pack(
+        changed // _SECOND & _MASK, changed % _SECOND, modified // _SECOND & _MASK, modified % _SECOND,
+        status.st_dev & _MASK, status.st_ino & _MASK, mode, status.st_uid & _MASK, status.st_gid & _MASK,
+        status.st_size & _MASK,
     )  # fmt: skip
-    return _STAT.pack(*(number & _MASK for number in numbers))
 
 
 def main() -> None:

@@ -233,11 +233,8 @@ def ending_text(result: Result, status: str = "") -> str:
     owners = (result,) if result.held_out else result.loops.values()
     hidden = [one for loop in owners for one in (loop.held_out or {}).values()]
     facts.extend(f"held-out tests: {one['passing']} of {one['total']} pass" for one in hidden)
-    explored = result.explored_iterations or sum(
-        loop.explored_iterations for loop in result.loops.values()
-    )
-    if explored:
-        facts.append(texts.plural(explored, "explored iteration"))
+    if result.explored_iterations:
+        facts.append(texts.plural(result.explored_iterations, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"
 
 

@@ -47,7 +47,7 @@ async def difference(page: Page, request: Request) -> Response:
         if before is None:
             return files.diff_from_parent(item), files.changes(item)
         start = files.base if first is None else files.commit_of(first)
-        return files.readable_diff(start, commit), files.store.changes(start, commit)
+        return files.readable_diff(start, commit), files.changes_between(start, commit)
 
     # Git reads the trees of large repositories, and other pages must not wait.
     patch, changes = await asyncio.to_thread(work)
