@@ -140,7 +140,7 @@ house: install
 torture: install postgres
 	$(RUN)/python tests/crash/torture.py
 	$(RUN)/python tests/crash/torture_agents.py
-	$(RUN)/python tests/crash/test_agent.py
+	cd tests && python -m crash.test_agent
 	cd tests && python -m crash.torture_keep
 	$(RUN)/python tests/crash/torture_tune.py
 	cd tests && python -m crash.ends
