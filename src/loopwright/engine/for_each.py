@@ -36,7 +36,7 @@ from .composites import retry, with_timeout
 from .context import Context
 from .list_items import ItemsStep, items_step
 from .list_run import ListRun
-from .loop import one_of
+from .loop_options import one_of
 from .loop_verdicts import Undecided
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 

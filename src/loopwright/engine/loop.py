@@ -18,7 +18,6 @@ from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, cast
 
 from ..conditions import (
-    CEILING,
     AnyOf,
     Budget,
     Condition,
@@ -40,7 +39,6 @@ from ..errors import (
     BROKEN_EVALUATOR,
     ConfigurationError,
     LoopwrightWarning,
-    nearest,
 )
 from ..records import Evaluation, History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
@@ -54,6 +52,7 @@ from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_exploration import check_exploration
 from .loop_limits import LoopLimits, check_conditions, with_limits
+from .loop_options import check_options, one_of
 from .loop_run import LoopRun
 from .loop_stalls import OnStall
 from .loop_verdicts import (
@@ -99,14 +98,6 @@ NO_GOAL_SENTENCE = (
 EMPTY_EVALUATIONS = (
     "its evaluator returned neither a score nor a verdict, so it cannot be satisfied; return a score from 0 to 1, "
     "True or False, or an Evaluation"
-)
-
-
-# The options of a loop that are objects, with an example of each.
-_POLICIES = (
-    ("on_stall", OnStall, "OnStall('best', patience=2)"),
-    ("impossible", Impossible, "Impossible(floor=3, looks=2)"),
-    ("undecided", Undecided, "Undecided(2, 'reject')"),
 )
 
 
@@ -242,7 +233,7 @@ class Loop(CompositeStep[In, Out]):
             max_usd=max_usd,
             timeout=timeout,
         )
-        self._check()
+        check_options(vars(self))
         put("measured", metrics_of(self.metrics, self.objective, self.score))
         put("until", with_limits(self.until, self.guards, limits))
         stages = ("execute", "evaluate", "adapt")
@@ -288,43 +279,6 @@ class Loop(CompositeStep[In, Out]):
         if self.on_failure == "retry":
             step = retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
         return step
-
-    def _check(self) -> None:
-        one_of("loop: on_failure", self.on_failure, ("halt", "continue", "retry"))
-        one_of("loop: keep", self.keep, ("best", "last"))
-        codec.integer("loop: max_retries", self.max_retries, minimum=0)
-        codec.integer("loop: max_failures", self.max_failures, minimum=1)
-        if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
-            raise ConfigurationError(
-                f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
-                f"use at most {CEILING}"
-            )
-        codec.integer("loop: rejudge", self.rejudge, minimum=0)
-        for name, kind, example in _POLICIES:
-            policy = getattr(self, name)
-            if not isinstance(policy, kind) and not (policy is None and name == "on_stall"):
-                raise ConfigurationError(
-                    f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
-                )
-        codec.number("loop: explore", self.explore, minimum=0, maximum=1)
-        codec.number("loop: retry_delay", self.retry_delay, minimum=0)
-        for name in ("until", "guards"):
-            condition = getattr(self, name)
-            if condition is not None and not isinstance(condition, Condition):
-                raise ConfigurationError(
-                    f"loop: {name}: {condition!r} is not a condition; use one, or several with | or & "
-                    "between them"
-                )
-        for name in ("on_iteration", "on_terminate"):
-            hook = getattr(self, name)
-            if hook is not None and not callable(hook):
-                raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
-        if self.workspace is not None and not hasattr(self.workspace, "state"):
-            raise ConfigurationError(
-                f'loop: workspace: {self.workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
-            )
-        if not isinstance(self.name, str):
-            raise ConfigurationError(f"loop: name: {self.name!r} is not text")
 
     def _conditions(self) -> Iterator[Condition]:
         """Iterate over the conditions to check after each iteration.
@@ -643,14 +597,6 @@ def _written(condition: Condition) -> str:
         return f"{tag_of(type(condition))} {' '.join(map(_written, condition.parts()))}"
     code = source_digest(type(condition).check)
     return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
-
-
-def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
-    """Raise ConfigurationError if an option is none of the words."""
-    if value not in words:
-        raise ConfigurationError(
-            f"{name}: {value!r} is none of {', '.join(filter(None, words))}{nearest(str(value), words)}"
-        )
 
 
 def any_of(*conditions: Condition | None) -> Condition | None:

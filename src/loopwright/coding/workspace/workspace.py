@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...engine.fingerprints import digest_of
-from ...engine.loop import one_of
+from ...engine.loop_options import one_of
 from ...engine.state import Edits, LoopState, StateRun
 from ...errors import ConfigurationError
 from ...records import Result
