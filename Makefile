@@ -138,14 +138,14 @@ house: install
 	$(RUN)/python -m benchmarks.house
 
 torture: install postgres
-	$(RUN)/python tests/crash/torture.py
-	$(RUN)/python tests/crash/torture_agents.py
-	$(RUN)/python tests/crash/test_agent.py
+	cd tests && python -m crash.torture
+	cd tests && python -m crash.torture_agents
+	cd tests && python -m crash.test_agent
 	cd tests && python -m crash.torture_keep
-	$(RUN)/python tests/crash/torture_tune.py
+	cd tests && python -m crash.torture_tune
 	cd tests && python -m crash.ends
 	cd tests && python -m coding.agents.heavy_streams
-	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q tests/coding/workspace/test_restore.py
+	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q --timeout 3600 tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
 	cd tests && python -m crash.torture_workspace
 

@@ -201,7 +201,15 @@ class LoopwrightWarning(UserWarning):
 
 
 class ConfigurationError(LoopwrightError, ValueError):
-    """A value in Python, YAML or on the command line is invalid."""
+    """A value in Python, YAML or on the command line is invalid.
+
+    Args:
+        option: the option of a loop that is invalid, such as `explore`; "" if there is none (default).
+    """
+
+    def __init__(self, *args: object, option: str = "") -> None:
+        super().__init__(*args)
+        self.option = option
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """An agent with tools, killed anywhere, goes on: the same result, and nothing is done twice.
 
-Only a tool that is idempotent may act again. All points: `python tests/crash/test_agent.py [POSITION…]`.
+Only a tool that is idempotent may act again. All points: `python -m crash.test_agent [POSITION…]` in the folder `tests`.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import POSITIONS, crash, reference
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from crash.harness import POSITIONS, crash, reference
 from crash.test_crash_postgres import crash_on_server
 from postgres_server import ServerMissing, start_server
 

@@ -9,7 +9,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from test_agents import POSITIONS, crash, start
+from crash.test_agents import POSITIONS, crash, start
 
 MOST = 20  # failures: with more, something else is wrong
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tune_program import main
+from crash.tune_program import main
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as root:

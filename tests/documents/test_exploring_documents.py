@@ -47,11 +47,48 @@ def test_python_functions_are_noted(tmp_path: Path) -> None:
 def test_loops_that_act_or_ask_are_refused(
     tmp_path: Path, execute: str, more: str, sentence: str
 ) -> None:
-    """At load, with the place of the loop."""
-    with pytest.raises(DocumentError, match=f"note.yaml:7:.*{sentence}"):
+    """At load, with the position of the key."""
+    with pytest.raises(DocumentError, match=rf"note.yaml:10:14: .*\.explore: .*{sentence}"):
         load(written(tmp_path, execute, more))
 
 
+EACH = """
+schema: loopwright/1
+name: note
+workspace: {kind: snapshot}
+steps:
+- name: all
+  each:
+    items: [a]
+    at_once: AT_ONCE
+    execute:
+      loop: {execute: {shell: make}, until: [{max_iterations: 3}], explore: 0.1}
+"""
+
+
 def test_a_workspace_makes_commands_safe(tmp_path: Path) -> None:
-    """The files are put back to those of the normal end."""
-    assert load(written(tmp_path, "{shell: make}", "    workspace: {kind: snapshot}\n"))
+    """The files are put back to those of the normal end: of the loop, of its document or of a caller."""
+    loop = written(tmp_path, "{shell: make}")
+    own = loop.read_text()
+    loop.write_text(own + "    workspace: {kind: snapshot}\n")
+    assert load(loop)
+    loop.write_text(own + "workspace: {kind: snapshot}\n")
+    assert load(loop)
+    loop.write_text(own)
+    caller = tmp_path / "caller.yaml"
+    text = "schema: loopwright/1\nname: caller\nsteps:\n- {name: call, workflow: note.yaml}\n"
+    caller.write_text(text)
+    with pytest.raises(DocumentError, match="note.yaml:10:14: .*acts outside the run"):
+        load(caller)
+    caller.write_text(text + "workspace: {kind: snapshot}\n")
+    assert load(caller)
+
+
+def test_items_that_run_at_the_same_time_have_no_workspace(tmp_path: Path) -> None:
+    """Nothing puts back what they change."""
+    file = tmp_path / "note.yaml"
+    file.write_text(EACH.replace("AT_ONCE", "1"))
+    assert load(file)
+    file.write_text(EACH.replace("AT_ONCE", "2"))
+    with pytest.raises(DocumentError, match="acts outside the run"):
+        load(file)

@@ -52,7 +52,7 @@ LOOPS: Wrong = {
     "undecided without a judge": (
         LOOP + CHECKED + "      undecided: {then: accept_check}\n",
         [
-            "6:7: steps[0].loop: loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check and a judge, or then: reject.",
+            "8:18: steps[0].loop.undecided: loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check and a judge, or then: reject.",
         ],
     ),
     "explore above 1": (
@@ -70,7 +70,7 @@ LOOPS: Wrong = {
     "explore with an approval": (
         LOOP + CHECKED + "      approve: iteration\n      explore: 0.1\n",
         [
-            "6:7: steps[0].loop: loop a: explore: a loop that asks a person cannot explore, because the answer "
+            "9:16: steps[0].loop.explore: loop a: explore: a loop that asks a person cannot explore, because the answer "
             "would have no effect. Remove approve, or explore.",
         ],
     ),

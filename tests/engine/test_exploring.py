@@ -163,20 +163,50 @@ async def test_a_killed_exploration_continues(kill: int, stage: str) -> None:
         ({"undecided": Undecided(2, "pause")}, "a loop that asks a person cannot explore"),
         ({"on_stall": OnStall("ask")}, "a loop that asks a person cannot explore"),
         ({"explore": 2}, "loop: explore"),
-        ({"execute": shell("make")}, "acts outside the run"),
-        ({"execute": step(lambda v: v, idempotent=False, name="pay")}, "pay acts outside the run"),
-        (
-            {"execute": tool_prompt("x", tools=[tool(lambda city: city, name="book")])},
-            "book acts outside",
-        ),
     ],
 )
-def test_a_loop_that_asks_or_acts_is_refused(options: dict[str, Any], sentence: str) -> None:
+def test_a_loop_that_asks_is_refused(options: dict[str, Any], sentence: str) -> None:
     """At construction, before anything runs."""
     with pytest.raises(ConfigurationError, match=sentence):
         Loop(**{"execute": str, "explore": 0.1, **options})
-    # A command that may run twice can explore.
-    assert Loop(shell("true", idempotent=True), explore=0.1).explore == 0.1
+
+
+@pytest.mark.parametrize(
+    ("execute", "sentence"),
+    [
+        (shell("make"), "acts outside the run"),
+        (step(lambda v: v, idempotent=False, name="pay"), "pay acts outside the run"),
+        (tool_prompt("x", tools=[tool(lambda city: city, name="book")]), "book acts outside"),
+    ],
+)
+async def test_a_loop_that_acts_outside_a_workspace_is_refused(execute: Any, sentence: str) -> None:
+    """At the start of the run, before it is recorded."""
+    journal = MemoryJournal()
+    flow = Workflow("flow", {"first": str, "write": Loop(execute, explore=0.1, name="write")})
+    with pytest.raises(ConfigurationError, match=sentence):
+        await run(flow, "x", journal=journal)
+    assert not await journal.runs()
+
+
+@pytest.mark.parametrize("place", ["loop", "workflow", "outer", "idempotent"])
+async def test_a_workspace_at_any_level_lets_commands_explore(tmp_path: Path, place: str) -> None:
+    """Its own, that of a workflow or of a loop around it; a command that may run twice needs none."""
+    source = tmp_path / "project"
+    source.mkdir()
+    space = Workspace(source, home=tmp_path / "home", kind="snapshot")
+    command = shell("true", idempotent=True) if place == "idempotent" else shell("echo x >> n.txt")
+    loop = Loop(
+        command,
+        until=MaxIterations(1),
+        name="write",
+        explore=0.1,
+        workspace=space if place == "loop" else None,
+    )
+    outer = Loop(
+        loop, until=MaxIterations(1), name="outer", workspace=space if place == "outer" else None
+    )
+    flow = Workflow("flow", {"outer": outer}, workspace=space if place == "workflow" else None)
+    assert (await run(flow, "x", journal=MemoryJournal())).status.value == "exhausted"
 
 
 async def test_a_workflow_with_a_workspace_returns_the_files_of_the_normal_end(

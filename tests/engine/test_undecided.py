@@ -182,7 +182,8 @@ def test_a_document_without_a_check_is_refused_with_its_place(tmp_path: Path) ->
     file = tmp_path / "note.yaml"
     file.write_text(text)
     with pytest.raises(
-        DocumentError, match="accept_check needs a deterministic evaluator and a judge"
+        DocumentError,
+        match=r"steps\[0\]\.loop\.undecided: .*accept_check needs a deterministic evaluator and a judge",
     ):
         load(file)
 

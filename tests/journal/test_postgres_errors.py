@@ -110,7 +110,7 @@ async def test_a_database_that_is_not_there(postgres_server: PostgresServer) -> 
     """A missing database is named, with the command that creates it."""
     url = postgres_server.url_of("nowhere")
     assert await refusal(url) == (
-        f'{url}: database "nowhere" does not exist; create it with: createdb'
+        f'{url}: database "nowhere" does not exist; create it with: createdb nowhere'
     )
 
 

@@ -24,7 +24,7 @@ from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
 from ..records import Usage
 from .permit_pool import PermitPool, Settled
-from .shared_runs import SUSPECT, DelayedRun, QueueInfo, WorkerInfo
+from .shared_runs import MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
 
@@ -36,6 +36,10 @@ _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
 _SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
 _PAUSE = 0.2  # seconds between two attempts while the database is away
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
+_DOUBLED = (
+    f"2::float8 ^ least({MAX_DOUBLINGS}, coalesce("
+    "(SELECT times FROM loopwright_queue.returned WHERE run_id = %s), 0))"
+)
 
 # A run that an engine should hold: it waits, or its owner is dead, or its time has come.
 _DUE = f"""
@@ -168,6 +172,14 @@ class PostgresSharedRuns:
             "VALUES (%s, %s, clock_timestamp(), clock_timestamp(), %s, 0, false) RETURNING id",
             socket.gethostname(), os.getpid(), self._queues,
         )  # fmt: skip
+        # Locked rows are skipped: workers that start at the same time would wait for each other in a circle.
+        await self._execute(
+            f"UPDATE loopwright.runs SET wake_at = {_NOW} WHERE run_id IN (SELECT r.run_id FROM loopwright.runs r "
+            "JOIN loopwright_queue.returned t ON t.run_id = r.run_id WHERE r.queue = ANY(%s) "
+            f"AND r.wake_at > {_NOW} AND r.status IN ('queued', 'interrupted') FOR UPDATE OF r SKIP LOCKED)",
+            list(queues),
+        )  # fmt: skip
+        await self._execute(f"SELECT pg_notify('{WAKE}', '')")
 
     async def beat(self, finished: int) -> None:
         """Say that this worker is alive."""
@@ -190,13 +202,19 @@ class PostgresSharedRuns:
         )
 
     async def put_back(
-        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+        self,
+        run_id: str,
+        *,
+        delay: float,
+        reason: str,
+        counted: bool = False,
+        longest: float = 0.0,
     ) -> None:
         async with self._db() as db, db.transaction():
             await db.execute(
-                f"UPDATE loopwright.runs SET wake_at = {_NOW} + %s, "
+                f"UPDATE loopwright.runs SET wake_at = {_NOW} + least(%s, %s * {_DOUBLED}), "
                 "deliveries = greatest(0, deliveries - %s) WHERE run_id = %s".encode(),
-                (delay, int(counted), run_id),
+                (max(delay, longest), delay, run_id, int(counted), run_id),
             )
             await db.execute(
                 f"INSERT INTO loopwright_queue.returned VALUES (%s, %s, {_NOW}, 1) ON CONFLICT (run_id) DO UPDATE "

@@ -20,6 +20,7 @@ from ..records.figures import plural
 
 __all__ = [
     "MAX_DELIVERIES",
+    "MAX_DOUBLINGS",
     "DelayedRun",
     "MemoryRuns",
     "QueueInfo",
@@ -32,6 +33,7 @@ __all__ = [
 
 MAX_DELIVERIES = 5  # without a new result
 SUSPECT = 2  # deliveries without a new result after which lists show a run
+MAX_DOUBLINGS = 16  # of a delay, so that no count of returns overflows it
 _ALL = 1_000_000_000
 _OPEN = ("queued", "running", "suspended", "interrupted")
 
@@ -161,7 +163,10 @@ class SharedRuns(Protocol):
         """Create the tables; do nothing if they exist."""
 
     async def enter(self, queues: Mapping[str, int]) -> None:
-        """Register this process as a worker of some queues."""
+        """Register this process as a worker of some queues, and let the returned runs of these start now.
+
+        It may have the step or the trust that the other workers lack.
+        """
 
     async def beat(self, finished: int) -> None:
         """Say that this worker is alive, and how many runs ended here."""
@@ -173,11 +178,18 @@ class SharedRuns(Protocol):
         """Set the count of deliveries of a run to zero."""
 
     async def put_back(
-        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+        self,
+        run_id: str,
+        *,
+        delay: float,
+        reason: str,
+        counted: bool = False,
+        longest: float = 0.0,
     ) -> None:
         """Delay a run without an owner by `delay` seconds; its row shows the reason.
 
-        `counted` takes the latest delivery out of the count.
+        `counted` takes the latest delivery out of the count. The delay doubles with each earlier return of the run,
+        up to `longest` seconds; by default it does not grow.
         """
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -277,6 +289,11 @@ class MemoryRuns:
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
+        for run_id in self._returned:
+            row = await self._journal.find(run_id)
+            if row.queue in queues and row.status in ("queued", "interrupted"):
+                self._journal.change(replace(row, wake_at=min(row.wake_at, time.time())))
+        self._woken.set()
 
     async def beat(self, finished: int) -> None:
         self._finished = finished
@@ -307,13 +324,20 @@ class MemoryRuns:
         self._journal.change(replace(await self._journal.find(run_id), deliveries=0))
 
     async def put_back(
-        self, run_id: str, *, delay: float, reason: str, counted: bool = False
+        self,
+        run_id: str,
+        *,
+        delay: float,
+        reason: str,
+        counted: bool = False,
+        longest: float = 0.0,
     ) -> None:
         row = await self._journal.find(run_id)
         deliveries = max(0, row.deliveries - counted)
+        times = self._returned.get(run_id, ("", 0))[1]
+        delay = min(max(delay, longest), delay * 2.0 ** min(times, MAX_DOUBLINGS))
         self._journal.change(replace(row, wake_at=time.time() + delay, deliveries=deliveries))
-        times = self._returned.get(run_id, ("", 0))[1] + 1
-        self._returned[run_id] = (reason, times)
+        self._returned[run_id] = (reason, times + 1)
 
     async def wake(self, run_id: str) -> bool:
         row = await self._journal.find(run_id)

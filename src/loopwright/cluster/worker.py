@@ -59,7 +59,9 @@ _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _KEPT = 10_000  # runs whose reasons are remembered
 _STEADY = 15.0  # seconds of service after which the end of an engine is a new event
-_LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
+_LONGEST_DELAY = 300.0  # seconds before a run is tried again that its budget or its journal stopped
+# Seconds before a run is tried again that this worker cannot run: a newly trusted run waits at most half a minute.
+_UNABLE, _LONGEST_UNABLE = 2.0, 24.0
 
 
 class _Unable(Exception):
@@ -326,8 +328,9 @@ class Worker:
             return False
         except _Unable as error:
             # Another worker may have the step, so the first attempts follow quickly.
-            delay = min(_LONGEST_DELAY, 2.0 ** (1 + row.deliveries))
-            await self._put_back(run_id, str(error), delay, counted=counted)
+            await self._put_back(
+                run_id, str(error), _UNABLE, counted=counted, longest=_LONGEST_UNABLE
+            )
             return False
         # Also without a limit: pauses that a provider asked for are shared.
         permits = SharedLimits(
@@ -364,7 +367,13 @@ class Worker:
         ) or await may_continue(self._journal, row.run_id)
 
     async def _put_back(
-        self, run_id: str, reason: str, delay: float, *, counted: bool = False
+        self,
+        run_id: str,
+        reason: str,
+        delay: float,
+        *,
+        counted: bool = False,
+        longest: float = 0.0,
     ) -> None:
         """Let a run go back to its queue; `counted` is whether its delivery was, which is not a suspect then."""
         assert self.runs is not None
@@ -378,8 +387,10 @@ class Worker:
             self._returned.clear()
         self._returned[run_id] = reason
         # A random part keeps workers from trying at the same moment.
-        delay *= 0.75 + random.random() / 2
-        await self.runs.put_back(run_id, delay=delay, reason=reason, counted=counted)
+        spread = 0.75 + random.random() / 2
+        await self.runs.put_back(
+            run_id, delay=delay * spread, reason=reason, counted=counted, longest=longest * spread
+        )
 
     async def _driven(
         self, row: RunInfo, step: Step, budget: Budget | None, resources: Mapping[str, Any]

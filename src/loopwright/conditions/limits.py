@@ -22,6 +22,17 @@ from .base import Condition, condition, tag_of
 CEILING = 1000  # iterations of any loop: the history of a run is kept in memory
 
 
+def used_up(used: int, limit: int, unit: str) -> str:
+    """Return the sentence on a limit that is used up; a person may have lowered it below the used amount.
+
+    >>> used_up(6, 6, "iterations"), used_up(13, 6, "iterations")
+    ('6 of 6 iterations used', 'limit of 6 iterations (13 used)')
+    """
+    if used > limit:
+        return f"limit of {limit} {unit} ({used} used)"
+    return f"{used} of {limit} {unit} used"
+
+
 class Limit(Condition):
     """A hard limit; see `Condition.hard`."""
 
@@ -46,7 +57,7 @@ class _IterationLimit(Limit):
     def check(self, history: History) -> Stop | None:
         if len(history) < self.limit:
             return None
-        return Stop(self.reason, f"{len(history)} of {self.limit} {self.unit} used")
+        return Stop(self.reason, used_up(len(history), self.limit, self.unit))
 
 
 @condition
@@ -206,7 +217,7 @@ class Budget(Limit):
     def check(self, history: History) -> Stop | None:
         spent = history.usage
         if self.effects is not None and history.effects >= self.effects:
-            return Stop(Reason.BUDGET, f"{history.effects} of {self.effects} effects used")
+            return Stop(Reason.BUDGET, used_up(history.effects, self.effects, "effects"))
         # In this order, because recorded details name the first unit that is used up.
         for name, cap, used in (
             ("calls", self.calls, spent.calls),

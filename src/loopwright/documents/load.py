@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +151,7 @@ class _Loader:
             return None
         project.open.append(file)
         try:
-            workflow = self.compile(dialect, source, document, names, caller.defaults)
+            workflow = self.compile(dialect, source, document, names, caller=caller)
         finally:
             project.open.pop()
         return None if source.file in project.gaps else workflow
@@ -163,12 +162,14 @@ class _Loader:
         source: Source,
         document: Document,
         names: frozenset[str],
-        inherited: Mapping[str, Json],
+        *,
+        caller: Compilation | None = None,
     ) -> DocumentWorkflow | None:
         """Compile the open document; a document without a model inherits the settings of its caller."""
         defaults = {name: getattr(document, name) for name in _INHERITED}
         # Model and settings belong together: a document with a model of its own inherits no key or address.
         if document.model is None and document.models is None:
+            inherited = {} if caller is None else caller.defaults
             defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}
         project = self.project
         compilation = Compilation(
@@ -180,6 +181,7 @@ class _Loader:
             defaults=defaults,
             templates=LANGUAGES[document.templates],
             gaps=project.gaps.get(source.file, NOTHING_LEFT_OUT),
+            in_workspace=caller is not None and caller.in_workspace,
         )
         workflow = compile_document(document, compilation, names)
         project.problems += compilation.problems
@@ -229,7 +231,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     # A loop warns when it is created. `lints` reports the same with the place in the document.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LoopwrightWarning)
-        workflow = loader.compile(dialect, source, document, frozenset(settings.sets), {})
+        workflow = loader.compile(dialect, source, document, frozenset(settings.sets))
     # A part that was left out may use the variable.
     if not project.gaps:
         _refuse_unused(settings, project)

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from ..conditions import Budget, amount
-from ..conditions.limits import OVERSHOT
+from ..conditions.limits import OVERSHOT, used_up
 from ..errors import Stopped
 from ..records import NOTHING, History, Reason, Stop, Usage, is_judging
 from .step import Leaf, Step
@@ -164,7 +164,7 @@ class Account:
         for account in self._capped() if self.limited else ():
             cap = None if account.cap is None else account.cap.effects
             if cap is not None and account.effects >= cap:
-                used = f"{account.effects} of {cap} effects used"
+                used = used_up(account.effects, cap, "effects")
                 raise Stopped(account.path, Stop(Reason.BUDGET, used))
         counted: Account | None = self
         while counted is not None:  # without `_chain`: every effect of a recorded run is counted

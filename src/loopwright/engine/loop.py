@@ -269,8 +269,7 @@ class Loop(CompositeStep[In, Out]):
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
         if self.explore:
-            outside = () if self.workspace is not None else self.parts()
-            check_exploration(cast("LoopDeclaration", self), outside)
+            check_exploration(cast("LoopDeclaration", self))
 
     def _stage(self, name: str) -> Step:
         """Return a stage as a step, with what the loop adds to it."""
@@ -477,6 +476,11 @@ class Loop(CompositeStep[In, Out]):
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
         return uses_past(self.members) or any(part.reads_past for part in self.parts())
+
+    @functools.cached_property
+    def explores(self) -> bool:
+        """Whether it, or a loop in it, explores."""
+        return self.explore > 0 or any(part.explores for part in self.parts())
 
     @functools.cached_property
     def seconds(self) -> float:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 from ..errors import ConfigurationError
 from ..records import Reason, Status, Stop
 from .loop_declaration import LoopDeclaration
 from .step import Step
 
-__all__ = ["check_exploration", "explores", "may_continue"]
+__all__ = [
+    "check_exploration",
+    "check_surroundings",
+    "explores",
+    "may_continue",
+    "refuse_to_act",
+]
 
 # After these there is nothing left to explore, or nothing that should go on.
 _FINAL = frozenset({
@@ -44,29 +51,54 @@ def may_continue(stop: Stop) -> bool:
     return stop.reason.status in _ENDINGS and stop.reason not in _FINAL
 
 
-def check_exploration(loop: LoopDeclaration, outside: Iterable[Step]) -> None:
-    """Refuse to explore with a loop that asks people, or acts on the world outside a workspace.
-
-    Args:
-        loop: the loop.
-        outside: its steps that run outside a workspace.
+def check_exploration(loop: LoopDeclaration) -> None:
+    """Refuse to explore with a loop that asks people.
 
     Raises:
-        ConfigurationError: names the option or the step.
+        ConfigurationError: names the option.
     """
-    where = f"loop {loop.name}: explore"
     stall = loop.on_stall
     if loop.approve or loop.undecided.then == "pause" or (stall and stall.then == "ask"):
         raise ConfigurationError(
-            f"{where}: a loop that asks a person cannot explore, because the answer would have no effect. "
-            "Remove approve, or explore."
+            f"loop {loop.name}: explore: a loop that asks a person cannot explore, because the answer would have no "
+            "effect. Remove approve, or explore.",
+            option="explore",
         )
-    acting = next((step for part in outside for step in _acting(part)), None)
+
+
+def refuse_to_act(loop: LoopDeclaration, parts: Iterable[Step]) -> None:
+    """Refuse to explore with a loop that acts on the world, if no workspace surrounds it.
+
+    Raises:
+        ConfigurationError: names the step.
+    """
+    acting = next((step for part in parts for step in _acting(part)), None)
     if acting is not None:
         raise ConfigurationError(
-            f"{where}: {acting.name} acts outside the run, and an explored run would repeat that. Give the "
-            "loop a workspace, or declare the step with idempotent=True."
+            f"loop {loop.name}: explore: {acting.name} acts outside the run, and an explored run would repeat that. "
+            "Give the loop a workspace, or declare the step with idempotent=True.",
+            option="explore",
         )
+
+
+def check_surroundings(step: Step, *, in_workspace: bool = False) -> None:
+    """Refuse the loops in a step that explore and act on the world outside a workspace.
+
+    Only the start of a run knows the workspaces around a loop: it is built before the workflow that has one.
+
+    Raises:
+        ConfigurationError: names the first such loop and its step.
+    """
+    if not step.explores:
+        return
+    if getattr(step, "workspace", None) is not None:
+        in_workspace = True
+    elif getattr(step, "over_list", False) and getattr(step, "at_once", 1) > 1:
+        in_workspace = False  # items that run at the same time have no files
+    if getattr(step, "explore", 0) and not in_workspace:
+        refuse_to_act(cast("LoopDeclaration", step), step.parts())
+    for part in step.parts():
+        check_surroundings(part, in_workspace=in_workspace)
 
 
 def _acting(step: Step) -> Iterator[Step]:

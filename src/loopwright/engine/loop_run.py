@@ -1,7 +1,8 @@
 """The run of one loop: adapt, execute, evaluate, record and decide, until a condition ends it.
 
 `LoopRun.run` and `LoopRun.iterate` are the loop; each other function is a detail of one of their lines.
-`_restore`, `recorded_stop` and `admit` restore the state in the journal.
+`_restore`, `recorded_stop` and `admit` restore the state in the journal. `loop_evaluations` has the evaluations
+outside the iterations, `workspace_loop` the files.
 
 A subclass runs another kind of loop with the same record and the same rules: the list of a document
 (`ListRun`) chooses the next number, the input and the decision. Each `Attempt` has a context, so
@@ -32,7 +33,6 @@ from ..journal import Entry
 from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
-    Evaluation,
     Failure,
     History,
     Iteration,
@@ -41,11 +41,9 @@ from ..records import (
     Result,
     Stop,
     Usage,
-    as_evaluation,
     failure_of,
 )
 from ..records.codec import Json, error_line
-from ..records.excerpts import shortened
 from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
@@ -54,14 +52,12 @@ from .effects import being_cancelled, recorded, retyped, unrecorded
 from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
+from .loop_evaluations import evaluate_input, evaluate_output_again
 from .loop_exploration import explores, may_continue
 from .scope import Scope
 from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
-
-SHOWN = 200  # characters of feedback in the sentence on why a loop ended
-_USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
 class LoopRun:
@@ -371,49 +367,11 @@ class LoopRun:
         return run.replay.began(f"{self.path}/{self.next_number()}") is not None
 
     async def baseline(self) -> Stop | None:
-        """Evaluate the input before the first iteration; return the stop if it passes or has no verdict.
-
-        Its effects are recorded at iteration 0, which has no execution and no record.
-        """
+        """Evaluate the input of a loop with a baseline; return the stop if no iteration is needed or possible."""
         loop = self.loop
         if not loop.baseline or loop.evaluate is None:
             return None
-        self.ctx.path = f"{self.path}/0"
-        try:
-            value = await self.ctx.call("evaluate", loop.evaluate, self.current)
-        except StepError as error:
-            # Before any cost: an evaluator that cannot judge the input will not judge an output.
-            return self.unusable(error)
-        except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error, self.path)
-            return self.cut.stop
-        evaluation = as_evaluation(value)
-        if loop.measured is not None:
-            evaluation = loop.measured.scored(evaluation)
-        self.scope.baseline = evaluation
-        if len(self.history):
-            return None
-        if (lack := self._lack(evaluation)) is not None:
-            return lack
-        if not loop.satisfied_by(evaluation):
-            return None
-        return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
-
-    def unusable(self, error: StepError) -> Stop:
-        """Return the stop of a loop whose evaluator cannot judge."""
-        self.cause = error.__cause__
-        detail = f"before the first iteration: {error}"
-        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
-
-    def _lack(self, evaluation: Evaluation) -> Stop | None:
-        """Return the stop of a loop whose objective cannot be measured before the first iteration."""
-        metrics = self.loop.measured
-        if metrics is None or not metrics.objective or metrics.objective in evaluation.metrics:
-            return None
-        # Before any cost: each iteration is compared with this value.
-        detail = f"before the first iteration, {metrics.objective} has no value"
-        why = shortened(" ".join(evaluation.feedback.split()), SHOWN)
-        return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
+        return await evaluate_input(self, loop.evaluate)
 
     def decide(self) -> Stop | None:
         """Return why the loop ends after its latest iteration, or None if it continues.
@@ -576,7 +534,7 @@ class LoopRun:
         loop, run, cut, reported = self.loop, self.run_state, self.cut, None
         # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
-            reported = await self._rejudged(stop)
+            reported = await evaluate_output_again(self, stop, self._output(stop))
         for code, remark in loop.remarks(stop, self.history):
             run.warn(remark, self.path, code=code)
         stop = run.cleaned_stop(stop)
@@ -603,29 +561,6 @@ class LoopRun:
     async def concluded(self, result: Result) -> Mapping[str, Json] | None:
         """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
         return None
-
-    async def _rejudged(self, stop: Stop) -> float | None:
-        """Return the mean score of new votes on the output, which did not take part in its choice.
-
-        None if no evaluator scores the output, or if no time or budget is left. The loop has ended, so
-        a failure is a warning.
-        """
-        loop, output = self.loop, self._output(stop)
-        if loop.evaluate is None or stop.reason in _USED_UP or self.history.best is None:
-            return None
-        scores = []
-        try:
-            for number in range(1, loop.rejudge + 1):
-                self.ctx.path = f"{self.path}/rejudge/{number}"
-                vote = as_evaluation(await self.ctx.call("evaluate", loop.evaluate, output))
-                if vote.score is not None and not vote.undecided:
-                    scores.append(vote.score)
-        except (StepError, Stopped, asyncio.CancelledError) as error:
-            failed = isinstance(error, StepError)
-            why = error if failed else self.run_state.stopped_by(error, self.path).stop.detail
-            sentence = f"its output could not be judged again: {why}"
-            self.run_state.warn(sentence, self.path, code="rejudge_failed")
-        return sum(scores) / len(scores) if scores else None
 
     async def abandon(self) -> None:
         """Call `on_terminate` when the task of the loop is cancelled; the run can be resumed."""

@@ -142,7 +142,8 @@ def without_judge(evaluate: Step, policy: Undecided) -> Step:
     if part is None:
         raise ConfigurationError(
             "loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check "
-            "and a judge, or then: reject."
+            "and a judge, or then: reject.",
+            option="undecided",
         )
     return part
 

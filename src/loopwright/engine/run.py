@@ -17,6 +17,7 @@ from ..journal import Journal
 from ..journal.open import open_journal
 from ..records import Result
 from ..records.codec import Json
+from .loop_exploration import check_surroundings
 from .past_noise import refuse_past
 from .resume import raise_limit
 from .run_execution import drive, open_run
@@ -171,6 +172,7 @@ async def run(
     else:
         root = as_step(step)
     _check_names(root, resources)
+    check_surroundings(root)
     store, opened = _journal_of(journal)
     if store is None:
         refuse_past(root)

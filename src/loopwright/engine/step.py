@@ -117,6 +117,10 @@ class Step(Generic[In_contra, Out_co]):
             """Whether a loop in it has a setting that past runs decide."""
 
         @property
+        def explores(self) -> bool:
+            """Whether a loop in it explores."""
+
+        @property
         def scores_only(self) -> bool:
             """Whether it is an evaluator that never gives a verdict."""
 
@@ -140,6 +144,7 @@ class Step(Generic[In_contra, Out_co]):
         unsupplied = _NO_NAMES
         asks_model = False
         reads_past = False
+        explores = False
         scores_only = False
         reports = None
 
@@ -243,6 +248,10 @@ class CompositeStep(Step[In_contra, Out_co]):
         @functools.cached_property
         def reads_past(self) -> bool:
             return any(part.reads_past for part in self.parts())
+
+        @functools.cached_property
+        def explores(self) -> bool:
+            return any(part.explores for part in self.parts())
 
         @property
         def depth(self) -> int:

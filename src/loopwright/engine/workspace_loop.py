@@ -11,6 +11,7 @@ from ..records import Iteration, Result, Stop, as_evaluation
 from ..records.codec import Json
 from .context import Context
 from .loop_declaration import LoopDeclaration
+from .loop_evaluations import unusable
 from .loop_run import LoopRun
 from .snapshots import Snapshots, without_rejected
 from .state import StateSource
@@ -82,7 +83,7 @@ class WorkspaceLoopRun(LoopRun):
                 value = await self.ctx.call(name, step, None)
             except StepError as error:
                 # Before any cost: a check that cannot run on the base cannot judge an output.
-                return self.unusable(error)
+                return unusable(self, error)
             except (Stopped, asyncio.CancelledError) as error:
                 self.cut = self.run_state.stopped_by(error, self.path)
                 return self.cut.stop

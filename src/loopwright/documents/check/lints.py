@@ -131,7 +131,7 @@ def _document_lints(document: Document) -> _Notes:
 
 def _explored(document: Document) -> _Notes:
     """Note Python functions in loops that explore: an explored run calls them more often."""
-    for i, step in enumerate(document.steps):
+    for i, step in enumerate(document.steps if document.workspace is None else ()):
         loop = step.loop
         if loop is None or not loop.explore or loop.workspace is not None:
             continue

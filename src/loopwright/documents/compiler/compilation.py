@@ -116,6 +116,7 @@ class Compilation:
     `defined` holds the names that templates can use, `used` the names that they use, by place. `kinds` compile the
     kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
     `declared` also has the names of those with problems. `gaps` are the parts that were left out for their problems.
+    `in_workspace` is whether a workspace surrounds the part.
     """
 
     source: Source
@@ -131,6 +132,7 @@ class Compilation:
     tools: dict[str, Tool | McpServer | None] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
     gaps: Gaps = NOTHING_LEFT_OUT
+    in_workspace: bool = False
 
     def problem(self, path: Location, message: str, *, key: bool = False) -> None:
         """Add a problem at a place."""
@@ -147,7 +149,7 @@ class Compilation:
         except TemplateError as error:
             self.template_problem(path, error)
         except ConfigurationError as error:
-            self.problem(path, str(error))
+            self.problem((*path, error.option) if error.option else path, str(error))
         return None
 
     def template(self, path: Location, value: Json) -> TemplatedValue:

@@ -171,6 +171,8 @@ def compile_each(
             compilation.problem((*path, "items"), f"{written} is outside the project folder")
         compilation.project.item_files[written] = None if brace else place
     inner = compilation.with_names(["loop", *(f"loop.{field}" for field in OF_ITEMS)])
+    if spec.at_once > 1:  # these items have no files
+        inner = replace(inner, in_workspace=False)
     execute = inner.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     if execute is None:
         return None
@@ -294,7 +296,10 @@ def compile_document(
     """Compile a document for a caller that supplies the names in `value`; None if it has problems."""
     declared = frozenset({*document.tools, *document.servers, *compilation.gaps.tools})
     tools = compile_tools(document, compilation)
-    inner = replace(compilation.with_names(value), tools=tools, declared=declared)
+    around = compilation.in_workspace or document.workspace is not None
+    inner = replace(
+        compilation.with_names(value), tools=tools, declared=declared, in_workspace=around
+    )
     result = inner.steps(document.steps, ("steps",))
     workspace = compile_workspace(compilation, document.workspace, ("workspace",))
     names = {spec.name for spec in document.steps}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from ..._regex import compile_pattern
 from ...conditions import (
@@ -15,6 +17,8 @@ from ...conditions import (
 )
 from ...engine import adapters
 from ...engine.loop import Loop, any_of
+from ...engine.loop_declaration import LoopDeclaration
+from ...engine.loop_exploration import refuse_to_act
 from ...engine.loop_memory import LoopWithMemory, remembering
 from ...engine.loop_stalls import OnStall
 from ...engine.loop_verdicts import Impossible, Undecided
@@ -66,6 +70,8 @@ def compile_loop(
     assert action.loop is not None
     spec, path = action.loop, (*at, "loop")
     compilation = compilation.with_names(["loop", *(["memory"] if has_memory(spec) else [])])
+    if spec.workspace is not None:
+        compilation = replace(compilation, in_workspace=True)
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     judges, until = compile_until(compilation, spec, path)
     evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
@@ -99,6 +105,10 @@ def compile_loop(
     result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
     if result is None:
         return None
+    if spec.explore and not compilation.in_workspace:
+        # The run checks it again, for loops of Python; here the document has the position.
+        declared = cast("LoopDeclaration", result)
+        compilation.attempt(path, lambda: refuse_to_act(declared, result.parts()))
     _note_unjudged_goals(compilation, result, path)
     step = result if spec.node is None else compile_node(result, spec.node)
     return with_memory(compilation, spec, step)

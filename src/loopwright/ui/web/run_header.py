@@ -261,7 +261,9 @@ def _used(label: str, used: N, limit: N | None, text: Callable[[N], str]) -> Use
     if limit is None:
         return UsedPart(label, text(used))
     part = min(1.0, used / limit) if limit else 1.0
-    return UsedPart(label, text(used), f"of {text(limit)}", part)
+    # A person may have lowered the limit below the used amount.
+    shown = f"(limit {text(limit)})" if used > limit else f"of {text(limit)}"
+    return UsedPart(label, text(used), shown, part)
 
 
 def _document(info: RunInfo) -> str:
