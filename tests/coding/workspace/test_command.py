@@ -227,6 +227,23 @@ def test_tests_that_an_iteration_turned_green_or_red_are_named(
     assert "turned" not in shown(capsys, "show", "t", "--iteration", "1")
 
 
+def test_the_first_iteration_is_compared_with_the_baseline(
+    repo: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The evaluation before the first iteration names the tests that fail at the start."""
+
+    def judge(output: str | None) -> Evaluation:
+        failing = ["test_b"] if output else ["test_a", "test_b"]
+        return Evaluation(0.5, False, "no", details={"tests": {"failing": failing}})
+
+    loop = Loop(shell(COUNT, name="edit"), judge, max_iterations=1, name="fix", baseline=True,
+                workspace=Workspace(repo.folder, merge="none"))  # fmt: skip
+    run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="t")
+    text = shown(capsys, "show", "t", "--iteration", "1")
+    assert "tests that turned green: test_a" in text
+    assert "turned red" not in text
+
+
 def test_show_has_the_cost_of_each_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
