@@ -80,6 +80,21 @@ def test_restore_puts_an_iteration_in_place(
     assert len(json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]) == 1
 
 
+def test_restore_without_a_number_puts_the_result_in_place(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It follows a restored iteration too, which `list` and `show` name while it is in place."""
+    result = (files / "n.txt").read_text()
+    assert "iteration 1 (" in shown(capsys, "workspace", "restore", "r1", "1")
+    assert (files / "n.txt").read_text() == "1\n" != result
+    assert "iteration 1 in place" in shown(capsys, "workspace", "list")
+    [line] = [row for row in shown(capsys, "workspace", "show", "r1").splitlines() if "(in" in row]
+    assert line.startswith("  1  ") and line.endswith("  (in place)")
+    shown(capsys, "workspace", "restore", "r1")
+    assert (files / "n.txt").read_text() == result
+    assert "in place" not in shown(capsys, "workspace", "list")
+
+
 def test_diff_is_a_patch_of_two_iterations(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command and `show --diff` print the same difference of files."""
     assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "1", "2")
