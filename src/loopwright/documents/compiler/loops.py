@@ -70,8 +70,8 @@ def compile_loop(
     assert action.loop is not None
     spec, path = action.loop, (*at, "loop")
     compilation = compilation.with_names(["loop", *(["memory"] if has_memory(spec) else [])])
-    if spec.workspace is not None:
-        compilation = replace(compilation, in_workspace=True)
+    inside = compilation.in_workspace or spec.workspace is not None
+    compilation = replace(compilation, in_workspace=inside)
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     judges, until = compile_until(compilation, spec, path)
     evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
@@ -105,13 +105,18 @@ def compile_loop(
     result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
     if result is None:
         return None
-    if spec.explore and not compilation.in_workspace:
-        # The run checks it again, for loops of Python; here the document has the position.
-        declared = cast("LoopDeclaration", result)
-        compilation.attempt(path, lambda: refuse_to_act(declared, result.parts()))
+    _check_surroundings(compilation, result, path)
     _note_unjudged_goals(compilation, result, path)
     step = result if spec.node is None else compile_node(result, spec.node)
     return with_memory(compilation, spec, step)
+
+
+def _check_surroundings(compilation: Compilation, loop: Loop, path: Location) -> None:
+    """Refuse a loop that explores and acts on the world outside a workspace."""
+    if loop.explore and not compilation.in_workspace:
+        # The run checks it again, for loops of Python; here the document has the position.
+        declared = cast("LoopDeclaration", loop)
+        compilation.attempt(path, lambda: refuse_to_act(declared, loop.parts()))
 
 
 def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:
