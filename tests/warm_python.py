@@ -258,6 +258,9 @@ def _monitor(connection: socket.socket) -> None:
 
 def _become(request: Mapping[str, object], streams: Sequence[int]) -> None:
     """Take over the streams, the folder and the environment of a request, and run its program."""
+    # As of a process at a terminal: nohup and the background of a shell ignore them, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     for stream in streams:

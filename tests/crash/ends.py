@@ -161,6 +161,9 @@ def start(folder: Path, *words: str, log: str) -> int:
     code = 1
     try:
         os.setsid()
+        # As at a terminal: nohup and the background of a shell ignore them, and a fork inherits that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.chdir(folder)
         sys.path.insert(0, str(folder))
         with (folder / f"{log}.log").open("w") as output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Coroutine, Generator
 from typing import Any
 
@@ -51,6 +52,38 @@ def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
     with pytest.raises(Deadlock, match=r"every task waits forever: Task-\d+ waits in .*wait"):
         run_virtual(stuck())
     assert issubclass(Deadlock, LoopwrightError)
+
+
+class Late(VirtualLoop):
+    """A loop that lets a step in a thread continue only when nothing else is ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle = threading.Event()
+
+    def patience(self) -> float:
+        self.idle.set()
+        return super().patience()
+
+
+@pytest.mark.parametrize("limit", [MaxIterations(2), MaxIterations(2) | Timeout(60)])
+def test_the_clock_waits_for_a_thread(limit: Any) -> None:
+    """A plain function on a busy machine is neither a deadlock, nor does it let a timeout expire."""
+    loop = Late()
+    made = Loop(lambda value: loop.idle.wait(30), until=limit)
+    result = loop.run_until_complete(run(made, None, clock=VirtualClock()))
+    loop.close()
+    assert (result.output, result.iterations, result.seconds) == (True, 2, 0.0)
+
+
+def test_the_clock_does_not_wait_forever_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain function that blocks is left behind by its timeout."""
+    monkeypatch.setattr("loopwright.testing.clock.PATIENCE", 0.0)
+    release = threading.Event()
+    made = Loop(lambda value: release.wait(30), until=MaxIterations(1) | Timeout(60))
+    result = run_virtual(run(made, None, clock=VirtualClock()))
+    release.set()
+    assert (result.reason.value, result.seconds) == ("timeout", 60.0)
 
 
 class Opaque(Coroutine[Any, Any, None]):

@@ -79,10 +79,13 @@ def test_an_interrupt_cancels_the_run_and_is_raised_again() -> None:
         run_sync(wait, 1)
 
     loop = asyncio.new_event_loop()
+    # A shell starts a command in the background with SIGINT ignored, and pytest inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(cell())
     finally:
+        signal.signal(signal.SIGINT, before)
         loop.close()
     assert cancelled.is_set()
 

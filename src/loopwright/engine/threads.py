@@ -12,6 +12,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar, cast
 
 __all__ = ["awaited_in_thread", "in_thread"]
@@ -46,8 +47,13 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
         with contextlib.suppress(RuntimeError):  # the event loop is closed: no caller waits
             loop.call_soon_threadsafe(_hand_over, future, value, error)
 
-    threading.Thread(target=work, name=f"loopwright {function!r:.60}", daemon=True).start()
-    return await future
+    # A virtual clock waits for the thread: it cannot see that one is about to wake its event loop.
+    waiting: Callable[[], AbstractContextManager[None]] = getattr(
+        loop, "awaiting_thread", contextlib.nullcontext
+    )
+    with waiting():
+        threading.Thread(target=work, name=f"loopwright {function!r:.60}", daemon=True).start()
+        return await future
 
 
 async def awaited_in_thread(function: Callable[..., object], *args: object) -> object:

@@ -8,17 +8,20 @@ Rules:
    waiting tasks.
 3. With a seed, ready callbacks run in a shuffled order to test interleavings. The same seed gives the same
    order.
-4. Threads, sockets and processes run in real time and cannot be used. Write steps as `async` functions or
-   `step(function, inline=True)`: a plain function runs in a thread, which appears as a deadlock.
+4. A plain function runs in a thread, in real time. The clock stands still while it runs, for at most
+   PATIENCE real seconds: a function that blocks must not stop the test. Other threads, sockets and
+   processes cannot be used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import selectors
+import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 from ..errors import LoopwrightError
@@ -26,6 +29,7 @@ from ..errors import LoopwrightError
 __all__ = ["Deadlock", "VirtualClock", "VirtualLoop", "run_virtual"]
 
 EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0, in March 2030: in no real record
+PATIENCE = 2.0  # real seconds: a thread that returns at once may wait that long for a processor
 CLEANUP = 100  # iterations of the event loop in which cancelled tasks can clean up
 _Answer = TypeVar("_Answer")
 
@@ -42,6 +46,9 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         # Still polled, because the loop wakes itself through a socket.
         ready = super().select(0)
+        # Timers wait for threads too: otherwise the load of the machine decides whether a timeout expires.
+        if not ready and (timeout is None or timeout > 0):
+            ready = super().select(self.loop.patience())
         # asyncio passes None if no timer is set: it would wait for a socket, and there is none.
         if not ready and timeout is None:
             raise Deadlock(f"every task waits forever: {self.loop.waiting()}")
@@ -69,6 +76,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, seed: int | None = None) -> None:
         self.now = 0.0
         self.shuffling = None if seed is None else random.Random(seed)
+        self._threads: dict[
+            object, float
+        ] = {}  # the real time until which the clock waits for each
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
@@ -76,6 +86,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual second."""
         return self.now
+
+    @contextlib.contextmanager
+    def awaiting_thread(self) -> Iterator[None]:
+        """Hold the clock while a thread runs that will wake this loop."""
+        thread = object()
+        self._threads[thread] = time.monotonic() + PATIENCE
+        try:
+            yield
+        finally:
+            del self._threads[thread]
+
+    def patience(self) -> float:
+        """Return the real seconds to wait for threads before virtual time passes."""
+        return max(0.0, max(self._threads.values(), default=0.0) - time.monotonic())
 
     def _run_once(self) -> None:
         if self.shuffling is not None and len(self._ready) > 1:

@@ -251,7 +251,7 @@ def test_steps_appear_while_a_run_is_live(browser: Any, told: Server) -> None:
                 (told.folder / "go").touch()
                 second = window.locator('tr[data-step="second"]')
                 expect(second).to_contain_text("gone", timeout=60_000)
-                expect(second).to_contain_text("satisfied")
+                expect(second).to_contain_text("satisfied", timeout=60_000)
         finally:
             (told.folder / "go").touch()
             process.wait(60)

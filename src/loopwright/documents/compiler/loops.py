@@ -70,8 +70,8 @@ def compile_loop(
     assert action.loop is not None
     spec, path = action.loop, (*at, "loop")
     compilation = compilation.with_names(["loop", *(["memory"] if has_memory(spec) else [])])
-    inside = compilation.in_workspace or spec.workspace is not None
-    compilation = replace(compilation, in_workspace=inside)
+    if spec.workspace is not None:
+        compilation = replace(compilation, in_workspace=True)
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     judges, until = compile_until(compilation, spec, path)
     evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
@@ -85,13 +85,7 @@ def compile_loop(
     _check_min_iterations(compilation, spec, path)
     if execute is None:
         return None
-    options = {name: getattr(spec, name) for name in _SAME}
-    if spec.on_stall is not None:
-        options["on_stall"] = OnStall(**spec.on_stall.model_dump())
-    if spec.impossible is not None:
-        options["impossible"] = Impossible(**spec.impossible.model_dump())
-    if spec.undecided is not None:
-        options["undecided"] = Undecided(**spec.undecided.model_dump())
+    options = {name: getattr(spec, name) for name in _SAME} | _policies(spec)
     options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
     measured = metric_options(compilation, spec, path)
     if measured is None:
@@ -105,18 +99,25 @@ def compile_loop(
     result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
     if result is None:
         return None
-    _check_surroundings(compilation, result, path)
+    if spec.explore and not compilation.in_workspace:
+        # The run checks it again, for loops of Python; here the document has the position.
+        declared = cast("LoopDeclaration", result)
+        compilation.attempt(path, lambda: refuse_to_act(declared, result.parts()))
     _note_unjudged_goals(compilation, result, path)
     step = result if spec.node is None else compile_node(result, spec.node)
     return with_memory(compilation, spec, step)
 
 
-def _check_surroundings(compilation: Compilation, loop: Loop, path: Location) -> None:
-    """Refuse a loop that explores and acts on the world outside a workspace."""
-    if loop.explore and not compilation.in_workspace:
-        # The run checks it again, for loops of Python; here the document has the position.
-        declared = cast("LoopDeclaration", loop)
-        compilation.attempt(path, lambda: refuse_to_act(declared, loop.parts()))
+def _policies(spec: LoopSpec) -> dict[str, object]:
+    """Return what the loop does without progress, with an impossible task and with an undecided judge."""
+    policies: dict[str, object] = {}
+    if spec.on_stall is not None:
+        policies["on_stall"] = OnStall(**spec.on_stall.model_dump())
+    if spec.impossible is not None:
+        policies["impossible"] = Impossible(**spec.impossible.model_dump())
+    if spec.undecided is not None:
+        policies["undecided"] = Undecided(**spec.undecided.model_dump())
+    return policies
 
 
 def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:
