@@ -361,10 +361,8 @@ class Worker:
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        return row.reason in (
-            Reason.THROTTLED.value,
-            Reason.NEEDS_ATTENTION.value,
-        ) or await may_continue(self._journal, row.run_id)
+        timed = (Reason.THROTTLED.value, Reason.NEEDS_ATTENTION.value)
+        return row.reason in timed or await may_continue(self._journal, row.run_id)
 
     async def _put_back(
         self,
