@@ -119,13 +119,29 @@ async def test_lower_limit_is_suggested_and_a_higher_one_is_unknown() -> None:
     assert chosen.difference.low >= -0.005
 
 
+async def test_price_selects_the_policy_and_is_in_the_report() -> None:
+    """The price counts among compared policies, and a lower limit is suggested at any price."""
+    data = await recorded(60, MaxIterations(12), audit=True)
+    free, priced = (replay(data, use_grid=True, price=price) for price in (0.0, 0.0001))
+    assert priced.to_json()["price"] == 0.0001
+    assert priced.suggestions == free.suggestions
+
+    def value(report, title):
+        result = next(r for r in report.policies if r.policy.title == title)
+        return result.quality.value - 0.0001 * result.calls
+
+    assert priced.suggested != free.suggested
+    assert value(priced, priced.suggested) > value(priced, free.suggested)
+
+
 async def test_report_has_a_stable_shape_and_a_plot() -> None:
     report = replay(
         await recorded(20, LIMIT), [StoppingPolicy(ScoreAtLeast(0.8) | MaxIterations(4))]
     )
     data = report.to_json()
     assert list(data) == [
-        "runs", "loop", "reproduced", "quality", "full_length", "policies", "suggested", "suggestions", "unknown",
+        "runs", "loop", "reproduced", "quality", "full_length", "price", "policies", "suggested",
+        "suggestions", "unknown",
     ]  # fmt: skip
     assert data["reproduced"] == {"ok": 20, "of": 20, "left_out": []}
     assert list(data["policies"][1]) == [

@@ -28,6 +28,7 @@ class Replay:
         suggestions: suggested changes of the iteration limit.
         unknown: what the recordings cannot tell, or "".
         full_length: recordings that used all iterations of their limit.
+        price: the quality that one call is worth.
     """
 
     recordings: Recordings
@@ -36,6 +37,7 @@ class Replay:
     suggestions: Sequence[Suggestion] = ()
     unknown: str = ""
     full_length: int = 0
+    price: float = 0.0
 
     def to_json(self) -> dict[str, Json]:
         """Return the report as the JSON object of `loopwright replay --json`."""
@@ -51,6 +53,7 @@ class Replay:
             },
             "quality": self.recordings.quality,
             "full_length": self.full_length,
+            "price": self.price,
             "policies": [result.to_json() for result in self.policies],
             "suggested": self.suggested or None,
             "suggestions": [one.to_json() for one in self.suggestions],
@@ -92,7 +95,7 @@ def replay(
         use_grid: whether to try a grid of thresholds, patience and limits too; the report has those of the
             frontier. Default: false.
         price: the quality that one call is worth, or one iteration of a loop without calls. Default: 0, the
-            cheapest policy without a loss is suggested.
+            cheapest policy without a loss is suggested. A lower limit is suggested at any price.
 
     Returns:
         The report.
@@ -116,4 +119,5 @@ def replay(
         suggestions=suggestions(backtest, price),
         unknown=unknown(backtest),
         full_length=backtest.full_length,
+        price=price,
     )

@@ -30,6 +30,8 @@ def test_replay_prints_the_reproduced_stops_first(project: Project) -> None:
     assert [row.split("  ")[0] for row in rows[:2]] == ["recorded", "limit 1"]
     ends = [row.index(" 3 ") for row in rows[:2]]
     assert ends == [header.index("exact") + 3] * 2  # the longest name decides the columns
+    priced = project.call("replay", "name:short", "--price", "0.05").out
+    assert priced.splitlines()[0] == f"{first}, price of a call: 0.05"
 
 
 def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:

@@ -48,7 +48,12 @@ def replay(
         bool, typer.Option("--grid", help="Try a grid of thresholds, patience and limits.")
     ] = False,
     price: Annotated[
-        float, typer.Option("--price", metavar="X", help="Quality that one call is worth.")
+        float,
+        typer.Option(
+            "--price",
+            metavar="X",
+            help="Quality that one call is worth. It selects the suggested policy of --until, --policy and --grid.",
+        ),
     ] = 0.0,
     mix: Annotated[bool, typer.Option("--mix", help="Mix runs of several fingerprints.")] = False,
     out: Annotated[
@@ -124,7 +129,8 @@ def _write(report: Replay, document: str, output: Output) -> None:
     name = document if document == data.loop else f"{document}/{data.loop}"
     output.write(
         (f"recorded stops reproduced: {data.reproduced}", "bold"),
-        f", {name}, quality: {data.quality}, {texts.plural(report.full_length, 'full-length run')}",
+        f", {name}, quality: {data.quality}, {texts.plural(report.full_length, 'full-length run')}"
+        + (f", price of a call: {report.price:g}" if report.price else ""),
     )
     for one in data.left_out:
         output.write((f"left out: {one.run_id}: {one.why}", "yellow"), wrap=True)
