@@ -14,7 +14,7 @@ from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
 from ...journal.urls import shown_url
-from ...journal.views import step_outcomes
+from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
 from ...records import Iteration, Reason
 from ...records.codec import Json, text_of
@@ -293,7 +293,8 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         )
     for improvement in item.evaluation.improvements if item.evaluation else ():
         output.write(f"  to do: {texts.one_line(improvement)}")
-    green, red = turned_tests(loops[path][number - 2] if number > 1 else None, item)
+    before = loops[path][number - 2] if number > 1 else None
+    green, red = turned_tests(before, item, directly(surviving(entries), path, 0))
     for title, names in (("turned green", green), ("turned red", red)):
         if names:
             output.write(
