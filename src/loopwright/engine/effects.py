@@ -39,6 +39,7 @@ class EffectContext(Protocol):
     gate: DeadlineScope | None
     account: Account
     spent: Usage
+    spent_exact: bool
     scope: Scope | None
 
     def below(self, name: str) -> str:
