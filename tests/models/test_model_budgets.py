@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from model_steps import Ask, World
 
-from loopwright import Budget, Loop, MaxIterations, run_sync
+from loopwright import Budget, Loop, MaxIterations, run, run_sync
 from loopwright.errors import ConfigurationError, StepError
-from loopwright.models import Models, Reply
+from loopwright.journal import Entry, open_journal
+from loopwright.models import ModelError, Models, Reply, Request
 from loopwright.prompts import prompt
 from loopwright.records import Usage
 
@@ -111,3 +115,33 @@ def test_what_cannot_be_asked_is_no_model() -> None:
         Models(5)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="text: None is not a template"):
         prompt(None)  # type: ignore[arg-type]
+
+
+class _RefusesAndCancels:
+    """A model that refuses a request, as without a key, while another failure cancels its task."""
+
+    async def complete(self, request: Request, *, on_text: Any = None) -> Reply:
+        del request, on_text
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        raise ModelError("there is no key", kind="permanent", reason="configuration")
+
+
+def test_a_request_that_was_never_sent_costs_nothing_after_a_cancel(tmp_path: Path) -> None:
+    """A cancel while the failure is recorded does not count the reserved cost."""
+
+    async def cut_entry() -> Entry:
+        journal = open_journal(f"sqlite:{tmp_path}/runs.db")
+        resources = {"models": Models(_RefusesAndCancels()), "model": "openai:gpt-4o"}
+        step = prompt("{{ value }}")
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.create_task(
+                run(step, "x", journal=journal, run_id="r", resources=resources)
+            )
+        entries = await journal.entries("r")
+        await journal.close()
+        [cut] = [e for e in entries if e.kind == "cut" and e.path.endswith("/attempt-1")]
+        return cut
+
+    assert not asyncio.run(cut_entry()).usage

@@ -180,9 +180,15 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self.runs = open_runs(self._journal)
-        await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
-        await self._deliverer.prepare()
-        await self.runs.enter(self._queues)
+        try:
+            await self._journal.runs(
+                limit=1
+            )  # creates the tables, and reports a database that is away
+            await self._deliverer.prepare()
+            await self.runs.enter(self._queues)
+        except BaseException:
+            await self.__aexit__()
+            raise
         self._shared_budgets = SharedBudgets(self.runs, self._budgets)
         return self
 

@@ -47,7 +47,7 @@ class Context:
         12
     """
 
-    __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
+    __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent", "spent_exact")
     # Readers get copies: what a function does to a value must not change the record.
     _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
     _own = staticmethod(own_json)
@@ -61,6 +61,7 @@ class Context:
         self.account = account
         self.scope = scope
         self.spent = NOTHING
+        self.spent_exact = False  # whether a cancellation can no longer add to `spent`
         # Names of the calls so far. Only user functions get a set: the engine names its own calls.
         self.names: set[str] | None = None
 

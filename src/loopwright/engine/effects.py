@@ -39,6 +39,7 @@ class EffectContext(Protocol):
     gate: DeadlineScope | None
     account: Account
     spent: Usage
+    spent_exact: bool
     scope: Scope | None
 
     def below(self, name: str) -> str:
@@ -269,10 +270,11 @@ def _broken(
         finished.error = ctx.run.failure(error, started.path)
         return
     # At the larger of what was reported and what was reserved: the cost of a cut call is unknown.
-    # A call that suspended to ask a person was not cancelled: its reported usage is exact.
+    # A call that suspended to ask a person was not cancelled, and a request that failed before the cancel has
+    # its final cost: their reported usage is exact.
     reported = inner.spent if inner is not None else NOTHING
-    suspended = isinstance(error, Suspended)
-    usage = reported if suspended else reported.settled_at(started.reserved)
+    exact = isinstance(error, Suspended) or (inner is not None and inner.spent_exact)
+    usage = reported if exact else reported.settled_at(started.reserved)
     _cut(ctx, started, usage, error)
     if isinstance(error, asyncio.CancelledError):
         if ctx.run.cancelled is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from ..errors import ConfigurationError, nearest
 from ..journal import Journal, RunInfo
+from ..records.figures import plural
 
 __all__ = ["selected"]
 
@@ -14,6 +16,7 @@ KINDS = ("name", "since", "fp")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGE = re.compile(r"(\d+)([mhdw])")
 _ALL = 1_000_000
+_SHOWN = 8  # fingerprints in a message
 
 
 async def selected(
@@ -68,11 +71,16 @@ def _of_one_document(runs: list[RunInfo], selectors: Sequence[str], *, mix: bool
             f"{shown}: these are runs of {len(names)} documents: {', '.join(names[:5])}. "
             f"Select one with name:{names[0]}."
         )
-    prints = sorted({info.fingerprint for info in runs})
+    prints = Counter(info.fingerprint for info in runs)
     if len(prints) > 1 and not mix:
+        listed = [
+            f"fp:{value[:8]} ({plural(count, 'run')})"
+            for value, count in prints.most_common(_SHOWN)
+        ]
+        more = f" and {len(prints) - _SHOWN} more" if len(prints) > _SHOWN else ""
         raise ConfigurationError(
-            f"{shown}: these runs have {len(prints)} fingerprints. Select one with fp:{prints[0][:8]}, "
-            "or mix them (--mix)."
+            f"{shown}: these runs have {len(prints)} fingerprints: {', '.join(listed)}{more}. "
+            "Select one, or mix them (--mix)."
         )
     return sorted(runs, key=lambda info: (info.created, info.run_id))
 

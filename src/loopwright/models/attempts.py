@@ -116,6 +116,7 @@ class ModelAttempt(Leaf):
             failure = model_error_of(error) if isinstance(error, StepError) else None
             # The cost is settled before the error leaves, or a budget would have room that is spent already.
             ctx.spend(reserved.at_most() if failure is None else self._spent(failure, reserved))
+            ctx.spent_exact = True  # a cancel while the failure is recorded adds no cost
             if failure is None:
                 raise
             self._write_transcript(ctx, ctx.spent, failure=failure)
