@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,10 +22,13 @@ from ..records import (
     Stop,
     failure_of,
 )
-from ..records.codec import Json
+from ..records.codec import Json, text_of
 from .journals import find_run
 from .run_sessions import sessions_in
 
+UNTIL_DOCUMENT = (
+    ".loopwright-until.yaml"  # the recorded name of the document of `until`, which no file has
+)
 _OPEN = {
     "queued": "no worker has started it yet",
     "running": "a process is running it",
@@ -36,6 +40,14 @@ async def on_record(store: Journal, name: str) -> tuple[RunInfo, list[Entry]]:
     """Return a run and its entries, by its ID, the beginning of the ID, or `last`."""
     info = await find_run(store, name)
     return info, await store.entries(info.run_id)
+
+
+def origin_of(info: RunInfo) -> str:
+    """Return the document, the Python step or the command of a run."""
+    file = text_of(info.source.get("file") or "")
+    if Path(file).name == UNTIL_DOCUMENT:
+        return "loopwright until CHECK -- AGENT"
+    return file or text_of(info.source.get("python") or "")
 
 
 def ended(entries: Sequence[Entry]) -> bool:

@@ -30,6 +30,7 @@ from ..run_summary import (
     items_of_lists,
     iterations_of,
     on_record,
+    origin_of,
     recorded,
     recorded_json,
 )
@@ -178,8 +179,7 @@ def _overview(
         (texts.one_line(info.name), "bold"),
         f"  run {info.run_id}, started {texts.when(info.created)}",
     )
-    origin = info.source.get("file") or info.source.get("python")
-    if origin:
+    if origin := origin_of(info):
         output.write((f"from {origin}", "dim"))
     output.write((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
     report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
