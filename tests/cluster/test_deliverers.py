@@ -23,7 +23,7 @@ from loopwright.cluster import (
     submit,
 )
 from loopwright.cluster.deliverers.celery_control import worker_name
-from loopwright.errors import ConfigurationError
+from loopwright.errors import ConfigurationError, JournalUnavailable
 from loopwright.journal import MemoryJournal, open_journal
 from loopwright.testing.deliverers import DelivererSuite
 
@@ -113,6 +113,24 @@ def test_redis_is_refused() -> None:
     """Celery on Redis loses runs of dead workers, so its address is an error before anything starts."""
     with pytest.raises(ConfigurationError, match="redis"):
         open_deliverer("celery:redis://localhost/0", "")
+
+
+async def test_a_namespace_that_is_not_there_is_named_before_a_run_is_stored(
+    temporal_address: str,
+) -> None:
+    """A connection does not notice a missing namespace, and a retry of a failed submission would repeat the run."""
+    engine = open_deliverer(f"temporal:{temporal_address}/nothere", "")
+    journal = MemoryJournal()
+    with pytest.raises(ConfigurationError, match="has no namespace 'nothere'"):
+        await submit(str.upper, "a", journal=journal, deliverer=engine)
+    await engine.close()
+    assert not await journal.runs()
+
+
+async def test_the_journal_is_named_before_the_engine_that_shares_its_database() -> None:
+    """The journal's message has the remedy; the engine's would be that of its library."""
+    with pytest.raises(JournalUnavailable, match="cannot be reached"):
+        await submit(str.upper, "a", journal="postgres://127.0.0.1:1/nowhere")
 
 
 async def test_a_broker_that_cannot_be_used_is_named_in_one_sentence(rabbitmq_url: str) -> None:

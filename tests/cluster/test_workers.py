@@ -312,7 +312,7 @@ async def test_a_poison_run_is_suspended(
         await until_status(journal, other, "exhausted")
         row = await journal.find(run_id)
         assert row.reason == "needs_attention"
-        assert row.detail.startswith("5 workers ended during it without a new result")
+        assert row.detail.startswith("it started 5 times without a new result")
         assert "loopwright submit --again" in row.detail
         assert f"{run_id}: {row.detail}" in caplog.messages
         assert gate.calls == []

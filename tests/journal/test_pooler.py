@@ -13,6 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from loopwright import Loop, MaxIterations
+from loopwright.cluster import Worker, submit
+from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal
 from loopwright.journal.postgres.journal import PostgresJournal
 from postgres_server import PostgresServer, free_port
@@ -105,6 +108,19 @@ class TestPooledJournal(JournalContract):
     def fresh(self) -> tuple[Journal, Callable[[], Coroutine[Any, Any, None]]]:
         journal = PostgresJournal(self.pooled)
         return journal, journal.close
+
+    async def test_runs_are_submitted_through_it_and_workers_refuse_it(self) -> None:
+        """Each submission may have another session; a worker needs one of its own."""
+        loop = Loop(str.upper, until=MaxIterations(1), name="upper")
+        for number in range(8):
+            await submit(loop, str(number), journal=self.pooled)
+        with pytest.raises(
+            ConfigurationError, match="connection pooler, and a worker needs a session"
+        ):
+            async with Worker(journal=self.pooled, steps=[loop]):
+                pass
+        async with PostgresJournal(self.url) as journal:
+            assert len(await journal.runs()) == 8
 
     async def test_the_pooler_is_recognised(self) -> None:
         """`check` tells the operator that a pooler is between."""

@@ -16,15 +16,16 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from ..engine.limits import Limits, SharedPermits
-from ..errors import JournalUnavailable
+from ..errors import ConfigurationError, JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import Server, is_transient
+from ..journal.postgres.connection import Server, is_pooled, is_transient
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
+from ..journal.urls import shown_url
 from ..records import Usage
 from .permit_pool import PermitPool, Settled
-from .shared_runs import MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
+from .shared_runs import MAX_DELIVERIES, MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
 
@@ -72,8 +73,9 @@ _DELAYED = f"""
 SELECT r.run_id, r.name, r.queue, coalesce(t.reason, ''), coalesce(t.times, 0), r.deliveries
 FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
   LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id AND (r.status = 'queued' OR r.wake_at > 0)
-WHERE r.status IN ('queued', 'running', 'interrupted') AND r.queue <> '' AND {_WAITS}
-  AND (t.run_id IS NOT NULL OR r.deliveries >= {SUSPECT})
+WHERE r.queue <> '' AND (r.status IN ('queued', 'running', 'interrupted') AND {_WAITS}
+    AND (t.run_id IS NOT NULL OR r.deliveries >= {SUSPECT})
+  OR r.status = 'suspended' AND r.deliveries > {MAX_DELIVERIES})
 ORDER BY r.id LIMIT %s
 """
 # A worker without a run so far has no row among the owners; a killed one beats no more.
@@ -157,6 +159,13 @@ class PostgresSharedRuns:
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
+        async with self._db() as db:
+            # The lock of the sweeper and the notifications belong to a session.
+            if await is_pooled(db):
+                raise ConfigurationError(
+                    f"journal: {shown_url(self._url)} is a connection pooler, and a worker needs a session of its own. "
+                    "Start it with the address of the PostgreSQL server"
+                )
         await self.prepare()
         # Each start removes the rows of workers that ended more than a week ago, because no reader needs them.
         await self._execute(

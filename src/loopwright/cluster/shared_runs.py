@@ -146,10 +146,12 @@ def delay_text(reason: str, attempts: int, deliveries: int) -> str:
     """
     if reason:
         return f"no worker could run it in {plural(attempts, 'attempt')}: {reason}"
+    if deliveries > MAX_DELIVERIES:
+        return f"it is suspended after {MAX_DELIVERIES} starts without a new result; use submit --again to start it"
     if deliveries >= SUSPECT:
         return (
-            f"{deliveries} workers ended during it without a new result; "
-            f"after {MAX_DELIVERIES} it is suspended"
+            # Not "workers": an engine may deliver a run again before the death of its worker is noticed.
+            f"it started {deliveries} times without a new result; after {MAX_DELIVERIES} it is suspended"
         )
     return ""
 
@@ -311,7 +313,11 @@ class MemoryRuns:
                 deliveries=row.deliveries,
             )
             for row in await self._journal.runs(limit=_ALL)
-            if row.queue and row.status in ("queued", "interrupted")
+            if row.queue
+            and (
+                row.status in ("queued", "interrupted")
+                or (row.status == "suspended" and row.deliveries > MAX_DELIVERIES)
+            )
         ]
         return [row for row in rows if row.reason or row.deliveries >= SUSPECT][:limit]
 

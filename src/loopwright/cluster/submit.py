@@ -187,7 +187,11 @@ async def place(
     try:
         open_runs(store)
         # Both connect at the same time. An engine that cannot be reached is reported before a run is created.
-        await asyncio.gather(engine.prepare(), _connected(store))
+        problems = await asyncio.gather(_connected(store), engine.prepare(), return_exceptions=True)
+        # The journal first: its messages name the remedy for a database that both use.
+        for problem in problems:
+            if isinstance(problem, BaseException):
+                raise problem
         if submission.cron:
             rows = [await replaced(store, row) for row in rows]
         await check_keys(store, rows)

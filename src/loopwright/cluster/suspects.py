@@ -33,12 +33,12 @@ async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
     if count <= MAX_DELIVERIES:
         if count > SUSPECT:
             _LOG.warning(
-                "%s: %s workers ended during it without a new result; after %s it is suspended",
+                "%s: it started %s times without a new result; after %s it is suspended",
                 row.run_id, count - 1, MAX_DELIVERIES,
             )  # fmt: skip
         return False
     detail = (
-        f"{MAX_DELIVERIES} workers ended during it without a new result"
+        f"it started {MAX_DELIVERIES} times without a new result, and each time its worker ended"
         f"{f' (the last one: {row.owner})' if row.owner else ''}. Repair its cause, then start it again with "
         "loopwright submit --again, or run it on this machine with loopwright resume."
     )

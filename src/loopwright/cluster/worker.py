@@ -180,9 +180,15 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self.runs = open_runs(self._journal)
-        await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
-        await self._deliverer.prepare()
-        await self.runs.enter(self._queues)
+        try:
+            await self._journal.runs(
+                limit=1
+            )  # creates the tables, and reports a database that is away
+            await self._deliverer.prepare()
+            await self.runs.enter(self._queues)
+        except BaseException:
+            await self.__aexit__()
+            raise
         self._shared_budgets = SharedBudgets(self.runs, self._budgets)
         return self
 
@@ -361,10 +367,8 @@ class Worker:
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        return row.reason in (
-            Reason.THROTTLED.value,
-            Reason.NEEDS_ATTENTION.value,
-        ) or await may_continue(self._journal, row.run_id)
+        timed = (Reason.THROTTLED.value, Reason.NEEDS_ATTENTION.value)
+        return row.reason in timed or await may_continue(self._journal, row.run_id)
 
     async def _put_back(
         self,

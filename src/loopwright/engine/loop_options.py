@@ -30,6 +30,17 @@ def check_options(options: Mapping[str, object]) -> None:
     """
     for name, words in _WORDS.items():
         one_of(f"loop: {name}", options[name], words)
+    _check_numbers(options)
+    for name, kind, example in _POLICIES:
+        policy = options[name]
+        if not isinstance(policy, kind) and not (policy is None and name == "on_stall"):
+            raise ConfigurationError(
+                f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
+            )
+    _check_objects(options)
+
+
+def _check_numbers(options: Mapping[str, object]) -> None:
     for name, least in _LEAST.items():
         value = codec.integer(f"loop: {name}", options[name], minimum=least)
         if name == "min_iterations" and value > CEILING:
@@ -37,15 +48,8 @@ def check_options(options: Mapping[str, object]) -> None:
                 f"loop: min_iterations: {value} is above the ceiling of {CEILING}; "
                 f"use at most {CEILING}"
             )
-    for name, kind, example in _POLICIES:
-        policy = options[name]
-        if not isinstance(policy, kind) and not (policy is None and name == "on_stall"):
-            raise ConfigurationError(
-                f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
-            )
     codec.number("loop: explore", options["explore"], minimum=0, maximum=1)
     codec.number("loop: retry_delay", options["retry_delay"], minimum=0)
-    _check_objects(options)
 
 
 def _check_objects(options: Mapping[str, object]) -> None:

@@ -172,7 +172,8 @@ async def run(
     else:
         root = as_step(step)
     _check_names(root, resources)
-    check_surroundings(root)
+    if root.explores:
+        check_surroundings(root)
     store, opened = _journal_of(journal)
     if store is None:
         refuse_past(root)

@@ -42,8 +42,10 @@ __all__ = [
     "described",
     "ended_entry",
     "ended_loops",
+    "ended_result",
     "finished",
     "fresh_row",
+    "loop_result",
     "new_run_id",
     "row_of",
     "valid_run_id",
@@ -132,39 +134,49 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
     """
     replay = state.replay
     assert replay is not None
-    stop = Stop.from_json(ended["stop"])
-    loops = ended_loops(state, replay, step)
-    own = loops.get(ended["name"])
-    agents = replay.reported()
+    result = ended_result(state.run_id, replay, ended, ended_loops(state, replay, step))
     # A workflow may contain a loop of its own name, whose history is not that of the run.
-    history = own.history if own is not None and ended.get("iterations") else History()
-    if agents.get(ended["name"], {}).get("kind") == "phased":
-        history = _phases(replay, ended["name"])
+    history = result.history if ended.get("iterations") else History()
+    if result.agents.get(result.name, {}).get("kind") == "phased":
+        history = _phases(replay, result.name)
+    return replace(
+        result,
+        output=_typed(step.output_type, result.output, step.name),
+        history=history,
+        steps=_typed_steps(step, result.steps),
+        members=step.steps if isinstance(step, Workflow) else {},
+    )
+
+
+def ended_result(
+    run_id: str, replay: RecordedRun, ended: Json, loops: Mapping[str, Result]
+) -> Result:
+    """Return the result in the entry of a run's end, with values without their declared types."""
+    stop, own = Stop.from_json(ended["stop"]), loops.get(ended["name"])
     return Result(
         stop.reason.status,
         stop.reason,
         stop.detail,
-        _typed(step.output_type, ended["output"], step.name),
-        history,
+        ended["output"],
+        own.history if own is not None else History(),
         usage=Usage.from_json(ended["usage"]),
-        run_id=state.run_id,
+        run_id=run_id,
         name=ended["name"],
         also=stop.also,
         loops={name: loops[name] for name in ended["loops"] if name in loops},
-        steps=_typed_steps(step, ended["steps"]),
+        steps=ended["steps"],
         warnings=tuple(ended["warnings"]),
         seconds=ended["seconds"],
         judging=replay.judging,
         reported_score=own.reported_score if own is not None else None,
         held_out=own.held_out if own is not None else None,
         explored_iterations=explored_by(own, loops),
-        agents=agents,
+        agents=replay.reported(),
         outcomes=replay.outcomes(ended["steps"]),
         total=replay.iterations,
         items=own.items if own is not None else (),
         error=Failure.from_json(ended.get("error")),
         workspace=ended.get("workspace"),
-        members=step.steps if isinstance(step, Workflow) else {},
     )
 
 
@@ -217,7 +229,7 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
     loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
     for path, value in replay.ended.items():
         if path:
-            result = _loop_result(state, replay, path, value)
+            result = loop_result(state.run_id, replay, path, value)
             loop = declared.get(result.name)
             loops.keep(path, result if loop is None else _typed_result(loop, result))
     return loops
@@ -242,7 +254,8 @@ def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
     return replace(result, output=output, history=history, items=item_outcomes(items, history))
 
 
-def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:
+def loop_result(run_id: str, replay: RecordedRun, path: str, value: Json) -> Result:
+    """Return the result in the entry of a loop's end, with values without their declared types."""
     history, explored = replay.history(path)
     stop = Stop.from_json(value["stop"])
     return Result(
@@ -252,7 +265,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
         value["output"],
         history,
         usage=replay.spent(path),
-        run_id=state.run_id,
+        run_id=run_id,
         name=value["name"],
         also=stop.also,
         seconds=history.elapsed,

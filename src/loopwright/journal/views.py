@@ -96,7 +96,7 @@ class RunView(Protocol):
         """Return a complete iteration. Raises RunNotFound."""
 
     def effects(self, loop: str, number: int) -> list[Entry]:
-        """Return the entries inside an iteration, without those of inner loops."""
+        """Return the entries inside an iteration, without those of inner loops; 0 is the baseline."""
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
         """Return the number of retries in each iteration of a loop, among the entries after a number."""

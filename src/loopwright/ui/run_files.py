@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..coding.workspace.saved import SavedWorkspace, saved_workspaces
 from ..coding.workspace.store import GitStore
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, EvaluationError
 from ..journal import Entry, RunInfo, surviving
-from ..records import Iteration
+from ..records import Evaluation, Iteration
+from ..records.evaluation import as_evaluation
 from ..records.redaction import of_environment
 
 __all__ = [
@@ -114,23 +116,37 @@ class RunFiles:
         return commit
 
 
-def turned_tests(before: Iteration | None, after: Iteration) -> tuple[list[str], list[str]]:
+def turned_tests(
+    before: Iteration | None, after: Iteration, start: Sequence[Entry] = ()
+) -> tuple[list[str], list[str]]:
     """Return the tests that an iteration turned green and those that it turned red.
 
+    The first iteration is compared with the evaluation before it, in the entries `start` of iteration 0.
     Both are empty if one of the evaluations does not name its failing tests.
     """
-    first, second = _failing(before), _failing(after)
+    first = _failing(_baseline(start) if before is None else [before.evaluation])
+    second = _failing([after.evaluation])
     if first is None or second is None:
         return [], []
     return sorted(first - second), sorted(second - first)
 
 
-def _failing(item: Iteration | None) -> set[str] | None:
+def _baseline(start: Sequence[Entry]) -> Iterator[Evaluation]:
+    """Iterate over the evaluations before the first iteration: several steps may evaluate together."""
+    for entry in start:
+        if entry.kind == "finished" and entry.error is None:
+            with contextlib.suppress(EvaluationError):
+                yield as_evaluation(entry.value)
+
+
+def _failing(evaluations: Iterable[Evaluation | None]) -> set[str] | None:
     """Return the names of the failing tests; None if they are not known."""
-    evaluation = None if item is None else item.evaluation
-    details = {} if evaluation is None else evaluation.details
     found = [
-        one["failing"] for one in details.values() if isinstance(one, dict) and "failing" in one
+        one["failing"]
+        for evaluation in evaluations
+        if evaluation is not None
+        for one in evaluation.details.values()
+        if isinstance(one, dict) and "failing" in one
     ]
     return {str(name) for names in found for name in names} if found else None
 

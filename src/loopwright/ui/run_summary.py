@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..engine.run_record import explored_by
+from ..engine.run_record import ended_result, loop_result
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import Question, open_questions
 from ..journal.replay import RecordedRun
 from ..records import (
-    Failure,
     History,
     Iteration,
     LoopResults,
@@ -19,13 +20,15 @@ from ..records import (
     Result,
     Status,
     Stop,
-    Usage,
     failure_of,
 )
-from ..records.codec import Json
+from ..records.codec import Json, text_of
 from .journals import find_run
 from .run_sessions import sessions_in
 
+UNTIL_DOCUMENT = (
+    ".loopwright-until.yaml"  # the recorded name of the document of `until`, which no file has
+)
 _OPEN = {
     "queued": "no worker has started it yet",
     "running": "a process is running it",
@@ -37,6 +40,14 @@ async def on_record(store: Journal, name: str) -> tuple[RunInfo, list[Entry]]:
     """Return a run and its entries, by its ID, the beginning of the ID, or `last`."""
     info = await find_run(store, name)
     return info, await store.entries(info.run_id)
+
+
+def origin_of(info: RunInfo) -> str:
+    """Return the document, the Python step or the command of a run."""
+    file = text_of(info.source.get("file") or "")
+    if Path(file).name == UNTIL_DOCUMENT:
+        return "loopwright until CHECK -- AGENT"
+    return file or text_of(info.source.get("python") or "")
 
 
 def ended(entries: Sequence[Entry]) -> bool:
@@ -54,35 +65,10 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     end = replay.ended.get("") or _suspended(info, entries)
     # The outermost loop has the name of the run.
     own = loops.get(end["name"] if end is not None else info.name)
-    common: dict[str, Any] = {
-        "history": own.history if own is not None else History(),
-        "run_id": info.run_id,
-        "judging": replay.judging,
-        "agents": replay.reported(),
-        "items": own.items if own is not None else (),
-        "total": replay.iterations,
-        "workspace": _workspace(info.name, replay) or (own.workspace if own is not None else None),
-    }
+    workspace = _workspace(info.name, replay) or (own.workspace if own is not None else None)
     if end is not None:
-        stop = Stop.from_json(end["stop"])
-        return Result(
-            **_ended_by(stop),
-            output=end["output"],
-            usage=Usage.from_json(end["usage"]),
-            name=end["name"],
-            also=stop.also,
-            loops={n: loops[n] for n in end["loops"] if n in loops},
-            steps=end["steps"],
-            warnings=tuple(end["warnings"]),
-            seconds=end["seconds"],
-            request=end.get("request"),
-            reported_score=own.reported_score if own is not None else None,
-            held_out=own.held_out if own is not None else None,
-            explored_iterations=explored_by(own, loops),
-            outcomes=replay.outcomes(end["steps"]),
-            error=Failure.from_json(end.get("error")),
-            **common,
-        )
+        result = ended_result(info.run_id, replay, end, loops)
+        return replace(result, workspace=workspace, request=end.get("request"))
     # A Result needs a status of an end; readers of JSON get the real status from `recorded_json`.
     stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
     outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
@@ -94,7 +80,13 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         loops=loops,
         seconds=max(info.active, replay.active),
         outcomes=replay.outcomes(),
-        **common,
+        history=own.history if own is not None else History(),
+        run_id=info.run_id,
+        judging=replay.judging,
+        agents=replay.reported(),
+        items=own.items if own is not None else (),
+        total=replay.iterations,
+        workspace=workspace,
     )
 
 
@@ -116,9 +108,7 @@ def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
     loops.lists = frozenset(replay.lists())
     ended_paths = [path for path in replay.ended if path]
     for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
-        end = replay.ended.get(path)
-        name = str(end["name"]) if end is not None else ""
-        loops.keep(path, _loop(info, replay, path, name or path.rsplit("/", 1)[-1]))
+        loops.keep(path, _loop(info, replay, path))
     return loops
 
 
@@ -133,28 +123,20 @@ def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
     return next((e.value for e in reversed(entries) if e.kind == "suspended" and not e.path), None)
 
 
-def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
-    history, explored = replay.history(path)
+def _loop(info: RunInfo, replay: RecordedRun, path: str) -> Result:
     end = replay.ended.get(path)
     if end is not None:
-        stop, output = Stop.from_json(end["stop"]), end["output"]
-        reported = end.get("reported_score")
-    else:
-        stop = Stop(Reason.CANCELLED, f"the loop has not ended; the run is {info.status}")
-        output = history.best.output if history.best else None
-        reported = None
+        return loop_result(info.run_id, replay, path, end)
+    history, explored = replay.history(path)
+    stop = Stop(Reason.CANCELLED, f"the loop has not ended; the run is {info.status}")
     return Result(
         **_ended_by(stop),
-        output=output,
+        output=history.best.output if history.best else None,
         history=history,
         usage=replay.spent(path),
         run_id=info.run_id,
-        name=name,
-        also=stop.also,
+        name=path.rsplit("/", 1)[-1],
         seconds=history.elapsed,
-        reported_score=reported,
-        held_out=None if end is None else end.get("held_out"),
-        workspace=None if end is None else end.get("workspace"),
         explored_iterations=explored,
         items=replay.table(path),
         error=failure_of(stop, history),

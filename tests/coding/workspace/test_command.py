@@ -80,6 +80,21 @@ def test_restore_puts_an_iteration_in_place(
     assert len(json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]) == 1
 
 
+def test_restore_without_a_number_puts_the_result_in_place(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It follows a restored iteration too, which `list` and `show` name while it is in place."""
+    result = (files / "n.txt").read_text()
+    assert "iteration 1 (" in shown(capsys, "workspace", "restore", "r1", "1")
+    assert (files / "n.txt").read_text() == "1\n" != result
+    assert "iteration 1 in place" in shown(capsys, "workspace", "list")
+    [line] = [row for row in shown(capsys, "workspace", "show", "r1").splitlines() if "(in" in row]
+    assert line.startswith("  1  ") and line.endswith("  (in place)")
+    shown(capsys, "workspace", "restore", "r1")
+    assert (files / "n.txt").read_text() == result
+    assert "in place" not in shown(capsys, "workspace", "list")
+
+
 def test_diff_is_a_patch_of_two_iterations(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command and `show --diff` print the same difference of files."""
     assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "1", "2")
@@ -225,6 +240,23 @@ def test_tests_that_an_iteration_turned_green_or_red_are_named(
     assert "tests that turned green: test_a" in text
     assert "tests that turned red: test_b" in text
     assert "turned" not in shown(capsys, "show", "t", "--iteration", "1")
+
+
+def test_the_first_iteration_is_compared_with_the_baseline(
+    repo: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The evaluation before the first iteration names the tests that fail at the start."""
+
+    def judge(output: str | None) -> Evaluation:
+        failing = ["test_b"] if output else ["test_a", "test_b"]
+        return Evaluation(0.5, False, "no", details={"tests": {"failing": failing}})
+
+    loop = Loop(shell(COUNT, name="edit"), judge, max_iterations=1, name="fix", baseline=True,
+                workspace=Workspace(repo.folder, merge="none"))  # fmt: skip
+    run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="t")
+    text = shown(capsys, "show", "t", "--iteration", "1")
+    assert "tests that turned green: test_a" in text
+    assert "turned red" not in text
 
 
 def test_show_has_the_cost_of_each_session(

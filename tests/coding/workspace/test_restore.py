@@ -99,7 +99,7 @@ class Folder(RuleBasedStateMachine):
         """Remove what is at a place; return whether the place can be written."""
         for parent in place.relative_to(self.folder).parents:
             above = self.folder / parent
-            if above.is_symlink() or above.is_file():
+            if above.is_symlink() or (above.exists() and not above.is_dir()):
                 above.unlink()
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)

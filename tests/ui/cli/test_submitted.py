@@ -87,7 +87,7 @@ def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: s
             await runs.counted("bad")
 
     change(postgres_url, end_workers)
-    text = "3 workers ended during it without a new result; after 5 it is suspended"
+    text = "it started 3 times without a new result; after 5 it is suspended"
     assert f"1 run  {text}\n  bad\n" in shared.call("workers").out
     assert shared.call("workers", "--json").json["delayed"][0]["deliveries"] == 3
     shown = shared.call("show", "bad").out

@@ -319,6 +319,17 @@ def test_agent_and_check_are_isolated(folder: Project) -> None:
     assert not outside.exists()
 
 
+def test_a_result_in_the_copy_is_named_with_its_commands(folder: Project) -> None:
+    """The end names the folder and the commands, and no empty output; `show` names the command."""
+    options = ["--workspace", "snapshot", "--no-merge", "--sandbox", "none", "--run-id", "kept"]
+    shown = folder.call("until", CHECK, *options, "--", "sh", "-c", "echo 42 > answer.txt").out
+    assert f"files: {folder.folder / '.loopwright' / 'trees' / 'kept'}" in shown
+    for word in ("diff", "apply", "branch"):
+        assert f"loopwright workspace {word} kept" in shown
+    assert "output:" not in shown
+    assert "from loopwright until CHECK -- AGENT" in folder.call("show", "kept").out
+
+
 def test_detached(folder: Project) -> None:
     """The command returns with the ID, and the run continues without it."""
     words = ["until", CHECK, "--detach", "--json", "--workspace", "here", "--", "./claude.yaml"]

@@ -193,10 +193,15 @@ async def _is_prepared(queries: Queries) -> bool:
 async def _connected(url: str) -> psycopg.AsyncConnection:
     import psycopg
 
-    return await psycopg.AsyncConnection.connect(
+    connection = await psycopg.AsyncConnection.connect(
         url, autocommit=True, connect_timeout=10, keepalives_idle=5, keepalives_interval=2,
         keepalives_count=3,
     )  # fmt: skip
+    # A prepared statement belongs to one session. Runs may be submitted through a pooler, which changes it.
+    [(pid,)] = await (await connection.execute("SELECT pg_backend_pid()")).fetchall()
+    if pid != connection.info.backend_pid:
+        connection.prepare_threshold = None
+    return connection
 
 
 def _queries_on(connection: psycopg.AsyncConnection) -> Queries:

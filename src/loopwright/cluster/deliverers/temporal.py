@@ -62,11 +62,21 @@ class TemporalDeliverer:
             ConfigurationError: if the server cannot be reached.
         """
         from temporalio.client import Client
+        from temporalio.service import RPCError, RPCStatusCode
 
         if self._client is not None:
             return
         try:
-            self._client = await Client.connect(self._host, namespace=self._namespace)
+            client = await Client.connect(self._host, namespace=self._namespace)
+            await _described(client)
+            self._client = client
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise ConfigurationError(
+                f"deliverer temporal: {self._host} has no namespace {self._namespace!r}. Create it with "
+                f"temporal operator namespace create {self._namespace}, or use temporal:HOST:PORT/NAMESPACE"
+            ) from None
         except RuntimeError as error:
             raise ConfigurationError(
                 # The library prints the error of its Rust part, which names no remedy.
@@ -171,3 +181,12 @@ class TemporalDeliverer:
 
     async def close(self) -> None:
         """Do nothing: the client closes its connection when it is dropped."""
+
+
+async def _described(client: Client) -> None:
+    """Ask for the namespace: a connection does not, and a workflow would fail after its run is stored."""
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+
+    await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace)
+    )

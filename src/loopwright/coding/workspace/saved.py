@@ -135,11 +135,34 @@ class SavedWorkspace:
         """The commit in place."""
         return str(self.tree.memory["commit"])
 
+    @property
+    def recorded(self) -> str:
+        """The commit of the result at the end of the loop or run; before the end, the one in place."""
+        if not self.ended:
+            return self.present
+        # Restoring an iteration changes the files in place, and not the recorded end.
+        return str(self.tree.memory.get("result") or self.present)
+
+    def name_of(self, commit: str) -> str:
+        """Return the start or the iteration of a commit, such as `iteration 2`, or ""."""
+        if commit == self.base:
+            return "the start"
+        places = [
+            (path, number)
+            for path, snapshots in self.loops.items()
+            for number, one in snapshots.items()
+            if number and one == commit
+        ]
+        if not places:
+            return ""
+        path, number = places[0]
+        return f"iteration {number}" + (f" of {path}" if len(self.loops) > 1 else "")
+
     def restore(self, number: int | None, loop: str = "") -> str:
-        """Put an iteration in place, by default the recorded state; the present files are kept. Return its commit."""
+        """Put an iteration in place, by default the recorded result; the present files are kept. Return its commit."""
         self.tree.lock()
         try:
-            commit = self.present if number is None else self.commit_of(number, loop)
+            commit = self.recorded if number is None else self.commit_of(number, loop)
             self.tree.restore(commit)
             self.tree.remember(busy=False)
         finally:

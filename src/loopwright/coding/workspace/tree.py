@@ -196,7 +196,8 @@ class FileTree:
             calls.append(self.store.words_of_changes(parent, tree))
         # The ref before the state: a crash between them leaves a snapshot too many, never one too few.
         outputs = self.store.git.together(*calls)
-        self.remember(commit=commit, tree=tree)
+        # A resumed run has no result until its next end.
+        self.remember(commit=commit, tree=tree, result="")
         self._unpacked += 1
         if self._unpacked >= PACK_AFTER:
             self.pack()

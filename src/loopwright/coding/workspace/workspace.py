@@ -495,7 +495,7 @@ class Files:
         return await asyncio.to_thread(self._end, result, snapshot)
 
     def _end(self, result: Result, snapshot: Json) -> dict[str, Json]:
-        self.tree.remember(ended=result.status.value)
+        self.tree.remember(ended=result.status.value, result=snapshot["commit"])
         self.tree.pack()
         return handed_over(self, result, snapshot)
 

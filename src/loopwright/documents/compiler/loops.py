@@ -85,13 +85,7 @@ def compile_loop(
     _check_min_iterations(compilation, spec, path)
     if execute is None:
         return None
-    options = {name: getattr(spec, name) for name in _SAME}
-    if spec.on_stall is not None:
-        options["on_stall"] = OnStall(**spec.on_stall.model_dump())
-    if spec.impossible is not None:
-        options["impossible"] = Impossible(**spec.impossible.model_dump())
-    if spec.undecided is not None:
-        options["undecided"] = Undecided(**spec.undecided.model_dump())
+    options = {name: getattr(spec, name) for name in _SAME} | _policies(spec)
     options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
     measured = metric_options(compilation, spec, path)
     if measured is None:
@@ -112,6 +106,18 @@ def compile_loop(
     _note_unjudged_goals(compilation, result, path)
     step = result if spec.node is None else compile_node(result, spec.node)
     return with_memory(compilation, spec, step)
+
+
+def _policies(spec: LoopSpec) -> dict[str, object]:
+    """Return what the loop does without progress, with an impossible task and with an undecided judge."""
+    policies: dict[str, object] = {}
+    if spec.on_stall is not None:
+        policies["on_stall"] = OnStall(**spec.on_stall.model_dump())
+    if spec.impossible is not None:
+        policies["impossible"] = Impossible(**spec.impossible.model_dump())
+    if spec.undecided is not None:
+        policies["undecided"] = Undecided(**spec.undecided.model_dump())
+    return policies
 
 
 def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:

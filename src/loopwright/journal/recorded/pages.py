@@ -274,7 +274,8 @@ class RecordedView:
         return self._begin(*around) if around is not None else 0
 
     def _mark(self, loop: str, number: int) -> int:
-        rows = self._pages.select("mark", self._row.key, loop, number - 1)
+        # The entries of iteration 0, a baseline, precede the mark of the first one.
+        rows = self._pages.select("mark", self._row.key, loop, max(number, 1) - 1)
         return int(rows[0][0]) if rows else 0
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:

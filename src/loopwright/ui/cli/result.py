@@ -24,6 +24,7 @@ _RAISED_BY = {
     Reason.MAX_ITERATIONS: "--max-iterations",
     Reason.PHASE_LIMIT: "--max-iterations",
 }
+TREES = "trees"  # the folder of copies
 SHOWN_LINES = 60  # of an output on a terminal, so that the reason stays visible; a pipe gets all
 _STYLES = {
     Status.SATISFIED: "bold green",
@@ -61,7 +62,7 @@ def report_result(
     # A loop may have the workspace in place of its document.
     own = [loop.workspace for loop in result.loops.values() if loop.workspace]
     for workspace in [result.workspace] if result.workspace else own:
-        _report_files(workspace, output)
+        _report_files(workspace, result.run_id, output)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return
@@ -76,7 +77,7 @@ def report_result(
         report_continuation(info or RunInfo(result.run_id, result.name), output, url)
 
 
-def _report_files(workspace: Mapping[str, Json], output: Output) -> None:
+def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output) -> None:
     """Write where the files of a workspace are, and how to take them."""
     if branch := texts.one_line(text_of(workspace.get("branch", ""))):
         output.write(("branch: ", "dim"), f"{branch} (git merge {branch})")
@@ -85,6 +86,12 @@ def _report_files(workspace: Mapping[str, Json], output: Output) -> None:
     if "applied" in workspace:
         count = workspace["applied"]
         output.write(("applied: ", "dim"), f"{texts.plural(count, 'file')} of yours changed")
+    folder = Path(text_of(workspace.get("folder", "")))
+    # The files of `here` are in place already.
+    if not (branch or patch or "applied" in workspace) and folder.parent.parent.name == TREES:
+        output.write(("files: ", "dim"), texts.one_line(str(folder)))
+        commands = [f"loopwright workspace {word} {run_id}" for word in ("diff", "apply", "branch")]
+        output.write(("take them: ", "dim"), ", ".join(commands))
 
 
 def _raised_by(result: Result) -> str:
@@ -137,7 +144,7 @@ def report_interruption(
 def report_output(value: Json, output: Output, questions: Sequence[Question] = ()) -> None:
     """Write the output of a run, or the one that a question is about.
 
-    A terminal gets SHOWN_LINES lines, wrapped at words; a pipe gets the text unchanged.
+    A terminal gets SHOWN_LINES lines, wrapped at words; a pipe gets the text unchanged. Empty text is omitted.
     """
     title = "output:"
     waiting = [question.request["output"] for question in questions if "output" in question.request]
@@ -147,12 +154,13 @@ def report_output(value: Json, output: Output, questions: Sequence[Question] = (
         output.write(("output: null", "dim"))
         return
     text = text_of(value)
+    if not text.strip():
+        if waiting:
+            output.write((f"{title} empty text", "dim"))
+        return
     if not output.terminal:
         output.write(title)
         output.write(text)
-        return
-    if not text.strip():
-        output.write((f"{title} empty text", "dim"))
         return
     # Tabs have no fixed width, so they cannot be wrapped.
     lines = output.wrapped(texts.clean(text).expandtabs(4), output.width - 2)

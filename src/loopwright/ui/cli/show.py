@@ -14,7 +14,7 @@ from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
 from ...journal.urls import shown_url
-from ...journal.views import step_outcomes
+from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
 from ...records import Iteration, Reason
 from ...records.codec import Json, text_of
@@ -30,6 +30,7 @@ from ..run_summary import (
     items_of_lists,
     iterations_of,
     on_record,
+    origin_of,
     recorded,
     recorded_json,
 )
@@ -178,8 +179,7 @@ def _overview(
         (texts.one_line(info.name), "bold"),
         f"  run {info.run_id}, started {texts.when(info.created)}",
     )
-    origin = info.source.get("file") or info.source.get("python")
-    if origin:
+    if origin := origin_of(info):
         output.write((f"from {origin}", "dim"))
     output.write((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
     report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
@@ -293,7 +293,8 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         )
     for improvement in item.evaluation.improvements if item.evaluation else ():
         output.write(f"  to do: {texts.one_line(improvement)}")
-    green, red = turned_tests(loops[path][number - 2] if number > 1 else None, item)
+    before = loops[path][number - 2] if number > 1 else None
+    green, red = turned_tests(before, item, directly(surviving(entries), path, 0))
     for title, names in (("turned green", green), ("turned red", red)):
         if names:
             output.write(

@@ -17,12 +17,12 @@ import yaml
 from ...coding.metric_task import MetricOption
 from ...coding.until_document import GOAL, UntilOptions, until_document
 from ...coding.workspace.sources import WorkspaceSource
-from ...documents.project import GENERATED
 from ...documents.schema.fields import duration
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError, DocumentError
 from ...tools.sandbox import sandbox_problem
 from .. import formatting as texts
+from ..run_summary import UNTIL_DOCUMENT
 from ..sources import SourceSettings, load_source
 from ..trust import approved
 from .detached import start_detached
@@ -355,7 +355,7 @@ def until(
         git = not (here or options.workspace is WorkspaceOption.SNAPSHOT or options.patch)
         git = git and bool(options.branch) and WorkspaceSource.of(Path.cwd()).git
         check_environment(options, agent, git=git, resumed=bool(run_id))
-        file = str(Path.cwd() / f"{GENERATED}until.yaml")
+        file = str(Path.cwd() / UNTIL_DOCUMENT)
         settings = SourceSettings.of(options)
         # The document is recorded with the run, as if its file had been deleted.
         settings = replace(settings, documents={"files": {file: text}, "calls": []})

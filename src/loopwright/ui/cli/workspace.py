@@ -46,7 +46,7 @@ def workspace(
 ) -> int:
     """List, show or put back the files of loops.
 
-    `restore RUN [N]` puts iteration N in place, or the recorded state; the present files are kept. `diff RUN I J`
+    `restore RUN [N]` puts iteration N in place, or the recorded result; the present files are kept. `diff RUN I J`
     prints a patch. `branch RUN [N]` makes a branch in your repository, and `apply RUN [N]` changes the files of your
     folder, both from iteration N or the files in place. `prune` deletes the workspaces of ended loops after their time,
     or the one of RUN.
@@ -101,6 +101,9 @@ def _freed(size: int) -> str:
 
 def _row(one: SavedWorkspace) -> str:
     state = "not in a recorded state" if one.busy else one.ended or "not ended"
+    # The result is the usual state, which needs no name.
+    if not one.busy and one.present != one.recorded and (name := one.name_of(one.present)):
+        state += f", {name} in place"
     # The start is none of them.
     count = texts.plural(sum(len(one.loops[path]) - 1 for path in one.outermost), "snapshot")
     return f"{one.run}  {one.path}  {one.kind}  {count}  {state}  {one.folder}"
@@ -122,7 +125,10 @@ class _Command:
             self._show()
         elif action == "restore":
             commit = one.restore(first, self.loop)
-            text = f"{one.folder} has the files of {commit[:12]}"
+            name = one.name_of(commit)
+            text = f"{one.folder} has the files of " + (
+                f"{name} ({commit[:12]})" if name else commit[:12]
+            )
             self._write(text, folder=str(one.folder), commit=commit)
         elif action == "diff":
             self._diff(numbers)
@@ -165,7 +171,8 @@ class _Command:
             return
         paths = [one.loop_of(self.loop)] if self.loop else list(one.loops)
         output.write(_row(one))
-        output.write(f"  start  {one.base[:12]}")
+        place = "  (in place)" if one.base == one.present else ""
+        output.write(f"  start  {one.base[:12]}{place}")
         for path in paths:
             if len(one.loops) > 1:
                 output.write(f"  {path}")
@@ -181,4 +188,5 @@ class _Command:
         added, removed = (sum(pair[i] for pair in changed.values()) for i in (0, 1))
         names = ", ".join(list(changed)[:5]) + (", …" if len(changed) > 5 else "")
         counts = f"files {len(changed)} +{added} -{removed}"
-        self.output.write(f"  {number}  {commit[:12]}  {counts}  {names}".rstrip())
+        place = "  (in place)" if commit == self.one.present else ""
+        self.output.write(f"  {number}  {commit[:12]}  {counts}  {names}".rstrip() + place)

@@ -215,7 +215,10 @@ async def iteration(page: Page, request: Request) -> Response:
 
     def work(view: RunView) -> str:
         item = view.iteration(loop, number)
-        green, red = turned_tests(view.iteration(loop, number - 1) if number > 1 else None, item)
+        before, start = (
+            (view.iteration(loop, number - 1), []) if number > 1 else (None, view.effects(loop, 0))
+        )
+        green, red = turned_tests(before, item, start)
         effects = effects_of(view.effects(loop, number), view.info.active, f"{loop}/{number}/")
         loops = inner_of(view, f"{loop}/{number}")
         return render(

@@ -14,6 +14,7 @@ from ...journal.views import RunView, enclosing
 from ...records import Iteration, Usage
 from ...records.codec import Json, text_of
 from .. import formatting as texts
+from ..run_summary import origin_of
 from .events import RunProgress
 
 N = TypeVar("N", int, float)
@@ -268,11 +269,9 @@ def _used(label: str, used: N, limit: N | None, text: Callable[[N], str]) -> Use
 
 def _document(info: RunInfo) -> str:
     """Return the document or Python step of a run; a file is relative to the current folder."""
-    file = text_of(info.source.get("file"))
-    if not file:
-        return text_of(info.source.get("python"))
-    path, folder = Path(file), Path.cwd()
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else file
+    origin = origin_of(info)
+    path, folder = Path(origin), Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else origin
 
 
 def is_list(loop: str, info: RunInfo) -> bool:
