@@ -59,6 +59,8 @@ def test_tune_shows_and_requests_limits(recorded: Path, capsys: pytest.CaptureFi
     code, out, _ = said(capsys, "tune", "asking", "--max-iterations", "1", "--dry-run")
     assert "below what is used" in out
     assert "dry run: 1 change" in out
+    code, out, _ = said(capsys, "tune", "asking", "--timeout", "7200", "--dry-run")
+    assert "timeout none to 2h 00m" in out
     code, out, _ = said(
         capsys, "tune", "asking", "--timeout", "5m", "--max-iterations", "9", "--json"
     )

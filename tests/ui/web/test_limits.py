@@ -43,4 +43,9 @@ def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) ->
         cells = page.locator("table.limits tbody tr").first.locator("td").all_text_contents()
         assert [cell.strip() for cell in cells[:4]] == ["max iterations", "1", "1", "0"]
         assert cells[4].strip()
+        for width in (1280, 390):  # the table and the page fit without scrolling to the side
+            page.set_viewport_size({"width": width, "height": 900})
+            for selector in (".action.limits .wide", "html"):
+                hidden = "(element) => element.scrollWidth - element.clientWidth"
+                assert page.locator(selector).evaluate(hidden) <= 1
         assert page.locator("form[data-action$=tune]").count() == 0

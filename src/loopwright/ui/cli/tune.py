@@ -15,7 +15,7 @@ from ...records.codec import Json
 from ...records.redaction import of_environment
 from ..formatting import plural
 from ..journals import DEFAULT, find_run, reading
-from ..limit_values import limit_value
+from ..limit_values import limit_text, limit_value
 from .options import AsJson, JournalUrl, RunName
 from .output import Output
 
@@ -132,8 +132,8 @@ def _write(result: Tuned, output: Output) -> None:
     if not result.limits:
         output.write("this run has no limits")
     for change in result.changes:
-        old = "none" if change.old is None else f"{change.old}"
-        new = "none" if change.new is None else f"{change.new}"
+        old = limit_text(change.key, change.old) or "none"
+        new = limit_text(change.key, change.new) or "none"
         output.write((f"{change.loop or 'run'}: {change.key} {old} to {new}", "bold"))
         if _is_used_up(change.key, change.loop, change.new, result):
             output.write(("  below what is used: the next decision ends it", "yellow"))
@@ -145,9 +145,9 @@ def _write(result: Tuned, output: Output) -> None:
 
 
 def _row(limit: LimitInForce) -> str:
-    used = "" if limit.used is None else f"{limit.used:g}"
-    left = "" if limit.left is None else f"{limit.left:g}"
-    shown = limit.limit if isinstance(limit.limit, str) else f"{limit.limit:g}"
+    shown, used, left = (
+        limit_text(limit.key, value) for value in (limit.limit, limit.used, limit.left)
+    )
     who = f"  set by {limit.tuned}" if limit.tuned else ""
     row = f"{limit.loop or 'run':{_LOOP_WIDTH}} {limit.key:{_KEY_WIDTH}} {shown:>12} {used:>10} {left:>10}"
     return f"{row}{who}".rstrip()

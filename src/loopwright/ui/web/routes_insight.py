@@ -16,7 +16,7 @@ from ...insight.comparing import compare as compare_runs
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from ..diff import side_by_side
-from ..limit_values import limit_value
+from ..limit_values import limit_text, limit_value
 from .access import is_loop, is_run_id
 from .page import Page
 from .render import cut, readable, render
@@ -45,7 +45,7 @@ async def limits(page: Page, request: Request) -> Response:
     return HTMLResponse(
         render(
             "limits.html", shown=shown, loops=loops, fields=TUNABLE,
-            ended=shown.status in ENDED,
+            ended=shown.status in ENDED, limit_text=limit_text,
         )
     )  # fmt: skip
 
