@@ -26,9 +26,8 @@ from ..records.codec import Json, text_of
 from .journals import find_run
 from .run_sessions import sessions_in
 
-UNTIL_DOCUMENT = (
-    ".loopwright-until.yaml"  # the recorded name of the document of `until`, which no file has
-)
+# The recorded name of the document of `until`, which no file has.
+UNTIL_DOCUMENT = ".loopwright-until.yaml"
 _OPEN = {
     "queued": "no worker has started it yet",
     "running": "a process is running it",

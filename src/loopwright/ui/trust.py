@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigurationError
 from . import formatting as texts
+from .run_summary import UNTIL_DOCUMENT
 from .sources import RunSource, documents_module
 
 if TYPE_CHECKING:
@@ -168,9 +169,12 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
     request = f"{read.name} {actions_text(actions)}"
     # Without a person at the terminal an answer from a pipe would be input of the run.
     if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
-        raise ConfigurationError(
-            f"{request}, which is not approved yet. Review it with loopwright check, approve it with --yes."
-        )
+        review = "Review it with loopwright check, approve it with --yes."
+        if Path(str(read.source.get("file"))).name == UNTIL_DOCUMENT:
+            # The command has no file to check.
+            commands = "".join(f"\n  {texts.one_line(command)}" for command in actions.commands)
+            review = f"Review it with --print-yaml, approve it with --yes. The commands:{commands}"
+        raise ConfigurationError(f"{request}, which is not approved yet. {review}")
     person.write((f"{request}:", "bold"))
     plan = read.plan()
     for key in ("commands", "python", "keys", "hosts", "environment"):

@@ -330,6 +330,15 @@ def test_a_result_in_the_copy_is_named_with_its_commands(folder: Project) -> Non
     assert "from loopwright until CHECK -- AGENT" in folder.call("show", "kept").out
 
 
+def test_a_refusal_lists_the_commands(folder: Project) -> None:
+    """Without a terminal and an approval, it names --print-yaml, because there is no file to check."""
+    words = ["--workspace", "snapshot", "--sandbox", "none", "--", "sh", "-c", "echo 42"]
+    refused = folder.run("until", CHECK, *words, LOOPWRIGHT_TRUST="")
+    assert refused.code == 2
+    assert "--print-yaml" in refused.err and "loopwright check" not in refused.err
+    assert CHECK in refused.err and "echo 42" in refused.err
+
+
 def test_detached(folder: Project) -> None:
     """The command returns with the ID, and the run continues without it."""
     words = ["until", CHECK, "--detach", "--json", "--workspace", "here", "--", "./claude.yaml"]
