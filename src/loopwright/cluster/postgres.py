@@ -18,12 +18,13 @@ from psycopg.rows import TupleRow
 from ..engine.limits import Limits, SharedPermits
 from ..errors import ConfigurationError, JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import Server, is_pooled, is_transient
+from ..journal.postgres.connection import Server, is_transient
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
 from ..journal.urls import shown_url
 from ..records import Usage
+from .delivery import is_pooled
 from .permit_pool import PermitPool, Settled
 from .shared_runs import MAX_DELIVERIES, MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 from ..engine.limits import MemoryPermits, SharedPermits
@@ -95,14 +95,7 @@ class QueueInfo:
 
     def to_json(self) -> dict[str, Json]:
         """Return the queue as a JSON object."""
-        return {
-            "name": self.name,
-            "waiting": self.waiting,
-            "scheduled": self.scheduled,
-            "running": self.running,
-            "suspended": self.suspended,
-            "oldest": self.oldest,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +120,7 @@ class DelayedRun:
 
     def to_json(self) -> dict[str, Json]:
         """Return the run as a JSON object."""
-        return {
-            "run_id": self.run_id,
-            "name": self.name,
-            "queue": self.queue,
-            "reason": self.reason,
-            "attempts": self.attempts,
-            "deliveries": self.deliveries,
-        }
+        return asdict(self)
 
 
 def delay_text(reason: str, attempts: int, deliveries: int) -> str:

@@ -181,9 +181,8 @@ class Worker:
     async def __aenter__(self) -> Self:
         self.runs = open_runs(self._journal)
         try:
-            await self._journal.runs(
-                limit=1
-            )  # creates the tables, and reports a database that is away
+            # Creates the tables, and reports a database that is away.
+            await self._journal.runs(limit=1)
             await self._deliverer.prepare()
             await self.runs.enter(self._queues)
         except BaseException:

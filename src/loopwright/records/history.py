@@ -146,9 +146,8 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     """
 
     __slots__ = ("_items", "_length", "_mark", "effects", "elapsed", "last", "now", "usage")
-    last: (
-        Iteration[In, Out] | None
-    )  # the latest iteration; a slot, because every condition reads it
+    # The latest iteration; a slot, because every condition reads it.
+    last: Iteration[In, Out] | None
 
     def __init__(
         self,

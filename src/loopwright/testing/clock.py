@@ -76,9 +76,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, seed: int | None = None) -> None:
         self.now = 0.0
         self.shuffling = None if seed is None else random.Random(seed)
-        self._threads: dict[
-            object, float
-        ] = {}  # the real time until which the clock waits for each
+        # The real time until which the clock waits for each.
+        self._threads: dict[object, float] = {}
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)

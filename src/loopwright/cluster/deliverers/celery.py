@@ -36,6 +36,7 @@ _PREFIX = "loopwright."  # of the queues
 _PRIORITIES = 9  # the highest that RabbitMQ recommends
 _TICK = 0.02  # seconds between two looks at what is to be acknowledged
 _HEARTBEAT = 5.0  # seconds
+_REFUSED = (403, 530)  # ACCESS_REFUSED and NOT_ALLOWED of AMQP
 # RabbitMQ 3.12 and later read this argument of a queue; before, `consumer_timeout` of the broker counts.
 _LONGEST_RUN = 30 * 24 * 3600 * 1000  # milliseconds until RabbitMQ expects an acknowledgement
 
@@ -90,10 +91,7 @@ class CeleryDeliverer:
         except (OSError, AMQPError, OperationalError) as error:
             where = urlsplit(self._address)
             server = f"deliverer celery: {where.hostname}:{where.port or 5672}"
-            if getattr(error, "reply_code", 0) in (
-                403,
-                530,
-            ):  # ACCESS_REFUSED and NOT_ALLOWED of AMQP
+            if getattr(error, "reply_code", 0) in _REFUSED:
                 raise ConfigurationError(
                     f"{server} refuses the user {where.username or 'guest'!r}. Check the password, and the user's "
                     f"permissions for the virtual host {where.path[1:] or '/'!r}"

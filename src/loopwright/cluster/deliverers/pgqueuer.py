@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from ..._extras import require
-from ..delivery import Delivery, Handle, not_in_postgres
+from ..delivery import Delivery, Handle, is_pooled, not_in_postgres
 
 if TYPE_CHECKING:
     import psycopg
@@ -198,8 +198,7 @@ async def _connected(url: str) -> psycopg.AsyncConnection:
         keepalives_count=3,
     )  # fmt: skip
     # A prepared statement belongs to one session. Runs may be submitted through a pooler, which changes it.
-    [(pid,)] = await (await connection.execute("SELECT pg_backend_pid()")).fetchall()
-    if pid != connection.info.backend_pid:
+    if await is_pooled(connection):
         connection.prepare_threshold = None
     return connection
 

@@ -14,7 +14,6 @@ from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import TupleRow
 
 from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
 from ...records.codec import Json
@@ -174,13 +173,6 @@ class Server:
         if isinstance(error, psycopg.OperationalError):
             return f"the server cannot be reached ({text}); check its address and that it runs"
         return f"{text}; report this"
-
-
-async def is_pooled(db: psycopg.AsyncConnection[TupleRow]) -> bool:
-    """Return whether a pooler is between this process and the server; it may change the session."""
-    # A pooler answers the start of the connection itself, so the two numbers differ.
-    row = await (await db.execute("SELECT pg_backend_pid()")).fetchone()
-    return row is None or row[0] != db.info.backend_pid
 
 
 _SHAPES = (
