@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,8 +145,8 @@ class _Improving(Loop):
         return None
 
     # The base class warns of a loop without a goal; here the goal is an improvement.
-    def remarks(self, stop: Stop, history: History) -> Sequence[tuple[str, str]]:
-        return ()
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        return iter(())
 
     def ending(self, stop: Stop, history: History) -> Stop:
         stop = super().ending(stop, history)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -136,9 +136,9 @@ class ForEach(CompositeStep):
         """Return the stop to report, which is the stop itself."""
         return stop
 
-    def remarks(self, stop: Stop, history: History) -> Sequence[tuple[str, str]]:
-        """Return the remarks: a list has no condition that could not hold."""
-        return ()
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        """Iterate over the remarks: a list has no condition that could not hold."""
+        return iter(())
 
     def verdict(self, history: History, total: int) -> Stop:
         """Return the stop of a list whose items have all ended, by the share of satisfied items."""

@@ -559,35 +559,36 @@ class Loop(CompositeStep[In, Out]):
             detail = f"its only iteration failed: {last}"
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
 
-    def remarks(self, stop: Stop, history: History) -> Sequence[tuple[str, str]]:
-        """Return warnings, each a code and a sentence, on conditions of success that could not hold.
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        """Iterate over warnings, each a code and a sentence, on conditions of success that could not hold.
 
         No evaluation had the field that such a condition reads.
         """
         if stop.reason is not Reason.MAX_ITERATIONS and (
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
-            return ()
+            return
         if history.best is None:
-            return ()
+            return
         items = list(history)
         if any(goal.applies_to(item) for item in items if item.eligible for goal in self.goals):
-            return ()
+            return
         evaluations = [item.evaluation for item in items if item.evaluation is not None]
         scored = any(evaluation.score is not None for evaluation in evaluations)
         judged = any(evaluation.passed is not None for evaluation in evaluations)
         empty = not scored and not judged and not any(one.metrics for one in evaluations)
-        if self.goals and self.evaluate is not None and empty:
-            return ((NOT_APPLICABLE, EMPTY_EVALUATIONS),)
-        return [self._lack(goal, scored=scored) for goal in self.goals]
-
-    def _lack(self, goal: Condition, *, scored: bool) -> tuple[str, str]:
-        """Return the warning on a condition of success that could not hold."""
-        # A score without a verdict: the loop lacks the score that is enough.
-        if not self.has_goal or (isinstance(goal, Passed) and scored):
-            return NO_GOAL, NO_GOAL_SENTENCE
-        lack = "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"
-        return NOT_APPLICABLE, f"{lack}, so {tag_of(type(goal))} could not hold"
+        for goal in self.goals:
+            if self.evaluate is not None and empty:
+                yield NOT_APPLICABLE, EMPTY_EVALUATIONS
+                return
+            # A score without a verdict: the loop lacks the score that is enough.
+            if not self.has_goal or (isinstance(goal, Passed) and scored):
+                yield NO_GOAL, NO_GOAL_SENTENCE
+                continue
+            lack = (
+                "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"
+            )
+            yield NOT_APPLICABLE, f"{lack}, so {tag_of(type(goal))} could not hold"
 
 
 def _written(condition: Condition) -> str:

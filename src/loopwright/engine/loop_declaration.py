@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from ..conditions import Budget, Condition
@@ -108,5 +108,5 @@ class LoopDeclaration(Protocol):
     def ending(self, stop: Stop, history: History) -> Stop:
         """Return how the loop ends."""
 
-    def remarks(self, stop: Stop, history: History) -> Sequence[tuple[str, str]]:
-        """Return the remarks on an ended loop, as `Loop.remarks` does."""
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        """Iterate over the remarks on an ended loop, as `Loop.remarks` does."""

@@ -536,7 +536,7 @@ class LoopRun:
         # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
             reported = await evaluate_output_again(self, stop, self._output(stop))
-        for code, remark in loop.remarks(stop, self.history):
+        for code, remark in list(loop.remarks(stop, self.history)):
             run.warn(remark, self.path, code=code)
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
