@@ -16,8 +16,9 @@ from ..journal.recorded.journal import RecordedJournal
 from ..records.codec import Json
 from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer, queue_name
 from .existing import check_keys, replaced
-from .schedule import SUBMITTED_AS, at_tick, id_of_key
+from .schedule import at_tick, id_of_key
 from .shared_runs import is_over, open_runs
+from .source_keys import SUBMITTED_AS
 
 __all__ = ["Submission", "place", "requeue", "submit", "submit_all", "wait_until_over"]
 

@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from ...cluster import Submission, requeue
-from ...cluster.carried import KEY, carry
+from ...cluster.carried import carry
 from ...cluster.pinning import uses_workspace
+from ...cluster.source_keys import CARRIED
 from ...cluster.submit import place, wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
@@ -178,7 +179,7 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
     data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
-    digest = str(data[KEY]["digest"])
+    digest = str(data[CARRIED]["digest"])
     if not actions:
         return data, ""
     if yes or is_approved(actions):
