@@ -150,6 +150,10 @@ class PostgresSharedRuns:
                     raise JournalUnavailable(str(error)) from error
             await asyncio.sleep(_PAUSE)
 
+    async def _read(self, statement: str, *values: Any) -> list[TupleRow]:
+        """Return rows for a person, who must not see an error because the database restarts."""
+        return await self._within_patience(lambda: self._fetch(statement, *values))
+
     async def prepare(self) -> None:
         """Create or migrate the tables of the journal; do nothing if they are there."""
         rows = await self._fetch(
@@ -234,7 +238,7 @@ class PostgresSharedRuns:
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return why runs went back to their queues, and how often."""
-        rows = await self._fetch(
+        rows = await self._read(
             "SELECT run_id, reason, times FROM loopwright_queue.returned WHERE run_id = ANY(%s)",
             list(run_ids),
         )
@@ -242,7 +246,7 @@ class PostgresSharedRuns:
 
     async def delayed(self, limit: int = 1000) -> list[DelayedRun]:
         """Return the waiting runs that workers returned, or that may have ended their workers."""
-        return [DelayedRun(*row) for row in await self._fetch(_DELAYED, limit)]
+        return [DelayedRun(*row) for row in await self._read(_DELAYED, limit)]
 
     async def wake(self, run_id: str) -> bool:
         changed = await self._execute(
@@ -270,7 +274,7 @@ class PostgresSharedRuns:
         await self._execute("DELETE FROM loopwright_queue.hosts WHERE run_id = %s", run_id)
 
     async def pinned(self) -> dict[str, list[str]]:
-        rows = await self._fetch(
+        rows = await self._read(
             "SELECT h.host, array_agg(r.run_id ORDER BY r.id) FROM loopwright_queue.hosts h JOIN loopwright.runs r "
             "ON r.run_id = h.run_id WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') "
             "GROUP BY h.host ORDER BY h.host"
@@ -378,11 +382,11 @@ class PostgresSharedRuns:
             WorkerInfo(
                 owner, since, beat, alive=alive, held=tuple(held), queues=queues, finished=finished
             )
-            for owner, since, beat, alive, queues, finished, held in await self._fetch(_WORKERS)
+            for owner, since, beat, alive, queues, finished, held in await self._read(_WORKERS)
         ]
 
     async def queues(self) -> list[QueueInfo]:
-        return [QueueInfo(*row) for row in await self._fetch(_QUEUES)]
+        return [QueueInfo(*row) for row in await self._read(_QUEUES)]
 
     async def settle(self, name: str, limits: Limits, *, have: int, want: int) -> Settled:
         """Return and take permits in one statement; see PermitStore.settle."""
