@@ -83,8 +83,9 @@ class ModelAttempt(Leaf):
             self._reserved = self.models.worst_case(self.request)
         return self._reserved
 
+    @property
     def asks(self) -> Json:
-        """Return the request for the journal, without secrets: the model, and the role and text of each
+        """The request for the journal, without secrets: the model, and the role and text of each
         message.
 
         Each text is a separate field, so that the turns of a conversation are stored once.

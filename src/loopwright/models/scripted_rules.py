@@ -73,7 +73,9 @@ def _one_of_errors(value: object) -> str:
 
 def _word(value: object) -> str:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise ValueError(f"{value!r} is not the kind of an error; give a word such as timeout")
+        raise ValueError(
+            f"{codec.flow_text(value)} is not the kind of an error; give a word such as timeout"
+        )
     return value
 
 
@@ -85,7 +87,9 @@ def _usage(value: object) -> Usage | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise ValueError(f"{value!r} is not an object; use keys of {', '.join(USAGE)}")
+        raise ValueError(
+            f"{codec.flow_text(value)} is not an object; use keys of {', '.join(USAGE)}"
+        )
     for key in value:
         if key not in USAGE:
             raise ValueError(f"unknown key {key!r}{_nearest(key, USAGE)}")
@@ -207,14 +211,14 @@ def _message(error: ErrorDetails) -> str:
             names = _KEYS[_object_at(place[:-1])]
             return f"unknown key {name!r}{_nearest(name, names)}"
         case "literal_error":
-            return f"unknown {name} {value!r}{_nearest(value, FINISHES)}"
+            return f"unknown {name} {codec.flow_text(value)}{_nearest(value, FINISHES)}"
         case "model_type" | "model_attributes_type":
             kind = "null" if value is None else type(value).__name__
             return f"{kind} is not a {_object_at(place)}; give text, or an object"
         case _ if name == "exit":
-            return f"{value!r} is not an exit code; give a number from -64 to 255"
+            return f"{codec.flow_text(value)} is not an exit code; give a number from -64 to 255"
         case "string_type" if name == "step":
-            return f"{value!r} is not text; give a glob such as '*draft*'"
+            return f"{codec.flow_text(value)} is not text; give a glob such as '*draft*'"
         case "value_error":
             return str(error["ctx"]["error"])
     return "is missing; name the tool to call" if name == "name" else error["msg"]

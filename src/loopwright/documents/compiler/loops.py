@@ -149,8 +149,8 @@ _SAME = (
 def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:
     """Report a minimum of iterations above the limit of the loop."""
     limit = condition_limit(spec)
-    # A limit below 1 is a problem already, of which this one would only be a consequence.
-    if limit >= 1 and spec.min_iterations > limit:
+    # A limit below 1, or `true`, is a problem already, of which this one would only be a consequence.
+    if limit >= 1 and limit is not True and spec.min_iterations > limit:
         what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
         compilation.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
 
