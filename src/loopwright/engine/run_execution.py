@@ -21,6 +21,7 @@ from ..errors import (
 )
 from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
+from ..journal.results import ended_entry, explored_by
 from ..records import Failure, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.redaction import Redactor, secrets_in
@@ -31,9 +32,7 @@ from .past_noise import set_noise
 from .run_record import (
     bounded,
     described,
-    ended_entry,
     ended_loops,
-    explored_by,
     finished,
     fresh_row,
     row_of,
