@@ -17,6 +17,7 @@ from ..records.evaluation import as_evaluation
 from ..records.redaction import of_environment
 
 __all__ = [
+    "REPLACED",
     "UNRECORDED",
     "RunFiles",
     "files_text",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 UNRECORDED = "workspace not in a recorded state"
+# Changes of a step and edits of a person cannot be told apart in such a state.
+REPLACED = "resume and workspace restore replace the files, with edits of yours, and keep them as a state without a record"
 
 
 def files_text(item: Iteration) -> str:
