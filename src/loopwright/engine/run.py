@@ -378,8 +378,11 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         result = await _outcome(state, step, _typed_input(step, info.input))
         _stop_reading(state)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
-        await state.settle()
+        state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
+        # Listeners receive the end before the run is released. Without them, one commit does both.
+        if state.listeners:
+            await state.settle()
+        committed = state.sync()
     except BaseException as error:  # of any kind: the lease must be released
         _stop_reading(state)
         await _interrupted(state, info, error)
@@ -388,7 +391,12 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             raise OwnershipLost(f"{state.run_id}: another owner took this run over") from None
         raise
     if not state.log.silent:
-        await state.log.close(row_of(info, result, state.now()))
+        try:
+            await state.log.close(row_of(info, result, result.seconds))
+        finally:
+            # `close` is silent if another owner has the run, but its end is not recorded then.
+            if committed is not None:
+                await committed
     return result
 
 
