@@ -37,7 +37,6 @@ from .run_options import (
     with_models,
 )
 from .run_record import (
-    bounded,
     cut_result,
     ended_entry,
     ended_loops,
@@ -154,6 +153,7 @@ async def run(
     check_names(root, resources)
     if root.explores:
         check_surroundings(root)
+    shown = (*listeners, *progress_listeners(progress))
     store, opened = journal_of(journal)
     if store is None:
         refuse_past(root)
@@ -162,22 +162,21 @@ async def run(
     # No context manager around it, and no list as a local variable: the garbage collector visits them
     # in each of 10,000 running loops (the row "loops at once" of `benchmarks.engine`).
     try:
-        shown = (*listeners, *progress_listeners(progress))
-        fresh, log = await open_run(
+        info, log = await open_run(
             root, value, store, resources=run_resources, redactor=redactor, budget=budget,
             source=source or {}, accept_changes=accept_changes, run_id=run_id, takeover=takeover,
             observed=bool(shown), has_input=has_input,
         )  # fmt: skip
         started, failed = opened_listeners(shown, log)
         state = Run(
-            fresh.run_id, log, clock or system_clock(), random or _random.random,
+            info.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
             in_doubt=in_doubt, redactor=redactor,
         )  # fmt: skip
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
         try:
-            return (await _drive(state, root, fresh, budget, store)).view()
+            return (await _drive(state, root, info, budget, store)).view()
         finally:
             if state.owned:
                 await state.release()
@@ -321,19 +320,18 @@ def resume_sync(
 
 
 def _drive(
-    state: Run, step: Step, fresh: RunInfo, budget: Budget | None, store: Journal | None
+    state: Run, step: Step, info: RunInfo, budget: Budget | None, store: Journal | None
 ) -> Coroutine[object, object, Result]:
     """Return the coroutine that runs the step to its end."""
-    info = state.log.info
     if state.accept_changes:
-        _accept(state, info.fingerprint, fresh.fingerprint)
+        _accept(state, info.fingerprint, step.fingerprint)
     if budget is not None or state.tuned is not None:
         budget = _cap(state, budget)
     if budget is not None and (unbound := cannot_bind(step, budget, "run")):
         state.warn(unbound, code=CANNOT_BIND)
     if state.silent:  # it has no record, so only its result matters
-        return _outcome(state, step, fresh.input)
-    return _recorded(state, step, bounded(info, fresh), store)
+        return _outcome(state, step, info.input)
+    return _recorded(state, step, info, store)
 
 
 def _accept(state: Run, recorded: str, now: str) -> None:
@@ -494,7 +492,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         state.task = None  # a later cancel must not reach the caller's task
     if state.cancelled is not None:
         await _uncancel(task)
-    account = state.account
+    account, seconds = state.account, state.now()
     failed = failed_part(result, state)
     return Result(
         result.status,
@@ -510,7 +508,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         steps=state.steps,
         agents=state.agents,
         warnings=state.warnings,
-        seconds=state.now(),
+        seconds=seconds,
         request=request,
         judging=account.judging,
         reported_score=result.reported_score,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ....engine.composites import Wrapper
-from ....engine.context import Context
-from ....engine.scope import Scope
+from ....engine.context import Context, Scope
 from ....engine.step import CompositeStep, StepLike, digest_of
 from ....engine.workflow import Workflow
 from ....evaluators.parsing.text import AGENTS, LAST, agents_in

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ....engine.context import Context
+from ....engine.context import Context, Scope
 from ....engine.loop import Loop
-from ....engine.scope import Scope
 from ....engine.step import CompositeStep, Step, digest_of
 from ....evaluators.parsing.text import agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
