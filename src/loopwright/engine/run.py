@@ -390,7 +390,7 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         raise
     if not state.log.silent:
         try:
-            await state.log.close(row_of(info, result, result.seconds))
+            await state.log.close(row_of(info, result, state.now()))
         finally:
             # `close` is silent if another owner has the run, but its end is not recorded then.
             if committed is not None:
