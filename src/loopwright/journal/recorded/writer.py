@@ -205,6 +205,16 @@ class Writer(Generic[Connection]):
             await asyncio.wait({waiter})
             raise
 
+    async def give_back(
+        self,
+        work: Callable[[DurableLog, RunInfo, Connection], DurableLog],
+        after: Callable[[DurableLog], None],
+        log: DurableLog,
+        info: RunInfo,
+    ) -> None:
+        """Write the row of a run and release it by `work`, once its entries are written."""
+        await self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
+
     async def stop(self) -> None:
         """Finish the accepted jobs, release the leases and close the database."""
         if self._started:
