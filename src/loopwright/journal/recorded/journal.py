@@ -123,7 +123,7 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
             status = log.before or "interrupted"
             return Transaction(partial(database.leave, log, status), database.release)
 
-        log = await writer.perform(
+        log = await writer.perform_wanted(
             Transaction(work, database.hold, opening=None if resume else info, owning=True),
             unwanted=lambda log: writer.put(leave(log)),
         )
@@ -302,8 +302,8 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         while self._readers:
             self._readers.pop().close()
 
-    async def _perform(self, transaction: Transaction[Connection, T]) -> T:
-        return await self._writer.perform(transaction)
+    def _perform(self, transaction: Transaction[Connection, T]) -> asyncio.Future[T]:
+        return self._writer.perform(transaction)
 
 
 def _release(writer: Writer[Connection], readers: Sequence[PageReader]) -> None:

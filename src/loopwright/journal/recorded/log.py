@@ -20,7 +20,7 @@ from ..entries import Entry
 from ..protocol import RunInfo
 from .encoding import DEPTHS, KINDS, RunRow, Value, chained, content_digest, utf8
 
-GiveBack = Callable[["DurableLog", RunInfo], Awaitable[None]]
+GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
 INLINE = 256  # characters of JSON; a longer value becomes a content
 Content = tuple[int, bytes, int, str | None]  # id, digest, size in bytes, body unless it is a file

@@ -183,20 +183,20 @@ class Writer(Generic[Connection]):
         if self._ended:
             self._refuse_late()
 
-    async def perform(
-        self,
-        transaction: Transaction[Connection, Outcome],
-        *,
-        unwanted: Callable[[Outcome], None] | None = None,
-    ) -> Outcome:
-        """Perform a transaction and return its result once it is durable.
+    def perform(self, transaction: Transaction[Connection, Outcome]) -> asyncio.Future[Outcome]:
+        """Hand over a transaction, and return a future for its result once it is durable.
 
-        The transaction continues if the caller is cancelled; `unwanted` then receives its result.
+        The transaction continues if the caller is cancelled.
         """
         waiter = transaction.wait()
         self.put(transaction)
-        if unwanted is None:
-            return await waiter
+        return waiter
+
+    async def perform_wanted(
+        self, transaction: Transaction[Connection, Outcome], unwanted: Callable[[Outcome], None]
+    ) -> Outcome:
+        """Perform a transaction; if the caller is cancelled, `unwanted` receives its result."""
+        waiter = self.perform(transaction)
         # Shielded: the transaction cannot be taken back, so its result must reach `unwanted`.
         try:
             return await asyncio.shield(waiter)
@@ -205,15 +205,15 @@ class Writer(Generic[Connection]):
             await asyncio.wait({waiter})
             raise
 
-    async def give_back(
+    def give_back(
         self,
         work: Callable[[DurableLog, RunInfo, Connection], DurableLog],
         after: Callable[[DurableLog], None],
         log: DurableLog,
         info: RunInfo,
-    ) -> None:
-        """Write the row of a run and release it by `work`, once its entries are written."""
-        await self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
+    ) -> asyncio.Future[DurableLog]:
+        """Release a run and write its row by `work`, once its entries are written."""
+        return self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
 
     async def stop(self) -> None:
         """Finish the accepted jobs, release the leases and close the database."""

@@ -49,7 +49,7 @@ from ..recorded.rows import (
 )
 from ..recorded.writer import CommitOperation
 from .leases import LEASE, Clocks, LeaseOwner, owner_at, register, renew
-from .schema import FILE, connect_writer, create_private, files_of, journal_error, write_content
+from .schema import FILE, connect_writer, create_private, journal_error, write_content
 
 OnPoint = Callable[[str, int], None]
 PATIENCE = 30.0  # seconds to wait until another process releases the side lock
@@ -477,6 +477,11 @@ def put(db: sqlite3.Connection, run: int, answer: Posted) -> Posted:
 def posted(db: sqlite3.Connection, run: int) -> list[Posted]:
     """Return the answers to the questions of a run."""
     return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
+
+
+def files_of(path: Path) -> Path:
+    """Return the folder of the files beside a database."""
+    return path.with_name(f"{path.name}.files")
 
 
 def _file_number(path: Path) -> tuple[int, int] | None:

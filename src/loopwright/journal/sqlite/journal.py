@@ -19,10 +19,10 @@ from ..recorded.memory import AppendQueue
 from ..recorded.pages import PageReader
 from ..recorded.writer import BEAT, Transaction
 from ..views import RunPage, Wanted
-from .database import OnPoint, SqliteRuns
+from .database import OnPoint, SqliteRuns, files_of
 from .leases import LEASE, Clocks
 from .memory import SqliteMemory, append_rows
-from .schema import VERSION, connect_reader, expect_journal, files_of, journal_error
+from .schema import VERSION, connect_reader, expect_journal, journal_error
 from .views import Pages, SqliteWatch
 
 T = TypeVar("T")

@@ -293,11 +293,6 @@ def migrate(db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]]
         raise
 
 
-def files_of(path: Path) -> Path:
-    """Return the folder of the files beside a database."""
-    return path.with_name(f"{path.name}.files")
-
-
 def create_private(path: Path) -> None:
     """Create an empty file of mode 0600, and its folder of mode 0700, if they do not exist."""
     _private_folder(path.parent)
