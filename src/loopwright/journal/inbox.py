@@ -23,7 +23,7 @@ from .replay import RecordedRun
 from .tunes import tuned_entries
 
 SCHEDULE = "cron"  # of the source of a run: the times of its schedule, and the schedule's name
-_MANY = 1000  # queued runs that contain the name of a schedule
+_MANY = 1000  # runs that contain the name of a schedule
 
 _DETAILS = {
     "queued": "cancelled by a person before it started",
@@ -74,10 +74,15 @@ def status_of(recorded: Sequence[Entry]) -> str:
     return "interrupted"
 
 
-async def waiting_of_schedule(journal: Journal, name: str) -> list[RunInfo]:
-    """Return the queued runs of a schedule: the one of its next time, or none."""
-    rows = await journal.runs(status="queued", text=name, limit=_MANY)
-    return [row for row in rows if row.source.get(SCHEDULE, {}).get("name") == name]
+async def runs_of_schedule(journal: Journal, name: str, *, status: str = "") -> list[RunInfo]:
+    """Return the runs of a schedule, latest first. The queued one is that of its next time; without one it has ended."""
+    rows = await journal.runs(status=status, text=name, limit=_MANY)
+    return [row for row in rows if schedule_of(row) == name]
+
+
+def schedule_of(row: RunInfo) -> str:
+    """Return the name of the schedule of a run; "" without one."""
+    return str(row.source.get(SCHEDULE, {}).get("name", ""))
 
 
 async def cancel_waiting(journal: Journal, run_id: str) -> bool:
