@@ -123,9 +123,9 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
             status = log.before or "interrupted"
             return Transaction(partial(database.leave, log, status), database.release)
 
-        log = await writer.perform_wanted(
+        log = await writer.perform_or_undo(
             Transaction(work, database.hold, opening=None if resume else info, owning=True),
-            unwanted=lambda log: writer.put(leave(log)),
+            undo=lambda log: writer.put(leave(log)),
         )
         if log.before:
             # A run whose entries cannot be read is released, or it would stay locked by a live process.

@@ -192,16 +192,16 @@ class Writer(Generic[Connection]):
         self.put(transaction)
         return waiter
 
-    async def perform_wanted(
-        self, transaction: Transaction[Connection, Outcome], unwanted: Callable[[Outcome], None]
+    async def perform_or_undo(
+        self, transaction: Transaction[Connection, Outcome], undo: Callable[[Outcome], None]
     ) -> Outcome:
-        """Perform a transaction; if the caller is cancelled, `unwanted` receives its result."""
+        """Perform a transaction; if the caller is cancelled, `undo` receives its result."""
         waiter = self.perform(transaction)
-        # Shielded: the transaction cannot be taken back, so its result must reach `unwanted`.
+        # Shielded: the transaction cannot be taken back, so its result must reach `undo`.
         try:
             return await asyncio.shield(waiter)
         except asyncio.CancelledError:
-            waiter.add_done_callback(partial(_pass_on, unwanted))
+            waiter.add_done_callback(partial(_pass_on, undo))
             await asyncio.wait({waiter})
             raise
 
@@ -308,9 +308,9 @@ def _notify(jobs: Sequence[Job[Connection]]) -> None:
             loop.call_soon_threadsafe(_resolve, mine)
 
 
-def _pass_on(unwanted: Callable[[Outcome], None], done: asyncio.Future[Outcome]) -> None:
+def _pass_on(undo: Callable[[Outcome], None], done: asyncio.Future[Outcome]) -> None:
     if not done.cancelled() and done.exception() is None:
-        unwanted(done.result())
+        undo(done.result())
 
 
 def _resolve(jobs: Sequence[Job[Connection]]) -> None:
