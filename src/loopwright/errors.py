@@ -205,11 +205,14 @@ class ConfigurationError(LoopwrightError, ValueError):
 
     Args:
         option: the option of a loop that is invalid, such as `explore`; "" if there is none (default).
+        advice: the code of an advice that the command line and the page each write in their own
+            words, such as `mix_versions`; "" if there is none (default).
     """
 
-    def __init__(self, *args: object, option: str = "") -> None:
+    def __init__(self, *args: object, option: str = "", advice: str = "") -> None:
         super().__init__(*args)
         self.option = option
+        self.advice = advice
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,8 +143,20 @@ def test_files_outside_the_folder_are_refused(folder: Path) -> None:
         unpack({"carried": data})
 
 
-async def test_an_untrusted_document_goes_back_and_a_trusted_one_runs(folder: Path) -> None:
-    """The submitter's word is not enough: a worker that does not trust the digest runs no command."""
+@pytest.mark.parametrize("digest", ["zz", "0191", "All", "0123456789abz", "a" * 65])
+def test_a_text_that_is_not_a_digest_is_refused(digest: str) -> None:
+    """A worker that trusts less than its caller wrote is not started, because its runs would wait."""
+    with pytest.raises(ConfigurationError, match="is not a digest; use 12 or more"):
+        Worker(journal=MemoryJournal(), deliverer=InMemoryDeliverer(), trust=[digest])
+
+
+async def test_an_untrusted_document_goes_back_and_a_trusted_one_runs(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that does not trust the digest runs no command, whatever the submitter writes.
+
+    Its log names the digest, and the nearest one that it trusts, which may be mistyped.
+    """
     journal, deliverer = MemoryJournal(), InMemoryDeliverer()
     loaded, source = carried(folder)
     source["carried"] = {**source["carried"], "acts": False}
@@ -156,10 +168,14 @@ async def test_an_untrusted_document_goes_back_and_a_trusted_one_runs(folder: Pa
         assert worker.runs is not None
         return run_id in await worker.runs.returns([run_id])
 
-    async with serving(Worker(journal=journal, deliverer=deliverer)) as worker:
+    digest = str(source["carried"]["digest"])
+    mistyped = digest[:13] + ("0" if digest[13] != "0" else "1") + digest[14:16]
+    strict = Worker(journal=journal, deliverer=deliverer, trust=["0" * 12, mistyped, "f" * 64])
+    async with serving(strict) as worker:
         await until(returned)
         assert (await journal.find(run_id)).status == "queued"
-    digest = str(source["carried"]["digest"])
+    [text] = [text for text in caplog.messages if "goes back" in text]
+    assert f"--trust {digest[:16]}; of the digests that it trusts, {mistyped} is the" in text
     trusting = Worker(journal=journal, deliverer=deliverer, trust=[digest[:16]])
     async with serving(trusting) as worker:
         assert worker.runs is not None

@@ -336,19 +336,38 @@ async def test_a_module_that_kills_its_workers_is_not_imported_again(
     assert not (tmp_path / "imported").exists()
 
 
-async def test_a_run_that_goes_back_is_not_a_suspect(
-    journal: MemoryJournal, deliverer: InMemoryDeliverer, tmp_path: Path
+@pytest.mark.parametrize(
+    ("module", "rooted", "advice"),
+    [
+        ("missing_module", True, "the module missing_module, and it is not installed. Start the"),
+        ("missing.inner", False, "--root FOLDER, the folder of the module missing.inner"),
+        ("importing", True, "its module imports missing_package, which is not installed"),
+    ],
+)
+async def test_a_run_whose_module_is_missing_goes_back_with_advice(
+    journal: MemoryJournal,
+    deliverer: InMemoryDeliverer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    rooted: bool,
+    advice: str,
 ) -> None:
-    """A delivery that ends with a reason does not count as one that killed its worker."""
-    submission = Submission(plus_one, source={"python": "missing_module:step"}, pinned=False)
+    """The reason names the option of the worker; the delivery does not count as one that killed its worker."""
+    monkeypatch.setattr("sys.path", list(sys.path))
+    (tmp_path / "importing.py").write_text("import missing_package\n")
+    submission = Submission(plus_one, source={"python": f"{module}:step"}, pinned=False)
     [run_id] = await submit_all(submission, [(1, "")], journal=journal, deliverer=deliverer)
 
     async def returned() -> bool:
         assert worker.runs is not None
         return run_id in await worker.runs.returns([run_id])
 
-    async with serving(Worker(journal=journal, root=tmp_path, deliverer=deliverer)) as worker:
+    root = [tmp_path] if rooted else []
+    async with serving(Worker(journal=journal, root=root, deliverer=deliverer)) as worker:
         await until(returned)
+        assert worker.runs is not None
+        assert advice in (await worker.runs.returns([run_id]))[run_id][0]
     assert (await journal.find(run_id)).deliveries == 0
 
 

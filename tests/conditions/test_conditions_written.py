@@ -208,7 +208,7 @@ def test_a_document_may_spell_a_condition_in_short(data: Any, expected: Conditio
         ({3: 5}, "unknown condition 3"),
         (7, "7 is not a condition; use one tag with its value"),
         ({}, "{} is not a condition; use one tag with its value"),
-        ({"a": 1, "b": 2}, "{'a': 1, 'b': 2} is not a condition; use one tag with its value"),
+        ({"a": 1, "b": 2}, "{a: 1, b: 2} is not a condition; use one tag with its value"),
         ([], "any_of: the list of conditions is empty; add at least one"),
         ({"max_iterations": {"limits": 5}},
          "max_iterations: unknown field 'limits'; did you mean 'limit'?"),
@@ -216,12 +216,13 @@ def test_a_document_may_spell_a_condition_in_short(data: Any, expected: Conditio
         ({"all_criteria_met": 3}, "all_criteria_met: unknown field 'value'; it has no fields"),
         ({"score_at_least": {"min_iterations": 2}}, "score_at_least: needs threshold"),
         ({"max_iterations": None}, "max_iterations: needs limit"),
-        ({"max_iterations": [3]}, "max_iterations: limit: (3,) is not an integer"),
+        ({"max_iterations": [3]}, "max_iterations: limit: [3] is not an integer"),
+        ({"max_iterations": True}, "max_iterations: limit: true is not an integer"),
     ],
     ids=str,
 )  # fmt: skip
 def test_a_spelling_that_cannot_be_read_is_refused(data: Any, message: str) -> None:
-    """The refusal names the tag or field and the nearest valid one."""
+    """The refusal names the tag or field and the nearest valid one; values have the form of JSON and YAML."""
     with pytest.raises(ConfigurationError) as caught:
         from_json(data)
     assert str(caught.value) == message

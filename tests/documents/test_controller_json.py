@@ -75,7 +75,7 @@ def test_conditions_of_the_guide_are_read(data: Any, condition: Any) -> None:
     ("data", "problem"),
     [
         ("confidence", "'confidence' is not a condition; write an object with a type"),
-        ({}, "type: unknown type None; the types are"),
+        ({}, "type: unknown type null; the types are"),
         ({"type": "max_iteration", "limit": 3}, "type: unknown type 'max_iteration'; did you mean 'max_iterations'?"),
         ({"type": "max_iterations", "limits": 3}, "limits: max_iterations: unknown key 'limits'; did you mean"),
         ({"type": "confidence"}, "confidence: needs threshold"),

@@ -252,6 +252,20 @@ LOOPS: Wrong = {
             "7:13: steps[0].loop.keep: 'bset' is not 'best' or 'last'; did you mean 'best'?",
         ],
     ),
+    "until is true": (
+        LOOP + "      until: true\n",
+        ["7:14: steps[0].loop.until: true is not a condition; use one tag with its value"],
+    ),
+    "keep is a list": (
+        LOOP + "      keep: [best, true]\n",
+        ["7:13: steps[0].loop.keep: ['best', true] is not 'best' or 'last'"],
+    ),
+    "limit is true": (
+        LOOP + "      until: [passed, {max_iterations: true}]\n      min_iterations: 2\n",
+        [
+            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: limit: true is not an integer",
+        ],
+    ),
     "min above max": (
         LOOP + "      min_iterations: 5\n      max_iterations: 3\n",
         [

@@ -495,12 +495,12 @@ def test_invalid_limits(limits: dict[str, Any], message: str) -> None:
 
 
 def test_runs_that_cannot_be_tuned() -> None:
-    """An unknown run and an ended one are refused; an ended one names the command that continues it."""
+    """An unknown run and an ended one are refused; an ended one says how to continue it."""
     journal = MemoryJournal()
     play(counting(), 1, journal=journal, run_id="r")
     with pytest.raises(RunNotFound):
         run_virtual(tune("other", journal=journal, max_iterations=3))
-    with pytest.raises(ConfigurationError, match="resume --max-iterations"):
+    with pytest.raises(ConfigurationError, match="resume it with a higher limit$"):
         run_virtual(tune("r", journal=journal, max_iterations=30))
 
 

@@ -91,6 +91,7 @@ def test_certified_threshold_counts_labels_of_high_scores() -> None:
         ('{"output": "x"}', "c.jsonl:2: label: missing"),
         ('{"output": "x", "lable": true}', "c.jsonl:2: unknown key 'lable'; did you mean 'label'?"),
         ('{"output": "x", "label": true, "score": NaN}', "c.jsonl:2: score"),
+        ('{"output": "x", "label": true, "score": true}', "c.jsonl:2: score: true is not a number"),
         ('{"output": "x", "label": true, "votes": ["yes"]}', "c.jsonl:2: votes"),
         ('{"output": "x", "label"', "c.jsonl:2:24: not valid JSON: "),
         ("[]", "c.jsonl:2: this line is not a JSON object"),

@@ -226,6 +226,10 @@ async def test_inner_loops_have_a_recording_for_each_execution() -> None:
         ("It has a date.", "sentence for a judge"),
         ([], "there is no condition"),
         (5, "5 is not a condition"),
+        ([{"timeout": "soon"}], "p.yaml:3:1: timeout: 'soon' is not a duration; write seconds"),
+        ([{"a": 1, "b": None}], "{a: 1, b: null} is not a condition"),
+        ({"until": "passed", "keep": True}, "keep: 'true' is not a rule"),
+        ({"max_iterations": True}, "limit: true is not an integer"),
     ],
 )
 def test_wrong_policies_are_one_sentence_with_their_place(data, expected) -> None:
@@ -234,6 +238,27 @@ def test_wrong_policies_are_one_sentence_with_their_place(data, expected) -> Non
     assert str(caught.value).startswith("p.yaml:3:1: ")
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "title"),
+    [
+        ([{"timeout": "5m"}, "passed"], "timeout 5m 00s | passed"),
+        (
+            {"score_at_least": {"threshold": 0.9, "min_iterations": 2}},
+            "score ≥ 0.9 from iteration 2",
+        ),
+        ({"no_progress": 3}, "no_progress 3"),
+        ({"budget": {"usd": 1.5, "calls": 3}}, "budget calls 3, usd 1.5"),
+        (
+            {"all_of": [{"score_at_least": 0.5}, {"any_of": ["passed", {"max_iterations": 3}]}]},
+            "score ≥ 0.5 & (passed | limit 3)",
+        ),
+    ],
+)
+def test_titles_of_policies_have_the_form_of_documents(data, title) -> None:
+    """A table of the command line or the page has no call of Python in it."""
+    assert policy_from_json(data).title == title
 
 
 async def test_selectors_refuse_mixed_documents_and_fingerprints() -> None:
@@ -247,8 +272,8 @@ async def test_selectors_refuse_mixed_documents_and_fingerprints() -> None:
     assert [i.run_id for i in await selected(journal, ["name:other", "since:1d"], now=now)] == ["c"]
     assert len(await selected(journal, ["a", "b"], now=now, mix=True)) == 2
     for selectors, expected in (
-        (["a", "c"], "2 documents"), (["a", "b"], r"2 fingerprints: fp:\w{8} \(1 run\), fp:\w{8} \(1 run\)\. Select one"), (["nme:x"], "did you mean 'name'"),
-        (["since:soon"], "not an age"), (["name:none"], "no run is selected"),
+        (["a", "c"], "2 documents"), (["a", "b"], r"2 fingerprints: fp:\w{8} \(1 run\), fp:\w{8} \(1 run\)\. Select one, or mix them$"), (["nme:x"], "did you mean 'name'"),
+        (["since:soon"], "not an age"), (["name:none"], "no run is selected$"),
     ):  # fmt: skip
         with pytest.raises(ConfigurationError, match=expected):
             await selected(journal, selectors, now=now)

@@ -189,6 +189,73 @@ async def test_a_killed_supervisor_leaves_no_program(tmp_path: Path) -> None:
     close(program)
 
 
+LATE = """
+import asyncio, os, signal, sys
+from loopwright.tools.supervised import Supervised
+
+async def main():
+    first = Supervised(["true"], env=dict(os.environ), stdin=False)
+    await first.gone
+    print("ready", flush=True)
+    sys.stdin.readline()
+    # Not ended at once by the interrupt of its supervisor, so that a mistake is always visible.
+    Supervised(["touch", "started"], env=dict(os.environ), cwd=sys.argv[1], stdin=False, interrupt=signal.SIGCONT)
+    print("sent", flush=True)
+    sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_does_not_start_after_its_run_was_killed(tmp_path: Path) -> None:
+    """A request that a killed run left behind is dropped: nothing changes files after a resume has begun."""
+    marker = f"LC_TEST={tmp_path}"  # the server of supervisors keeps variables of this name
+    with subprocess.Popen(
+        [sys.executable, "-c", LATE, str(tmp_path)],
+        env={**os.environ, "LC_TEST": str(tmp_path), TOKEN: "fedcba9876543210"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as client:  # fmt: skip
+        assert client.stdin is not None
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+        (server,) = set(named(marker)) - {client.pid}
+        while state(server) != "S":  # it waits for the next request
+            os.sched_yield()
+        os.kill(server, signal.SIGSTOP)
+        while state(server) != "T":
+            os.sched_yield()
+        client.stdin.write("\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == "sent\n"
+        client.kill()
+    assert asyncio.run(end_leftovers("fedcba9876543210")) == []
+    os.kill(server, signal.SIGCONT)
+    # Twice: the server may end after it forked a process that the first list does not have.
+    while named(marker) or named(marker):
+        os.sched_yield()
+    assert not (tmp_path / "started").exists()
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def named(variable: str) -> list[int]:
+    """Return the processes that have a variable in their environment."""
+    return [
+        int(environment.parent.name)
+        for environment in Path("/proc").glob("[0-9]*/environ")
+        if variable.encode() in content(environment).split(b"\0")
+    ]
+
+
+def content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
 def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 

@@ -21,7 +21,7 @@ from ..engine.limits import Spending
 from ..errors import ConfigurationError, Stopped
 from ..journal import RunInfo
 from ..records import NOTHING, Reason, Stop, Usage
-from .schedule import SUBMITTED_AS
+from .source_keys import SUBMITTED_AS
 
 __all__ = ["AccountStore", "RunSpending", "SharedBudgets", "accounts_of"]
 

@@ -23,11 +23,12 @@ from ..documents.project import LoadedDocument, Recorded
 from ..errors import ConfigurationError
 from ..models.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
+from .source_keys import CARRIED
+from .trust import TrustedDigests
 
 __all__ = ["Carried", "carry", "unpacked"]
 
 MAX_BYTES = 4_000_000  # of all files of a run
-KEY = "carried"  # of the source of a run
 
 Trust = Callable[[str], bool]
 """Whether a worker trusts the documents with a digest."""
@@ -102,7 +103,7 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
         kept["replies"] = str(Path(str(replies)).relative_to(folder))
     digest = _digest(texts, kept)
     carried = Carried(str(main.relative_to(folder)), texts, acts, digest)
-    return {**kept, KEY: carried.to_json()}
+    return {**kept, CARRIED: carried.to_json()}
 
 
 def _of_lists(loaded: LoadedDocument) -> dict[Path, bytes]:
@@ -144,7 +145,7 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
         ConfigurationError: if its contents do not match the digest, or if this worker does not trust it.
         DocumentError: if it cannot be loaded here.
     """
-    carried = Carried.from_json(source[KEY])
+    carried = Carried.from_json(source[CARRIED])
     kept = {key: source[key] for key in (*_SETTINGS, "replies") if key in source}
     # The trust of a worker is in a digest, so the files must be those that have it.
     if _digest(carried.files, kept) != carried.digest:
@@ -168,9 +169,11 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     # The submitter's word is not enough: what the document does is read from its contents.
     actions = loaded.local_actions()
     if actions and not trust(carried.digest):
+        nearest = trust.nearest(carried.digest) if isinstance(trust, TrustedDigests) else ""
         raise ConfigurationError(
             f"this worker does not trust the commands and Python code of {loaded.name}. Start it with "
             f"--trust {carried.digest[:16]}"
+            + (f"; of the digests that it trusts, {nearest} is the nearest" if nearest else "")
         )
     if not loaded.needs_python:
         return loaded

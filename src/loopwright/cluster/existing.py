@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from ..errors import ReplayMismatch, RunNotFound
 from ..journal import Journal, RunInfo
-from ..journal.inbox import SCHEDULE, waiting_of_schedule
+from ..journal.inbox import SCHEDULE, runs_of_schedule
 from ..records import codec
-from .schedule import SUBMITTED_AS, again_at_tick
+from .schedule import again_at_tick
+from .source_keys import CARRIED, SUBMITTED_AS
 
 __all__ = ["check_keys", "replaced"]
-
-_CARRIED = "carried"  # of the source of a run: its documents and their digest
 
 
 async def check_keys(store: Journal, rows: Sequence[RunInfo]) -> None:
@@ -66,7 +65,7 @@ def _difference(recorded: RunInfo, row: RunInfo) -> tuple[str, str, str] | None:
 
 
 def _digest(row: RunInfo) -> str:
-    carried = row.source.get(_CARRIED)
+    carried = row.source.get(CARRIED)
     return str(carried["digest"]) if isinstance(carried, dict) else ""
 
 
@@ -76,7 +75,7 @@ async def replaced(store: Journal, row: RunInfo) -> RunInfo:
     The run that waits is returned if it is the same, as a submission is idempotent.
     """
     rule = row.source[SCHEDULE]
-    for waiting in await waiting_of_schedule(store, rule["name"]):
+    for waiting in await runs_of_schedule(store, rule["name"], status="queued"):
         if waiting.source[SCHEDULE] == rule and _difference(waiting, row) is None:
             return waiting
         await store.cancel(waiting.run_id)

@@ -31,6 +31,16 @@ def step_of(reference: str, roots: Sequence[str]) -> Step:
             target = getattr(target, part)
     except ConfigurationError:
         raise
+    except ModuleNotFoundError as error:
+        missing = str(error.name)
+        if module == missing or module.startswith(f"{missing}."):
+            remedy = (
+                f"no folder of --root has the module {missing}, and it is not installed. Start the worker with "
+                "--root FOLDER, the folder of the module"
+            )
+        else:
+            remedy = f"its module imports {missing}, which is not installed on this worker"
+        raise ConfigurationError(f"{reference} cannot be imported here: {remedy}") from error
     except (Exception, SystemExit) as error:  # the user's module can raise anything
         raise ConfigurationError(
             f"{reference} cannot be imported here: {type(error).__name__}: {error}"

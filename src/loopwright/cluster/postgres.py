@@ -24,8 +24,8 @@ from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
 from ..journal.urls import shown_url
 from ..records import Usage
-from .delivery import is_pooled
 from .permit_pool import PermitPool, Settled
+from .sessions import connected, is_pooled
 from .shared_runs import MAX_DELIVERIES, MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
@@ -110,12 +110,6 @@ class PostgresSharedRuns:
         self._leads = False
         self._lock = asyncio.Lock()
 
-    async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
-        return await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, connect_timeout=10, keepalives_idle=5, keepalives_interval=2,
-            keepalives_count=3, application_name="loopwright worker",
-        )  # fmt: skip
-
     @asynccontextmanager
     async def _db(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
         """Yield the connection for single statements, one user at a time."""
@@ -123,7 +117,7 @@ class PostgresSharedRuns:
             if self._calls is None or self._calls.closed:
                 # With synchronous commits: the tables themselves and the host of a run must survive a crash
                 # of the server. Permits and rates do not wait for the disk, because they are unlogged.
-                self._calls = await self._connected()
+                self._calls = await connected(self._url, "worker")
             yield self._calls
 
     async def _execute(self, statement: str, *values: Any) -> int:
@@ -149,6 +143,10 @@ class PostgresSharedRuns:
                     # As for a commit: the run stops and is resumed later, and its step has not failed.
                     raise JournalUnavailable(str(error)) from error
             await asyncio.sleep(_PAUSE)
+
+    async def _read(self, statement: str, *values: Any) -> list[TupleRow]:
+        """Return rows for a person, who must not see an error because the database restarts."""
+        return await self._within_patience(lambda: self._fetch(statement, *values))
 
     async def prepare(self) -> None:
         """Create or migrate the tables of the journal; do nothing if they are there."""
@@ -234,7 +232,7 @@ class PostgresSharedRuns:
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return why runs went back to their queues, and how often."""
-        rows = await self._fetch(
+        rows = await self._read(
             "SELECT run_id, reason, times FROM loopwright_queue.returned WHERE run_id = ANY(%s)",
             list(run_ids),
         )
@@ -242,7 +240,7 @@ class PostgresSharedRuns:
 
     async def delayed(self, limit: int = 1000) -> list[DelayedRun]:
         """Return the waiting runs that workers returned, or that may have ended their workers."""
-        return [DelayedRun(*row) for row in await self._fetch(_DELAYED, limit)]
+        return [DelayedRun(*row) for row in await self._read(_DELAYED, limit)]
 
     async def wake(self, run_id: str) -> bool:
         changed = await self._execute(
@@ -270,7 +268,7 @@ class PostgresSharedRuns:
         await self._execute("DELETE FROM loopwright_queue.hosts WHERE run_id = %s", run_id)
 
     async def pinned(self) -> dict[str, list[str]]:
-        rows = await self._fetch(
+        rows = await self._read(
             "SELECT h.host, array_agg(r.run_id ORDER BY r.id) FROM loopwright_queue.hosts h JOIN loopwright.runs r "
             "ON r.run_id = h.run_id WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') "
             "GROUP BY h.host ORDER BY h.host"
@@ -347,7 +345,7 @@ class PostgresSharedRuns:
         # The lock of the sweeper ended with the session that held it.
         if self._session is None or self._session.closed:
             self._leads = False
-            self._session = await self._connected()
+            self._session = await connected(self._url, "sweeper")
             for channel in (WAKE, _ANSWERED):
                 await self._session.execute(f"LISTEN {channel}".encode())
         return self._session
@@ -378,11 +376,11 @@ class PostgresSharedRuns:
             WorkerInfo(
                 owner, since, beat, alive=alive, held=tuple(held), queues=queues, finished=finished
             )
-            for owner, since, beat, alive, queues, finished, held in await self._fetch(_WORKERS)
+            for owner, since, beat, alive, queues, finished, held in await self._read(_WORKERS)
         ]
 
     async def queues(self) -> list[QueueInfo]:
-        return [QueueInfo(*row) for row in await self._fetch(_QUEUES)]
+        return [QueueInfo(*row) for row in await self._read(_QUEUES)]
 
     async def settle(self, name: str, limits: Limits, *, have: int, want: int) -> Settled:
         """Return and take permits in one statement; see PermitStore.settle."""

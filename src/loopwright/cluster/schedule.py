@@ -16,13 +16,11 @@ from dataclasses import replace
 from .._extras import needs
 from ..errors import ConfigurationError
 from ..journal import RunInfo
-from ..journal.inbox import SCHEDULE as KEY
+from ..journal.inbox import SCHEDULE
 from ..records.codec import Json
 
 __all__ = ["again_at_tick", "at_tick", "id_of_key", "next_tick", "scheduled"]
 
-SUBMITTED_AS = "submitted_as"
-"""Of the source of a run: the key with which it was submitted."""
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -40,7 +38,7 @@ def id_of_key(key: str) -> str:
 
 def scheduled(row: RunInfo) -> bool:
     """Return whether a run belongs to a schedule."""
-    return KEY in row.source
+    return SCHEDULE in row.source
 
 
 def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
@@ -63,13 +61,15 @@ def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
         wake_at=tick,
         created=now,
         updated=now,
-        source={**row.source, KEY: dict(rule)},
+        source={**row.source, SCHEDULE: dict(rule)},
     )
 
 
 def again_at_tick(row: RunInfo, number: int) -> RunInfo:
     """Return the run of a schedule with another ID for the same time: a cancelled run keeps its own."""
-    return replace(row, run_id=id_of_key(f"{_at(row.source[KEY]['name'], row.wake_at)}#{number}"))
+    return replace(
+        row, run_id=id_of_key(f"{_at(row.source[SCHEDULE]['name'], row.wake_at)}#{number}")
+    )
 
 
 def _at(name: str, tick: float) -> str:
@@ -78,7 +78,7 @@ def _at(name: str, tick: float) -> str:
 
 def next_tick(row: RunInfo, now: float) -> RunInfo:
     """Return the run that follows a run of a schedule."""
-    rule = row.source[KEY]
+    rule = row.source[SCHEDULE]
     fresh = RunInfo(
         "", row.name, row.input, row.fingerprint, dict(row.source), queue=row.queue, priority=row.priority
     )  # fmt: skip

@@ -60,6 +60,16 @@ class WorkerInfo:
     queues: str = ""
     finished: int = 0
 
+    @property
+    def host(self) -> str:
+        """The name of its machine."""
+        return self.owner.rpartition(":")[0]
+
+    def serves(self, queue: str) -> bool:
+        """Return whether it runs a queue; a journal in memory does not know the queues of its worker."""
+        names = [one.rpartition("=")[0] for one in self.queues.split()]
+        return not names or queue in names
+
     def to_json(self) -> dict[str, Json]:
         """Return the worker as a JSON object."""
         return {

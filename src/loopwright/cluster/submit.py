@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from ..journal.recorded.journal import RecordedJournal
 from ..records.codec import Json
 from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer, queue_name
 from .existing import check_keys, replaced
-from .schedule import SUBMITTED_AS, at_tick, id_of_key
+from .schedule import at_tick, id_of_key
 from .shared_runs import is_over, open_runs
+from .source_keys import SUBMITTED_AS
 
 __all__ = ["Submission", "place", "requeue", "submit", "submit_all", "wait_until_over"]
 
@@ -253,10 +254,17 @@ async def requeue(run_id: str, *, journal: Journal) -> None:
         await runs.close()
 
 
-async def wait_until_over(run_id: str, *, journal: Journal) -> RunInfo:
-    """Wait until a run ends or waits for a person, and return its row."""
+async def wait_until_over(
+    run_id: str,
+    *,
+    journal: Journal,
+    note: Callable[[RunInfo], Awaitable[None]] | None = None,
+) -> RunInfo:
+    """Wait until a run ends or waits for a person, and return its row; `note` receives each earlier row."""
     while True:
         row = await journal.find(run_id)
         if is_over(row.status) or (row.status == "suspended" and not row.wake_at):
             return row
+        if note is not None:
+            await note(row)
         await asyncio.sleep(_POLL)

@@ -47,8 +47,10 @@ from .delivery import (
 from .modules import step_of
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
+from .source_keys import CARRIED
 from .suspects import FirstResult, is_poison
 from .sweeper import Sweeper, may_continue
+from .trust import TrustedDigests
 
 __all__ = ["Worker"]
 
@@ -97,8 +99,8 @@ class Worker:
             `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
         budgets: what all runs of a queue or of a key may spend together, over all workers, as `queue:NAME` or
             `key:KEY`, such as `{"queue:nightly": Budget(usd=20)}`. Give all workers the same budgets.
-        trust: the digests of documents whose commands and Python code may run here, `all`, or a function that
-            returns whether a digest is trusted.
+        trust: the digests of documents whose commands and Python code may run here, or their beginnings of 12
+            characters or more; `all`; or a function that returns whether a digest is trusted.
         drain: how many seconds runs may continue after `stop`. Default: 30.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
         resources: models and other objects that steps need, by name.
@@ -155,9 +157,7 @@ class Worker:
         self._limits = {name: limits_of(limit) for name, limit in (limits or {}).items()}
         self._budgets = checked_budgets(budgets or {})
         self._shared_budgets: SharedBudgets | None = None
-        self._trusts = (
-            trust if callable(trust) else _trusting({trust} if isinstance(trust, str) else trust)
-        )
+        self._trusts = trust if callable(trust) else TrustedDigests(trust)
         self._drain = drain
         self._in_doubt = in_doubt
         self._resources = dict(resources or {})
@@ -445,7 +445,7 @@ class Worker:
 
     def _loads(self, row: RunInfo) -> bool:
         """Return whether the step of a run comes from code or a document that is not loaded yet."""
-        return "carried" in row.source or bool("python" in row.source and self._roots)
+        return CARRIED in row.source or bool("python" in row.source and self._roots)
 
     def _loaded(self, row: RunInfo) -> _Runnable:
         """Return the step of a run with its budget, resources and limits.
@@ -455,7 +455,7 @@ class Worker:
         """
         source = row.source
         try:
-            if "carried" in source:
+            if CARRIED in source:
                 # Documents take a second to load, and this package also serves those who only submit.
                 from .carried import unpacked
 
@@ -469,17 +469,18 @@ class Worker:
             raise _Unable(str(error)) from None
         step = self._steps.get((row.name, row.fingerprint))
         if step is None:
-            others = [name for name, _ in self._steps if name == row.name]
-            has = "another version of it" if others else "no such step"
-            raise _Unable(f"this worker has {has}: {row.name} ({row.fingerprint})")
+            raise _Unable(self._lacks(row))
         return _Runnable(step)
 
-
-def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
-    """Return the function that trusts these digests, or their beginnings of 12 characters or more."""
-    # A shorter beginning could be matched on purpose by another document.
-    wanted = tuple(digest for digest in digests if len(digest) >= 12)
-    return lambda digest: "all" in digests or digest.startswith(wanted)
+    def _lacks(self, row: RunInfo) -> str:
+        """Return what this worker has in place of the step of a run, and how a worker gets the step."""
+        others = any(name == row.name for name, _ in self._steps)
+        has = f"this worker has {'another version of it' if others else 'no such step'}"
+        lacks = f"{has}: {row.name} ({row.fingerprint})"
+        if "python" not in row.source:
+            return lacks
+        module = str(row.source["python"]).partition(":")[0]
+        return f"{lacks}. Start a worker with --root FOLDER, the folder of the module {module}"
 
 
 def _same(row: RunInfo, step: Step) -> Step:

@@ -30,14 +30,20 @@ from .limits import time_limits as time_limits
 from .limits import tuned as tuned
 from .limits import tuned_budget as tuned_budget
 from .limits import unit_of as unit_of
-from .metrics import MetricAtLeast, MetricAtMost
 from .progress import DEFAULT_SIGMA as DEFAULT_SIGMA
 from .progress import Degrading, NoImprovement, RepeatedOutput
 from .progress import uses_past as uses_past
 from .progress import with_sigma as with_sigma
 from .stalls import NoChange, NoProgress
 from .stalls import stalls as stalls
-from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast
+from .success import (
+    AllCriteriaMet,
+    MetricAtLeast,
+    MetricAtMost,
+    OutputMatches,
+    Passed,
+    ScoreAtLeast,
+)
 
 # The other names are for packages of Loopwright only.
 __all__ = [

@@ -235,7 +235,8 @@ def from_json(data: Json) -> Condition:
         arguments = {name: value for name, value in data.items() if name != "python"}
         return instance_of(data["python"], _imported(data["python"]), arguments)
     if not isinstance(data, Mapping) or len(data) != 1:
-        raise ConfigurationError(f"{data!r} is not a condition; use one tag with its value")
+        shown = codec.flow_text(data)
+        raise ConfigurationError(f"{shown} is not a condition; use one tag with its value")
     tag, value = next(iter(data.items()))
     kind = TAGS.get(tag)
     if kind is None:
@@ -294,7 +295,11 @@ def _build(tag: str, kind: type[Condition], value: Json) -> Condition:
             raise ConfigurationError(f"{tag}: needs {name}")
     # Tuples, because a frozen condition must be hashable.
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-    return kind(**plain)
+    try:
+        return kind(**plain)
+    except ConfigurationError as error:
+        # The class writes a value as Python does, and its author wrote JSON or YAML.
+        raise ConfigurationError(codec.in_flow(str(error), plain.values())) from error
 
 
 def has_goal(tree: Condition | None) -> bool:

@@ -168,7 +168,9 @@ def last_iteration(run_id: str, entries: Sequence[Entry]) -> str:
     """
     records = [entry for entry in surviving(entries) if entry.kind == "iteration"]
     if not records:
-        raise ConfigurationError(f"{run_id}: it has no recorded iteration; name a path with --at")
+        raise ConfigurationError(
+            f"{run_id}: it has no recorded iteration; name the path to fork at", advice="path"
+        )
     depth = min(entry.path.count("/") for entry in records)
     last = [entry for entry in records if entry.path.count("/") == depth][-1]
     return f"{last.path}/{last.value.number}"

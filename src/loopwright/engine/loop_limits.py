@@ -105,7 +105,7 @@ def check_conditions(
     for condition in _all_of(members):
         if isinstance(condition, ScoreAtLeast) and unscored:
             raise ConfigurationError(
-                f"loop {loop}: {condition} can never hold: its evaluator measures a metric and gives no score; "
+                f"loop {loop}: {tag_of(type(condition))} can never hold: its evaluator measures a metric and gives no score; "
                 "use metric_at_least or metric_at_most, or declare score: {metric, worst, best}"
             )
         # In the unit of the objective, any difference is possible.

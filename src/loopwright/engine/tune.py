@@ -223,8 +223,9 @@ async def tune(
         changes = tuple(recorded.change(key, value, loop) for key, value in wanted.items())
         if changes and info.status in ENDED:
             raise ConfigurationError(
-                f"{info.run_id}: it is {info.status}, so its limits have no effect; raise a limit and continue "
-                "it with: resume --max-iterations N"
+                f"{info.run_id}: it is {info.status}, so its limits have no effect; to continue it, resume "
+                "it with a higher limit",
+                advice="raise_limit",
             )
         if changes and not dry_run:
             values = [change.to_json() for change in changes]
@@ -371,7 +372,7 @@ class _RecordedLimits:
         if self._name(loop) in self.at_once and self.replay.began(loop) is not None:
             return
         hint = nearest(loop, [*names, *paths]) or f"; its loops are: {', '.join(names) or 'none'}"
-        raise ConfigurationError(f"--loop: there is no loop {loop!r} in {self.info.run_id}{hint}")
+        raise ConfigurationError(f"{self.info.run_id} has no loop {loop!r}{hint}")
 
     def change(self, key: str, new: Json, loop: str) -> LimitChange:
         """Return the change of a limit of a loop, or of the owner of the limit in force."""

@@ -226,7 +226,7 @@ def _loop_of(info: RunInfo, replay: RecordedRun, name: str) -> str:
             return path
     names = list(dict.fromkeys(path.rsplit("/", 1)[-1] for path in paths))
     hint = nearest(name, names) or f"; its loops are: {', '.join(names) or 'none'}"
-    raise ConfigurationError(f"--loop: {info.run_id} has no loop {name!r}{hint}")
+    raise ConfigurationError(f"{info.run_id} has no loop {name!r}{hint}")
 
 
 def _settings(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:

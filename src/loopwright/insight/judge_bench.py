@@ -26,7 +26,7 @@ from .._statistics import (
 )
 from ..errors import ConfigurationError, nearest
 from ..evaluators.judge.votes import best_rule, unattainable
-from ..records.codec import Json, number, text_of
+from ..records.codec import Json, in_flow, number, text_of
 
 __all__ = ["JudgeCase", "JudgeReport", "cases_from_jsonl", "measure_judge"]
 
@@ -115,8 +115,11 @@ def _case(data: Json, line: int) -> JudgeCase:
     if not isinstance(votes, list) or not all(v is None or isinstance(v, bool) for v in votes):
         raise ConfigurationError("votes: not a list of true, false and null")
     score = data.get("score")
-    if score is not None and number("score", score, minimum=0) > 1:
-        raise ConfigurationError(f"score: {score} is above 1")
+    if score is not None:
+        try:
+            number("score", score, minimum=0, maximum=1)
+        except ConfigurationError as error:
+            raise ConfigurationError(in_flow(str(error), [score])) from error
     return JudgeCase(
         str(data.get("id", line)),
         data["output"],

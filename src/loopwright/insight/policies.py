@@ -9,18 +9,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..conditions import (
+    AllOf,
     AnyOf,
     Condition,
     MaxIterations,
     NoImprovement,
     ScoreAtLeast,
+    Timeout,
     from_json,
+    tag_of,
     uses_past,
 )
 from ..documents.schema.fields import duration
 from ..engine.loop import Loop
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
-from ..records.codec import Json
+from ..records.codec import Json, flow_text
+from ..records.figures import duration as seconds_text
 
 __all__ = ["RECORDED", "StoppingPolicy", "grid", "policy_from_json"]
 
@@ -89,16 +93,32 @@ class StoppingPolicy:
 def shown(condition: Condition) -> str:
     """Return a condition in short, as tables show it."""
     if isinstance(condition, ScoreAtLeast):
-        return f"score ≥ {condition.threshold:g}"
+        first = condition.min_iterations
+        return f"score ≥ {condition.threshold:g}" + (
+            f" from iteration {first}" if first > 1 else ""
+        )
     if isinstance(condition, MaxIterations):
         return f"limit {condition.limit}"
     if isinstance(condition, NoImprovement):
         delta = f" ({condition.min_delta:g})" if condition.min_delta else ""
         return f"patience {condition.patience}{delta}"
+    if isinstance(condition, Timeout):
+        return f"timeout {seconds_text(condition.seconds)}"
     if isinstance(condition, AnyOf):
         return " | ".join(shown(member) for member in condition.members)
-    # `passed()` is a condition without options; documents write its name alone.
-    return str(condition).removesuffix("()")
+    if isinstance(condition, AllOf):
+        members = ((shown(m), isinstance(m, AnyOf)) for m in condition.members)
+        return " & ".join(f"({text})" if several else text for text, several in members)
+    return f"{tag_of(type(condition))} {_fields_text(condition)}".rstrip()
+
+
+def _fields_text(condition: Condition) -> str:
+    """Return the fields of a condition as documents write them, the first one without its name."""
+    values = condition.field_values()
+    fields = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
+    if fields and list(values) == [fields[0].name]:
+        return flow_text(values[fields[0].name])
+    return ", ".join(f"{name} {flow_text(value)}" for name, value in values.items())
 
 
 def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
@@ -127,12 +147,13 @@ def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
             if key not in KEYS:
                 hint = nearest(str(key), KEYS) or f"; it has {', '.join(KEYS)}"
                 raise ConfigurationError(f"{where}: unknown key {key!r}{hint}")
+        keep = data.get("keep", "")
         if not isinstance(data.get("name", ""), str):
-            raise ConfigurationError(f"{where}: name: {data['name']!r} is not text")
+            raise ConfigurationError(f"{where}: name: {flow_text(data['name'])} is not text")
         try:
             return StoppingPolicy(
                 _condition(data["until"], f"{where}: until"),
-                keep=str(data.get("keep", "")),
+                keep=keep if isinstance(keep, str) else flow_text(keep),
                 name=data.get("name", ""),
             )
         except ConfigurationError as error:
@@ -158,7 +179,9 @@ def _condition(data: Json, where: str) -> Condition:
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{where}: {data!r} is not a condition ({error})") from error
+        raise ConfigurationError(
+            f"{where}: {flow_text(data)} is not a condition ({error})"
+        ) from error
     if uses_past((condition,)):
         raise ConfigurationError(
             f"{where}: degrading: sigma: past is measured when a run starts. Write a number for replay."
@@ -173,11 +196,18 @@ def _in_seconds(data: Json) -> Json:
     if not isinstance(data, Mapping):
         return data
     return {
-        key: duration(value)
+        key: _seconds(key, value)
         if key in ("timeout", "seconds") and isinstance(value, str)
         else _in_seconds(value)
         for key, value in data.items()
     }
+
+
+def _seconds(key: str, text: str) -> float:
+    try:
+        return float(duration(text))
+    except ValueError as error:
+        raise ConfigurationError(f"{key}: {error}") from error
 
 
 def grid(limit: int) -> Iterator[StoppingPolicy]:

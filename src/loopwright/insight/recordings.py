@@ -139,7 +139,7 @@ def loop_named(step: Step, name: str = "") -> Loop:
             return loop
     names = [loop.name for loop in loops]
     hint = nearest(wanted, names) or f"; there are {', '.join(names)}"
-    raise ConfigurationError(f"--loop: {step.name} has no loop {wanted!r}{hint}")
+    raise ConfigurationError(f"{step.name} has no loop {wanted!r}{hint}")
 
 
 def _loops(step: Step) -> Iterator[Loop]:

@@ -65,7 +65,7 @@ async def selected(
 def _of_one_document(runs: list[RunInfo], selectors: Sequence[str], *, mix: bool) -> list[RunInfo]:
     shown = " ".join(selectors)
     if not runs:
-        raise ConfigurationError(f"{shown}: no run is selected. List them with: loopwright runs")
+        raise ConfigurationError(f"{shown}: no run is selected", advice="list_runs")
     if len(names := sorted({info.name for info in runs})) > 1:
         raise ConfigurationError(
             f"{shown}: these are runs of {len(names)} documents: {', '.join(names[:5])}. "
@@ -80,7 +80,8 @@ def _of_one_document(runs: list[RunInfo], selectors: Sequence[str], *, mix: bool
         more = f" and {len(prints) - _SHOWN} more" if len(prints) > _SHOWN else ""
         raise ConfigurationError(
             f"{shown}: these runs have {len(prints)} fingerprints: {', '.join(listed)}{more}. "
-            "Select one, or mix them (--mix)."
+            "Select one, or mix them",
+            advice="mix_versions",
         )
     return sorted(runs, key=lambda info: (info.created, info.run_id))
 

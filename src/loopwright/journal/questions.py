@@ -306,7 +306,7 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
         expected = fields[name]
         # True is an int in Python.
         if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-            raise ConfigurationError(f"{where}: {value!r} is not {_TYPES[expected]}")
+            raise ConfigurationError(f"{where}: {codec.flow_text(value)} is not {_TYPES[expected]}")
         if name in (_REFUSAL_ONLY if reply["approve"] else _APPROVAL_ONLY):
             approve = "true" if reply["approve"] else "false"
             raise ConfigurationError(

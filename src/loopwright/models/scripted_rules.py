@@ -6,7 +6,6 @@ that is a number keeps the digits as they were written.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,6 @@ from ..errors import DocumentError, Problem, nearest
 from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import KINDS
-from .protocol import ToolCall
 
 __all__ = ["ERRORS", "FINISHES", "Rule", "ScriptedReply", "read_rules"]
 
@@ -75,7 +73,9 @@ def _one_of_errors(value: object) -> str:
 
 def _word(value: object) -> str:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise ValueError(f"{value!r} is not the kind of an error; give a word such as timeout")
+        raise ValueError(
+            f"{codec.flow_text(value)} is not the kind of an error; give a word such as timeout"
+        )
     return value
 
 
@@ -87,7 +87,9 @@ def _usage(value: object) -> Usage | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise ValueError(f"{value!r} is not an object; use keys of {', '.join(USAGE)}")
+        raise ValueError(
+            f"{codec.flow_text(value)} is not an object; use keys of {', '.join(USAGE)}"
+        )
     for key in value:
         if key not in USAGE:
             raise ValueError(f"unknown key {key!r}{_nearest(key, USAGE)}")
@@ -140,14 +142,6 @@ class ScriptedReply(_Model):
             raise ValueError("is empty; give text, json, tool_calls or error")
         return self
 
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls; one without an ID is numbered."""
-        return tuple(
-            ToolCall(call.id or f"call-{number}", call.name, call.arguments)
-            for number, call in enumerate(self.tool_calls, start=1)
-        )
-
 
 class Rule(_Model):
     """Which calls get which replies: a glob over the path, a pattern over the prompt, or both.
@@ -156,9 +150,8 @@ class Rule(_Model):
     """
 
     step: str = Field("", strict=True)
-    prompt: Annotated[Json, BeforeValidator(_compiled)] = (
-        None  # a Pattern, which pydantic cannot describe
-    )
+    # A Pattern, which pydantic cannot describe.
+    prompt: Annotated[Json, BeforeValidator(_compiled)] = None
     replies: Annotated[tuple[ScriptedReply, ...], BeforeValidator(_filled)] = ()
     output: Normal = None
     exit: int | None = Field(None, strict=True, ge=-64, le=255)
@@ -178,16 +171,6 @@ class Rule(_Model):
         if "error" in stub and len(stub) > 1:
             raise ValueError("error stands alone; remove output and exit")
         return self
-
-    def matches(self, path: str, prompt: str) -> bool:
-        """Whether the rule applies to a call."""
-        if not self.replies or not self.at(path):
-            return False
-        return bool(self.prompt is None or self.prompt.search(prompt) is not None)
-
-    def at(self, path: str) -> bool:
-        """Whether the glob of the rule matches a path."""
-        return not self.step or fnmatch.fnmatchcase(path, self.step)
 
 
 _RULES = TypeAdapter(Annotated[tuple[Rule, ...], BeforeValidator(_filled)])
@@ -228,14 +211,14 @@ def _message(error: ErrorDetails) -> str:
             names = _KEYS[_object_at(place[:-1])]
             return f"unknown key {name!r}{_nearest(name, names)}"
         case "literal_error":
-            return f"unknown {name} {value!r}{_nearest(value, FINISHES)}"
+            return f"unknown {name} {codec.flow_text(value)}{_nearest(value, FINISHES)}"
         case "model_type" | "model_attributes_type":
             kind = "null" if value is None else type(value).__name__
             return f"{kind} is not a {_object_at(place)}; give text, or an object"
         case _ if name == "exit":
-            return f"{value!r} is not an exit code; give a number from -64 to 255"
+            return f"{codec.flow_text(value)} is not an exit code; give a number from -64 to 255"
         case "string_type" if name == "step":
-            return f"{value!r} is not text; give a glob such as '*draft*'"
+            return f"{codec.flow_text(value)} is not text; give a glob such as '*draft*'"
         case "value_error":
             return str(error["ctx"]["error"])
     return "is missing; name the tool to call" if name == "name" else error["msg"]

@@ -265,6 +265,31 @@ def text_of(value: Json) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=_default)
 
 
+def flow_text(value: Json) -> str:
+    """Return a JSON value in the flow style of YAML, for messages about documents and commands.
+
+    >>> flow_text([{"timeout": "soon"}, True, None])
+    "[{timeout: 'soon'}, true, null]"
+    """
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {flow_text(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(flow_text, value))}]"
+    return repr(value) if isinstance(value, str) else json.dumps(value, default=_default)
+
+
+def in_flow(message: str, values: Iterable[Json]) -> str:
+    """Return a message that quotes values as Python does, with the values in the flow style of YAML.
+
+    >>> in_flow("limit: True is not an integer", [True])
+    'limit: true is not an integer'
+    """
+    for value in values:
+        if value is None or isinstance(value, bool | list | tuple | Mapping):
+            message = message.replace(repr(value), flow_text(value))
+    return message
+
+
 def integer(name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an integer of at least `minimum`.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ..journal import MemoryJournal
 from .clock import Deadlock, VirtualClock, VirtualLoop, run_virtual
-from .dry_run import dry_run, dry_run_sync
 from .replay import assert_replays
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         Request,
         ScriptedModel,
     )
+    from .dry_runs import dry_run, dry_run_sync
 
 __all__ = [
     "KINDS",
@@ -51,5 +51,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # pytest loads this package in every project, and most tests need no models.
     if name in __all__:
-        return getattr(import_module("..models", __name__), name)
+        module = ".dry_runs" if name.startswith("dry_run") else "..models"
+        return getattr(import_module(module, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

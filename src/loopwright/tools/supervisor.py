@@ -11,12 +11,13 @@ Rules:
 
 1. A program runs in a new session. Its supervisor adopts every process below it whose parent ends
    (PR_SET_CHILD_SUBREAPER), so neither setsid nor a double fork leaves the tree.
-2. The end begins when CONTROL receives `end SECONDS` or closes, when the requesting process has ended,
+2. No program starts after the requesting process has ended: a resumed run may use the same files by then.
+3. The end begins when CONTROL receives `end SECONDS` or closes, when the requesting process has ended,
    on SIGTERM, or `linger` seconds after the program ended.
-3. At the end the program's group gets `interrupt`; after the program has ended, the other processes get
+4. At the end the program's group gets `interrupt`; after the program has ended, the other processes get
    it too. After the grace period the remaining processes are stopped, so that they start no others, and
    killed, until none is left.
-4. STATUS reports `started PID`, `failed ERRNO`, `exited CODE`, and `ended PID HOW NAME` for each process
+5. STATUS reports `started PID`, `failed ERRNO`, `exited CODE`, and `ended PID HOW NAME` for each process
    that had to be ended. It closes when the tree is empty.
 
 Without a subreaper (macOS) only the program's process group is ended.
@@ -84,6 +85,10 @@ class Supervisor:
         """Write a line to STATUS."""
         with contextlib.suppress(OSError):  # the client has closed it
             os.write(self.status, line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def is_wanted(self) -> bool:
+        """Return whether the requesting process still exists: CONTROL is open at its other end."""
+        return not any(event & select.POLLHUP for _, event in self.poll.poll(0))
 
     def start(self, request: dict[str, Any]) -> bool:
         """Start the program; return whether it could be started."""
@@ -265,7 +270,9 @@ def supervise(request: dict[str, Any], files: list[int]) -> None:
         os.dup2(file, stream)
         os.close(file)
     supervisor = Supervisor(request, *files[3:])
-    if supervisor.start(request):
+    # After it has its title: a resumed run ends the supervisors that it finds, and this one either has its
+    # title before the end of the requesting process, or notices that end here.
+    if supervisor.is_wanted() and supervisor.start(request):
         supervisor.run()
 
 

@@ -1,15 +1,19 @@
-"""Submitted runs: why one waits for a worker, and when it starts."""
+"""Submitted runs: why one waits, and when it starts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
 from ..journal import Journal, RunInfo
 from ..records.codec import Json
 from . import formatting as texts
+
+if TYPE_CHECKING:
+    from ..cluster.shared_runs import SharedRuns
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,11 @@ class Wait:
     text: str
     reason: str = ""
     attempts: int = 0
+
+    @property
+    def cause(self) -> str:
+        """The part that another attempt with the same result leaves unchanged."""
+        return self.reason or self.text
 
 
 Returns = Mapping[str, Wait]
@@ -46,14 +55,48 @@ async def returns_of(store: Journal, rows: Sequence[RunInfo]) -> Returns:
         return {}
     try:
         returned = await runs.returns([row.run_id for row in waiting if _may_be_returned(row)])
+        waits = {}
+        for row in waiting:
+            reason, attempts = returned.get(row.run_id, ("", 0))
+            if text := delay_text(texts.one_line(reason), attempts, row.deliveries):
+                waits[row.run_id] = Wait(text, reason, attempts)
+        others = [row for row in waiting if row.run_id not in waits and not _is_later(row)]
+        return waits | await _without_worker(runs, others)
     finally:
         await runs.close()
+
+
+async def _without_worker(runs: SharedRuns, rows: Sequence[RunInfo]) -> dict[str, Wait]:
+    """Return the runs among these that no active worker can take."""
+    if not rows:
+        return {}
+    active = [worker for worker in await runs.workers() if worker.alive]
+    hosts = {run_id: host for host, ids in (await runs.pinned()).items() for run_id in ids}
     waits = {}
-    for row in waiting:
-        reason, attempts = returned.get(row.run_id, ("", 0))
-        if text := delay_text(texts.one_line(reason), attempts, row.deliveries):
-            waits[row.run_id] = Wait(text, reason, attempts)
+    for row in rows:
+        able = [worker for worker in active if worker.serves(row.queue)]
+        host = hosts.get(row.run_id, "")
+        if not able:
+            waits[row.run_id] = Wait(f"no worker serves the queue {row.queue}")
+        elif host and host not in {worker.host for worker in able}:
+            waits[row.run_id] = Wait(f"its workspace is on {host}; it waits for a worker there")
     return waits
+
+
+async def wait_of(store: Journal, info: RunInfo) -> Wait | None:
+    """Return what a submitted run waits for that is not a person; None for a run that does not wait."""
+    if info.status == "suspended" and info.wake_at:
+        return Wait(
+            f"suspended: {texts.one_line(info.detail)}; it starts at {texts.start(info.wake_at)}"
+        )
+    if info.status not in _WAITING:
+        return None
+    returns = await returns_of(store, [info])
+    if text := waiting_text(info, returns):
+        return replace(returns.get(info.run_id, Wait(text)), text=f"{info.status}: {text}")
+    if info.status == "interrupted":
+        return Wait("its worker ended; waiting for another worker")
+    return Wait("waiting for a worker")
 
 
 def waiting_text(info: RunInfo, returns: Returns) -> str:
@@ -62,7 +105,7 @@ def waiting_text(info: RunInfo, returns: Returns) -> str:
         return ""
     if info.run_id in returns:
         return returns[info.run_id].text
-    return f"it starts at {texts.start(info.wake_at)}" if info.wake_at > time.time() else ""
+    return f"it starts at {texts.start(info.wake_at)}" if _is_later(info) else ""
 
 
 def submitted_json(info: RunInfo, returns: Returns) -> dict[str, Json]:
@@ -75,6 +118,10 @@ def submitted_json(info: RunInfo, returns: Returns) -> dict[str, Json]:
     if wait is not None and wait.attempts:
         data["returned"] = {"reason": wait.reason, "attempts": wait.attempts}
     return data
+
+
+def _is_later(row: RunInfo) -> bool:
+    return row.wake_at > time.time()
 
 
 def _may_be_returned(row: RunInfo) -> bool:

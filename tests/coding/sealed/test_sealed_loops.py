@@ -325,6 +325,18 @@ def solve(folder: Path) -> None:
     (folder / "lib.sh").write_text("ONE=1\nTWO=2\nTHREE=3\n")
 
 
+def test_canaries_are_beside_the_tests_of_the_working_directory(bench: Bench) -> None:
+    """The command of a part of a repository does not run the tests of other parts, which may be more."""
+    for path in ("part/test_a.py", "tests/test_b.py", "tests/test_c.py"):
+        place = bench.project / path
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("def test():\n    assert True\n")
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    evaluate = tests("python -m pytest -q", cwd=bench.project / "part", env=env)
+    result = bench.run(fix, evaluate=evaluate, until=Passed() | MaxIterations(1))
+    assert (result.satisfied, result.warnings) == (True, ())
+
+
 def test_held_out_tests_run_at_the_end(hidden: Bench, tmp_path: Path) -> None:
     """Their figures stand beside the visible score, in the result and in its record."""
     options: dict[str, Any] = {"journal": f"sqlite:{tmp_path / 'runs.db'}", "run_id": "one"}

@@ -80,6 +80,56 @@ def test_restore_puts_an_iteration_in_place(
     assert len(json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]) == 1
 
 
+def test_a_snapshot_is_named_by_its_hash(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The beginning that `show` prints is enough, also for a state without a record."""
+    snapshots = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["snapshots"]
+    first, third = snapshots["1"][:12], snapshots["3"]
+    by_number = shown(capsys, "workspace", "diff", "r1", "1", "3")
+    assert shown(capsys, "workspace", "diff", "r1", first.upper(), third) == by_number != ""
+    (files / "mine").write_text("mine")
+    assert "iteration 3 (" in shown(capsys, "workspace", "restore", "r1", third[:7])
+    assert (files / "n.txt").read_text() == "3\n"
+    [lost] = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]
+    shown(capsys, "workspace", "restore", "r1", lost[:12])
+    assert (files / "mine").read_text() == "mine"
+    assert "a state without a record in place" in shown(capsys, "workspace", "list")
+
+
+@pytest.mark.parametrize("text", ["wrong", "0.5", "-", "9", "abc", "99999999"])
+def test_an_unknown_snapshot_is_refused(
+    files: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """The message has the numbers that there are, and hashes for a text that is no number."""
+    start = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["snapshots"]["0"]
+    assert main(["workspace", "restore", "r1", text]) == 2
+    message = capsys.readouterr().err
+    assert f"no snapshot {text}; it has 0 (the start) to 3" in message
+    assert (start[:12] in message) == (text != "9")
+
+
+def test_a_mistyped_hash_names_the_nearest(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One wrong character is enough to be told the right hash."""
+    commit = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["snapshots"]["2"][:12]
+    wrong = commit[:-1] + ("0" if commit[-1] != "0" else "1")
+    assert main(["workspace", "diff", "r1", wrong]) == 2
+    assert f"did you mean '{commit}'?" in capsys.readouterr().err
+
+
+def test_states_without_a_record_are_listed(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`list` counts them, and `show` has the files of each and the command that puts one in place."""
+    assert "without a record" not in shown(capsys, "workspace", "list")
+    (files / "mine").write_text("mine")
+    shown(capsys, "workspace", "restore", "r1", "3")
+    assert ", 1 state without a record  " in shown(capsys, "workspace", "list")
+    assert main(["workspace", "show", "r1"]) == 0
+    output, notes = capsys.readouterr()
+    [line] = [row for row in output.splitlines() if row.startswith("  without")]
+    assert line.endswith("files 1 +1 -0  mine")
+    assert f"loopwright workspace restore r1 {line.split()[3]}" in notes
+
+
 def test_restore_without_a_number_puts_the_result_in_place(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,6 +378,9 @@ def test_a_killed_run_shows_that_its_files_are_in_no_recorded_state(
     assert json.loads(shown(capsys, "runs", "--json"))["runs"][0]["detail"].endswith(text)
     assert "loopwright workspace restore r1" in shown(capsys, "show", "r1")
     assert text in shown(capsys, "workspace", "list")
+    assert main(["workspace", "list"]) == 0
+    assert "replace the files, with edits of yours" in capsys.readouterr().err
+    assert "in place" not in shown(capsys, "workspace", "show", "r1")
     shown(capsys, "workspace", "restore", "r1")
     assert (folder / "n.txt").read_text() == "1\n"
     assert text not in shown(capsys, "runs") + shown(capsys, "show", "r1")

@@ -65,6 +65,10 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
         (("name:short", "name:refine"), "use name: once"),
         (("last", "name:short"), "runs of 2 documents: refine, short"),
         (("nobody",), "nobody"),
+        (
+            ("name:none",),
+            "name:none: no run is selected. List the runs with: loopwright runs\n",
+        ),
     ],
 )
 def test_wrong_input_is_one_sentence(

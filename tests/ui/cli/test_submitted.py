@@ -11,15 +11,17 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import psycopg
 import pytest
 
-from loopwright import MemoryJournal
-from loopwright.cluster import InMemoryDeliverer
+from loopwright import MemoryJournal, Status
+from loopwright.cluster import InMemoryDeliverer, submit
 from loopwright.cluster.shared_runs import SharedRuns, open_runs
 from loopwright.cluster.suspects import suspend
 from loopwright.journal import Journal, RunInfo, open_journal
 from loopwright.ui.cli.live import LinesView
 from loopwright.ui.cli.output import Output
+from loopwright.ui.cli.submit import SubmitOptions, _waited
 from loopwright.ui.cli.watch import _follow
 
 from .conftest import Project
@@ -55,6 +57,7 @@ def change(url: str, work: Callable[[Journal, SharedRuns], Awaitable[None]]) -> 
 def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str) -> None:
     """`workers`, `runs` and `show` name the reason and the attempts of a returned run, and count it as waiting."""
     run_id = shared.call("submit", "steps:refine", "--input", "x", "--json").json["runs"][0]
+    assert "Queued: no worker serves the queue default" in shared.call("show", run_id).out
 
     async def put_back(_: Journal, runs: SharedRuns) -> None:
         for _ in range(2):
@@ -119,6 +122,22 @@ def test_the_start_of_a_scheduled_run_is_shown(shared: Project) -> None:
     assert "start:" not in late.out
 
 
+def test_a_cancelled_schedule_has_ended(shared: Project) -> None:
+    """`cancel` says so; a second one finds nothing to cancel, and the name stands for the latest run then."""
+    nightly = ("submit", "steps:refine", "--input", "x", "--key", "nightly", "--cron")
+    replaced = shared.call(*nightly, "0 5 * * *", "--json").json["runs"][0]
+    [run_id] = shared.call(*nightly, "0 6 * * *", "--json").json["runs"]
+    done = shared.call("cancel", "nightly")
+    assert done.out == f"{run_id} was queued and is now cancelled; the schedule nightly has ended\n"
+    again = shared.call("cancel", "nightly")
+    ended = f"the schedule nightly has ended; its latest run {run_id} is cancelled"
+    assert (again.code, again.err) == (1, f"loopwright: {ended}\n")
+    assert run_id in shared.call("show", "nightly").out
+    assert f"{replaced} is cancelled; no process" in shared.call("cancel", replaced).err
+    [other] = shared.call(*nightly, "0 7 * * *", "--json").json["runs"]
+    assert shared.call("cancel", other, "--json").json["ended_schedule"] == "nightly"
+
+
 def test_an_answer_to_a_submitted_run_names_the_worker(shared: Project) -> None:
     """A worker continues it, so no command to resume it here is printed."""
     (shared.folder / "asks.py").write_text(ASKS)
@@ -157,6 +176,63 @@ async def test_a_submitted_run_is_watched_while_no_worker_has_it(
     assert info.status == "satisfied"
     lines = [line.rpartition("loopwright: ")[2] for line in capsys.readouterr().err.splitlines()]
     assert lines == ["waiting for a worker", "its worker ended; waiting for another worker"]
+
+
+class Notes(Output):
+    """Keeps the notes of a command, of which a test waits for the last one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(30):
+            while self.lines[-1:] != [text]:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_submission_that_waits_writes_the_reason_once(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`submit --wait` writes the reason of `show`, and a line for each other reason, not for each attempt."""
+    monkeypatch.setattr("loopwright.ui.cli.submit.REASON_SECONDS", 0.0)
+    async with open_journal(postgres_url) as journal:
+        run_id = await submit(str.upper, "a", journal=journal, deliverer=InMemoryDeliverer())
+        runs, output = open_runs(journal), Notes()
+        options = SubmitOptions(journal=postgres_url, as_json=True)
+        waiting = asyncio.create_task(_waited([run_id], journal, options, output))
+        await output.until("queued: no worker serves the queue default")
+        await runs.enter({"default": 1})
+        await output.until("waiting for a worker")
+        await runs.pin(run_id, "elsewhere")
+        await output.until("queued: its workspace is on elsewhere; it waits for a worker there")
+        await runs.unpin(run_id)
+        await runs.put_back(run_id, delay=60.0, reason=REASON)
+        await output.until(f"queued: no worker could run it in 1 attempt: {REASON}")
+        await runs.put_back(run_id, delay=60.0, reason=REASON)
+        await runs.put_back(run_id, delay=60.0, reason="the budget is spent")
+        await output.until("queued: no worker could run it in 3 attempts: the budget is spent")
+        await journal.cancel(run_id)
+        assert await waiting == Status.CANCELLED.exit_code
+        await runs.close()
+    assert len({*output.lines}) == 6
+
+
+async def test_a_reason_is_read_after_a_restart_of_the_database(postgres_url: str) -> None:
+    """A command that waits for a run reads again when its connection was lost."""
+    async with open_journal(postgres_url) as journal:
+        runs = open_runs(journal)
+        await runs.prepare()
+        with psycopg.connect(postgres_url) as db:
+            db.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert await runs.workers() == []
+        await runs.close()
 
 
 def _terminate(*_: object) -> None:

@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import Criterion, Evaluation, Failure, Iteration, Usage
+from loopwright.errors import ConfigurationError
+from loopwright.journal.protocol import missing_run
 from loopwright.ui import formatting as texts
+from loopwright.ui.cli.output import error_text
 from loopwright.ui.formatting import ASCII, UNICODE, Signs
+from loopwright.ui.web.render import sentence_of
 
 SIGNS = st.sampled_from([UNICODE, ASCII])
 SCORES = st.floats(0, 1)
@@ -130,3 +134,17 @@ def test_durations_read_as_people_say_them(seconds: float, shown: str) -> None:
 def test_every_verdict_has_its_word(item: Iteration, word: str) -> None:
     """Failed, cut short, undecided and not yet are four different facts."""
     assert texts.verdict(item)[1] == word
+
+
+@pytest.mark.parametrize("code", ["list_runs", "mix_versions", "raise_limit", "path"])
+def test_each_surface_writes_its_own_advice(code: str) -> None:
+    """The message has neither; the command line adds a command or an option, the page its own control."""
+    error = ConfigurationError("the problem", advice=code)
+    assert str(error) == "the problem"
+    on_line, on_page = error_text(error), sentence_of(error)
+    assert on_line.startswith("loopwright: the problem")
+    assert "--" in on_line or ": loopwright runs" in on_line
+    assert on_page.startswith("the problem")
+    assert len(on_page) > len("the problem")
+    assert "--" not in on_page + sentence_of(missing_run("r"))
+    assert "loopwright" not in on_page + sentence_of(missing_run("r"))

@@ -153,13 +153,17 @@ def test_a_fork_refuses_the_limits_that_run_refuses(
     ("words", "message"),
     [
         ("tune nope", "there is no run 'nope'"),
-        ("tune ended --max-iterations 9", "it is exhausted, so its limits have no effect"),
+        (
+            "tune ended --max-iterations 9",
+            "it is exhausted, so its limits have no effect; to continue it, resume it with a higher limit: "
+            "loopwright resume RUN --max-iterations N",
+        ),
         ("tune asking --max-iterations clea", "did you mean 'clear'"),
         ("tune asking --max-iterations 1.5", "max_iterations: '1.5' is not an integer"),
         ("tune asking --max-usd nan", "max_usd: nan"),
         ("tune asking --max-usd clear", "there is nothing to clear"),
         ("tune asking --timeout soon", "timeout: 'soon' is not a duration"),
-        ("tune asking --loop m --max-iterations 4", "there is no loop 'm'"),
+        ("tune asking --loop m --max-iterations 4", "asking has no loop 'm'"),
         ("fork nope", "there is no run 'nope'"),
         ("fork ended --at l/9", "nothing was recorded at 'l/9'; did you mean"),
         ("fork ended --doc missing.yaml", "there is no file 'missing.yaml'"),

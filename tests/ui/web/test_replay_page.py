@@ -129,7 +129,7 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("runs=name:none", "no run is selected"),
+        ("runs=name:none", "no run is selected. The page Runs lists the runs<"),
         ("runs=nme:titles", "is not a selector"),
         ("runs=name:titles&until=[{scor_at_least:+1}]", "conditions:1"),
         ("runs=name:titles&loop=other", "has no loop"),
@@ -149,17 +149,18 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
             "conditions:1: on_stall: a policy",
         ),
         ("runs=name:titles+name:judge_bench", "use name: once"),
-        ("runs=no-such-run", "there is no run 'no-such-run'"),
+        ("runs=no-such-run", "there is no run 'no-such-run' in this journal<"),
         ("runs=name:judge_bench", "has no loop"),
         ("runs=name:titles&price=nan", "price: 'nan' is not a price"),
         ("runs=name:titles&price=cheap", "price: 'cheap' is not a price"),
     ],
 )
 def test_wrong_fields_are_one_sentence(recorded: Server, query: str, sentence: str) -> None:
-    """Beside the form on the page, and as status 400 or 404 in JSON."""
+    """Beside the form on the page, and as status 400 or 404 in JSON; no sentence has a command."""
     status, text = recorded.ask(f"/replay?{query}")
     assert status == 200
     assert sentence in text.replace("&#39;", "'")
+    assert "loopwright runs" not in text
     assert recorded.ask(f"/replay/json?{query}")[0] == (404 if "no-such" in query else 400)
 
 
@@ -200,7 +201,8 @@ def test_runs_of_several_fingerprints_are_mixed_on_request(browser: Any, recorde
     page.fill("textarea", "[{max_iterations: 3}]")
     page.fill("input[name=price]", "0.9")
     page.get_by_role("button", name="Replay").click()
-    assert "or mix them" in page.text_content("[role=alert]")
+    problem = page.text_content("[role=alert]")
+    assert problem.endswith('or mix them: select "Mix runs of several fingerprints"')
     page.check("input[name=mix]")
     page.get_by_role("button", name="Replay").click()
     page.wait_for_selector("table.policies")

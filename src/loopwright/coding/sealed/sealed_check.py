@@ -413,9 +413,12 @@ class SealedCheck:
         store = self._state.tree.store
         folder = await self._copy.put(tree, self.files.base["commit"])
         read = {path: entry.digest for path, entry in entries_of(store, tree).items()}
+        present = [path for path in tests if path in read]
+        # The command runs the tests of its working directory, which may be a small part of a repository.
+        inside = self._inside(folder)
         return plant(
             self.command.planted,
-            [path for path in tests if path in read],
+            [path for path in present if (folder / path).is_relative_to(inside)] or present,
             lambda path: blob(store, read[path]),
             folder=folder,
             modules=tuple(modules),

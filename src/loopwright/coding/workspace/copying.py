@@ -19,7 +19,7 @@ import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["copied"]
@@ -35,7 +35,13 @@ _SECOND = 10**9  # nanoseconds
 
 
 def copied(
-    source: Path, target: Path, index: Path, new_index: Path, *, hash_bytes: int
+    source: Path,
+    target: Path,
+    index: Path,
+    new_index: Path,
+    *,
+    hash_bytes: int,
+    keep_open: Sequence[int] = (),
 ) -> int | None:
     """Copy the files of an index from one folder to an empty one, and write the index of the copy.
 
@@ -45,6 +51,7 @@ def copied(
         index: the index of the source.
         new_index: the index of the target. Files that could not be copied have no times in it.
         hash_bytes: the length of an object ID: 20 or 32.
+        keep_open: descriptors that a second process inherits, such as that of the lock of the target.
 
     Returns:
         The number of files that git has to write; None if the index has a format that this cannot read,
@@ -56,7 +63,7 @@ def copied(
     places = list(_places(data, hash_bytes))
     # A change within the resolution of the clock has the same time as the scan.
     newest = int(index.stat().st_mtime) - 1
-    parts = [_start(source, target, index, hash_bytes)] if len(places) > _MANY else []
+    parts = [_start(source, target, index, hash_bytes, keep_open)] if len(places) > _MANY else []
     step = len(parts) + 1
     times = {0: _copy(data, places[::step], source, target, newest)}
     for first, process in enumerate(parts, 1):
@@ -79,9 +86,12 @@ def copied(
     return missing
 
 
-def _start(source: Path, target: Path, index: Path, hash_bytes: int) -> subprocess.Popen[bytes]:
+def _start(
+    source: Path, target: Path, index: Path, hash_bytes: int, keep_open: Sequence[int]
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-I", "-S", __file__, str(source), str(target), str(index)]
-    return subprocess.Popen([*command, str(hash_bytes)], stdout=subprocess.PIPE)
+    # A copy that outlives our process keeps the lock, so no other process makes the folder meanwhile.
+    return subprocess.Popen([*command, str(hash_bytes)], stdout=subprocess.PIPE, pass_fds=keep_open)
 
 
 def _places(data: bytes, hash_bytes: int) -> Iterator[tuple[int, bytes]]:

@@ -24,10 +24,12 @@ from .sources import WorkspaceSource
 from .store import PUT_BACK, GitStore, slug_of
 from .tree import FileTree
 
-__all__ = ["SavedWorkspace", "collect", "saved_workspace", "saved_workspaces"]
+__all__ = ["ABBREVIATED", "SavedWorkspace", "collect", "saved_workspace", "saved_workspaces"]
 
 HEAD = "refs/heads/start"
 LATEST = "last"  # names the latest run on the command line
+ABBREVIATED = 12  # characters of a hash that is shown
+SHORTEST = 4  # characters of an abbreviated hash, as in git
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -115,20 +117,66 @@ class SavedWorkspace:
         """The commits of states that no record names."""
         return list(self.tree.store.refs(f"{self.tree.refs}lost/").values())
 
-    def commit_of(self, number: int, loop: str = "") -> str:
-        """Return the commit of an iteration of a loop.
+    def commit_of(self, snapshot: int | str, loop: str = "") -> str:
+        """Return the commit of a snapshot.
+
+        Args:
+            snapshot: the number of an iteration, 0 for the start, or the beginning of a hash.
+            loop: the loop whose iteration it is.
 
         Raises:
-            ConfigurationError: naming the iterations that there are.
+            ConfigurationError: naming the snapshots that there are.
         """
+        text = str(snapshot)
+        number = int(text) if text.isascii() and text.isdigit() else None
         if number == 0 and not loop and len(self.outermost) > 1:
             return self.base
+        # A hash is one of any loop, so it needs none.
+        if number is None and (commit := self._by_hash(text)):
+            return commit
         known = self.snapshots(loop)
-        if number not in known:
-            raise ConfigurationError(
-                f"{self.run}: {self.loop_of(loop)} has no snapshot {number}; it has 0 (the start) to {max(known)}"
-            )
-        return known[number]
+        if number in known:
+            return known[number]
+        # The beginning of a hash may have digits only.
+        if commit := self._by_hash(text):
+            return commit
+        raise ConfigurationError(
+            f"{self.run}: {self.loop_of(loop)} has no snapshot {text}; it has 0 (the start) to {max(known)}"
+            + self._hint(text)
+        )
+
+    def _by_hash(self, text: str) -> str:
+        """Return the commit whose hash begins with a text, or "".
+
+        Raises:
+            ConfigurationError: if several do.
+        """
+        if len(text) < SHORTEST:
+            return ""
+        found = [commit for commit in self._commits if commit.startswith(text.lower())]
+        if len(found) > 1:
+            names = ", ".join(commit[:ABBREVIATED] for commit in found[:5])
+            raise ConfigurationError(f"{self.run}: several snapshots begin like {text}: {names}")
+        return found[0] if found else ""
+
+    @property
+    def _commits(self) -> list[str]:
+        """The commits that have a number, or no record."""
+        numbered = (commit for one in self.loops.values() for commit in one.values())
+        return list(dict.fromkeys([self.base, *numbered, *self.lost]))
+
+    def _hint(self, text: str) -> str:
+        """Return the hashes that may be meant by a text that is no number."""
+        if text.isdigit() and len(text) < SHORTEST:
+            return ""
+        hashes = [commit[:ABBREVIATED] for commit in self._commits]
+        names = ", ".join(hashes[:5]) + (", …" if len(hashes) > 5 else "")
+        return nearest(text[:ABBREVIATED].lower(), hashes) or f", with the hashes {names}"
+
+    def changes(self, commit: str) -> dict[str, list[int]]:
+        """Return the paths that a snapshot changed since the one before it, with lines added and removed."""
+        store = self.tree.store
+        return store.changes(store.parent_of(commit) or self.base, commit)
 
     @property
     def present(self) -> str:
@@ -144,9 +192,11 @@ class SavedWorkspace:
         return str(self.tree.memory.get("result") or self.present)
 
     def name_of(self, commit: str) -> str:
-        """Return the start or the iteration of a commit, such as `iteration 2`, or ""."""
+        """Return a commit in words, such as `the start` or `iteration 2`, or ""."""
         if commit == self.base:
             return "the start"
+        if commit in self.lost:
+            return "a state without a record"
         places = [
             (path, number)
             for path, snapshots in self.loops.items()
@@ -158,27 +208,28 @@ class SavedWorkspace:
         path, number = places[0]
         return f"iteration {number}" + (f" of {path}" if len(self.loops) > 1 else "")
 
-    def restore(self, number: int | None, loop: str = "") -> str:
-        """Put an iteration in place, by default the recorded result; the present files are kept. Return its commit."""
+    def restore(self, snapshot: int | str | None, loop: str = "") -> str:
+        """Put a snapshot in place, by default the recorded result; the present files are kept. Return its commit."""
         self.tree.lock()
         try:
-            commit = self.recorded if number is None else self.commit_of(number, loop)
+            commit = self.recorded if snapshot is None else self.commit_of(snapshot, loop)
             self.tree.restore(commit)
             self.tree.remember(busy=False)
         finally:
             self.tree.unlock()
         return commit
 
-    def diff(self, before: int, after: int, loop: str = "") -> str:
-        """Return the difference of two iterations of a loop as a patch."""
+    def diff(self, before: int | str, after: int | str, loop: str = "") -> str:
+        """Return the difference of two snapshots as a patch."""
         return self.tree.store.diff(self.commit_of(before, loop), self.commit_of(after, loop))
 
-    def branch(self, number: int | None, name: str, loop: str = "") -> str:
+    def branch(self, snapshot: int | str | None, name: str, loop: str = "") -> str:
         """Make a branch in the user's repository, by default of the files in place; return its name."""
-        commit = self.present if number is None else self.commit_of(number, loop)
-        end = "the end" if number is None else f"iteration {number}"
-        path = self.path if number is None else self.loop_of(loop)
-        return self.branch_of(commit, f"{path}: files of {end}", name)
+        if snapshot is None:
+            return self.branch_of(self.present, f"{self.path}: files of the end", name)
+        commit = self.commit_of(snapshot, loop)
+        title = self.name_of(commit) or commit[:ABBREVIATED]
+        return self.branch_of(commit, f"{self.path}: files of {title}", name)
 
     def branch_of(self, commit: str, title: str, name: str = "") -> str:
         """Make a branch of a snapshot in the user's repository; return its name.
@@ -207,28 +258,36 @@ class SavedWorkspace:
         redactor = Redactor(secrets_in(os.environ))
         return paths_with_secrets(self.tree.store, self.base, commit, redactor)
 
-    def apply(self, commit: str) -> int:
-        """Change the user's files by what a snapshot changed, three ways; return the number of files.
+    @property
+    def project(self) -> Path:
+        """The folder of the user that `apply` changes: that of the repository, if there is one."""
+        return WorkspaceSource.of(self.source).root
+
+    def apply(self, commit: str, *, write: bool = True) -> list[str]:
+        """Change the user's files by what a snapshot changed, three ways; return the paths.
+
+        Args:
+            commit: the snapshot.
+            write: false to change nothing, and only return the paths that would change.
 
         Raises:
             ConfigurationError: if a file was changed on both sides; then nothing was changed.
         """
         if self.kind == "here":
             raise ConfigurationError(f"{self.folder} is your folder: the files are there already")
-        root = WorkspaceSource.of(self.source).root
         user = FileTree(
             self.tree.store,
-            root,
+            self.project,
             self.tree.private / "source",
             f"{self.tree.refs}source/",
             max_file=self.tree.max_file,
         )
-        outcome = applied(user, self._hand_over(commit, "applied"))
-        if names := outcome.get("conflicts"):
+        changed, conflicts = applied(user, self._hand_over(commit, "applied"), write=write)
+        if conflicts:
             raise ConfigurationError(
-                f"nothing was changed: you and the run both changed {', '.join(names[:5])}; make a branch, and merge it"
+                f"nothing was changed: you and the run both changed {', '.join(conflicts[:5])}; make a branch, and merge it"
             )
-        return int(outcome["applied"])
+        return changed
 
     def _hand_over(self, commit: str, title: str) -> HandOver:
         message = f"{title}\n\nLoopwright-Run: {self.run}\n"

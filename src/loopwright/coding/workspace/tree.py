@@ -172,8 +172,9 @@ class FileTree:
         missing: int | None = None
         if like is not None and like.indexed() == tree:
             missing = copied(
-                like.folder, self.folder, like.index, self.index, hash_bytes=len(tree) // 2
-            )
+                like.folder, self.folder, like.index, self.index,
+                hash_bytes=len(tree) // 2, keep_open=self.git.keep_open,
+            )  # fmt: skip
         if missing is None:
             # The folder has no files, whatever the index of an interrupted attempt says.
             self.git("read-tree", "--empty")

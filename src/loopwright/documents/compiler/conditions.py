@@ -26,7 +26,7 @@ from ...conditions import (
 from ...conditions.base import TAGS, instance_of
 from ...errors import ConfigurationError, nearest
 from ...records import History, Stop
-from ...records.codec import Json
+from ...records.codec import Json, flow_text
 from ..schema.document import LoopSpec
 from ..schema.evaluators import JudgeSpec
 from ..schema.fields import duration
@@ -108,7 +108,9 @@ def _python_condition(
     reference, at = data["python"], (*path, "python")
     if not isinstance(reference, str):
         compilation.problem(
-            at, f"{reference!r} is not a class reference; write package.module:Class", key=True
+            at,
+            f"{flow_text(reference)} is not a class reference; write package.module:Class",
+            key=True,
         )
         return None
     kind = compilation.function(at, reference)
@@ -178,11 +180,14 @@ def is_controller_json(data: Json) -> bool:
 def controller_condition(data: Json, at: Location, report: Report) -> Condition | None:
     """Return the condition of a loop controller's JSON; None if `report` received problems."""
     if not isinstance(data, Mapping):
-        report(at, f"{data!r} is not a condition; write an object with a type")
+        report(at, f"{flow_text(data)} is not a condition; write an object with a type")
         return None
     kind = data.get("type")
     if not isinstance(kind, str) or kind not in _FIELDS:
-        report((*at, "type"), f"unknown type {kind!r}{nearest(str(kind), _FIELDS) or _all_types()}")
+        report(
+            (*at, "type"),
+            f"unknown type {flow_text(kind)}{nearest(str(kind), _FIELDS) or _all_types()}",
+        )
         return None
     names, needed = _FIELDS[kind]
     wrong = [name for name in data if name not in (*names, "type")]
@@ -212,7 +217,9 @@ def _controller_leaf(kind: str, data: Mapping[str, Json]) -> Condition:
     value = data["duration_ms"]
     # bool is a subclass of int: `duration_ms: true` would be one millisecond.
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigurationError(f"timeout: duration_ms: {value!r} is not a number of milliseconds")
+        raise ConfigurationError(
+            f"timeout: duration_ms: {flow_text(value)} is not a number of milliseconds"
+        )
     return Timeout(value / 1000)
 
 
@@ -221,7 +228,7 @@ def _combined(data: Mapping[str, Json], at: Location, report: Report) -> Conditi
     if operator not in ("AND", "OR"):
         report(
             (*at, "operator"),
-            f"{operator!r} is not AND or OR{nearest(str(operator).upper(), ('AND', 'OR'))}",
+            f"{flow_text(operator)} is not AND or OR{nearest(str(operator).upper(), ('AND', 'OR'))}",
         )
         return None
     if not isinstance(value, list) or not value:

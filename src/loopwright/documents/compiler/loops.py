@@ -31,7 +31,7 @@ from ..schema.evaluators import AdaptSpec, JudgeSpec
 from ..schema.loop_nodes import LessonsSpec, LoopMemorySpec, NodeSpec, PresetSpec
 from ..schema.traverse import condition_limit, evaluators
 from ..steps.loop_node import LoopNode, LoopNodeEvaluator, LoopNodeLessons, Scorer, Strategy
-from ..steps.loop_node.lessons import DEFAULT_METADATA
+from ..steps.loop_node.loop_node import DEFAULT_METADATA
 from ..steps.loop_node.template_functions import node_template
 from ..steps.steps import SetValue
 from ..yaml.source import Location
@@ -149,8 +149,8 @@ _SAME = (
 def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:
     """Report a minimum of iterations above the limit of the loop."""
     limit = condition_limit(spec)
-    # A limit below 1 is a problem already, of which this one would only be a consequence.
-    if limit >= 1 and spec.min_iterations > limit:
+    # A limit below 1, or `true`, is a problem already, of which this one would only be a consequence.
+    if limit >= 1 and limit is not True and spec.min_iterations > limit:
         what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
         compilation.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
 

@@ -13,7 +13,7 @@ import regex
 from pydantic import BaseModel, ValidationError
 
 from ...errors import DocumentError, Problem, listed, nearest
-from ...records.codec import Json
+from ...records.codec import Json, flow_text
 from ..yaml.reader import Location, Source
 from ..yaml.scalars import shorten
 
@@ -275,8 +275,8 @@ def _for_display(value: Json) -> str:
     if isinstance(value, str):
         return repr(value[: _LONG + 1])
     if isinstance(value, list | dict) and len(value) > _LONG:
-        return repr(type(value)(islice(value.items() if isinstance(value, dict) else value, _LONG)))
-    return repr(value)
+        value = type(value)(islice(value.items() if isinstance(value, dict) else value, _LONG))
+    return flow_text(value)
 
 
 def _kind_for_display(value: Json) -> str:

@@ -284,9 +284,8 @@ class LinesView:
             self._show(item)
 
     def show_wait(self, sentence: str) -> None:
-        """Show what a submitted run waits for; "" is nothing."""
-        if sentence:
-            self.output.note(sentence)
+        """Show what a submitted run waits for."""
+        self.output.note(sentence)
 
     def show_text(self, path: str, piece: str) -> None:
         """Ignore a piece of a model's reply; plain lines show the result of the call."""

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO, cast
 
 from ...errors import (
+    ConfigurationError,
     DocumentError,
     Interruption,
     JournalDamaged,
@@ -49,6 +50,13 @@ _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
 PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
 DEBUG = "LOOPWRIGHT_DEBUG"
 _MAX_LINE = 2000  # characters of a line about an error
+# The page has a table of the same codes, because its reader has buttons and no commands.
+_ADVICE = {
+    "list_runs": ". List the runs with: loopwright runs",
+    "mix_versions": ": --mix",
+    "raise_limit": ": loopwright resume RUN --max-iterations N",
+    "path": ": --at PATH",
+}
 _NOT_A_NUMBER = re.compile(
     r"Input should be (a valid (?:number|integer)), unable to parse string as an? \w+"
 )
@@ -269,7 +277,8 @@ def error_text(error: BaseException, command: str = "") -> str:
     if isinstance(error, ReplayMismatch) and "accept_changes" in str(error):
         return f"loopwright: {error}; on the command line: --accept-changes"
     if isinstance(error, LoopwrightError | Interruption):
-        return f"loopwright: {error}"
+        advice = error.advice if isinstance(error, ConfigurationError) else ""
+        return f"loopwright: {error}{_ADVICE.get(advice, '')}"
     if hasattr(error, "format_message"):  # a wrong command line
         return f"loopwright: {_usage(cast('_UsageError', error), command)}"
     if isinstance(error, OSError) and error.strerror:

@@ -13,21 +13,24 @@ from typing import Annotated
 import typer
 
 from ...cluster import Submission, requeue
-from ...cluster.carried import KEY, carry
+from ...cluster.carried import carry
 from ...cluster.pinning import uses_workspace
+from ...cluster.source_keys import CARRIED
 from ...cluster.submit import place, wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
 from ...journal.questions import pending
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
-from ..run_summary import recorded, result_json
+from ..run_summary import result_json
 from ..sources import RunSource, SourceSettings, load_source
+from ..submitted import wait_of
 from ..trust import actions_text, is_approved, trust_contents
 from .options import (
     AsJson,
@@ -43,6 +46,8 @@ from .result import report_result
 
 # The exit code of several runs is that of the first status in this order.
 _WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")
+
+REASON_SECONDS = 1.0  # seconds between two looks at why a run waits
 
 DelivererName = Annotated[
     str,
@@ -175,7 +180,7 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
     data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
-    digest = str(data[KEY]["digest"])
+    digest = str(data[CARRIED]["digest"])
     if not actions:
         return data, ""
     if yes or is_approved(actions):
@@ -315,15 +320,38 @@ def _report_submitted(
     output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
 
 
+class _Waits:
+    """Writes why runs wait, once for each change of the reason."""
+
+    def __init__(self, store: Journal, output: Output, *, several: bool) -> None:
+        self._store = store
+        self._output = output
+        self._several = several
+        self._cause = ""
+        # A run that a worker takes at once needs no line.
+        self._next = time.monotonic() + REASON_SECONDS
+
+    async def note(self, info: RunInfo) -> None:
+        """Receive the row of a run that is not over."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + REASON_SECONDS
+        wait = await wait_of(self._store, info)
+        if wait is not None and wait.cause != self._cause:
+            self._output.note(f"{info.run_id}: {wait.text}" if self._several else wait.text)
+        self._cause = "" if wait is None else wait.cause
+
+
 async def _waited(
     run_ids: Sequence[str], store: Journal, options: SubmitOptions, output: Output
 ) -> int:
     """Wait for runs, report them, and return the exit code of the worst."""
     output.note(f"waiting for {texts.plural(len(run_ids), 'run')} in {shown_url(options.journal)}")
     results: list[Result] = []
+    waits = _Waits(store, output, several=len(run_ids) > 1)
     for run_id in run_ids:
-        info = await wait_until_over(run_id, journal=store)
-        results.append(recorded(info, await store.entries(run_id)))
+        info = await wait_until_over(run_id, journal=store, note=waits.note)
+        results.append(recorded_result(info, await store.entries(run_id)))
     if len(results) > 1:
         _report_all(results, output, as_json=options.as_json)
     else:

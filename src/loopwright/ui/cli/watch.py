@@ -11,11 +11,12 @@ from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.live_lines import LiveLines
 from ...journal.questions import open_questions
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
-from ..run_summary import recorded, recorded_json
-from ..submitted import is_for_workers, returns_of, waiting_text
+from ..run_summary import recorded_json
+from ..submitted import is_for_workers, wait_of
 from .live import LinesView, reports_conditions, view_of
 from .options import AsJson, JournalUrl, RunName, Verbose
 from .output import Output
@@ -84,13 +85,13 @@ async def _follow(
     live: LiveLines = getattr(store, "live", None) or LiveLines()
     entries: list[Entry] = []
     misses = 0
-    waited_for = ""
+    cause = ""
     while True:
         try:
             # The row is read first, so that no entry before the end is missed.
             info = await store.find(run_id)
             fresh = await store.entries(run_id, after=entries[-1].seq if entries else 0)
-            waits_for = await _waits_for(store, info) if shared else ""
+            wait = await wait_of(store, info) if shared else None
         # A database on a network drive or under a backup may be unavailable for a moment.
         except JournalUnavailable:
             misses += 1
@@ -104,12 +105,12 @@ async def _follow(
             view.show_entry(entry)
         entries += fresh
         _show_live(live, run_id, view)
-        if waits_for != waited_for:
-            waited_for = waits_for
-            view.show_wait(waits_for)
-        if info.status != "running" and not waits_for:
+        if wait is not None and wait.cause != cause:
+            view.show_wait(wait.text)
+        cause = "" if wait is None else wait.cause
+        if info.status != "running" and wait is None:
             return info, entries
-        await asyncio.sleep(WAITING_SECONDS if waits_for else POLL_SECONDS)
+        await asyncio.sleep(POLL_SECONDS if wait is None else WAITING_SECONDS)
 
 
 def _show_live(live: LiveLines, run_id: str, view: LinesView) -> None:
@@ -119,21 +120,8 @@ def _show_live(live: LiveLines, run_id: str, view: LinesView) -> None:
             view.progress.set_text(path, "\n".join(call.lines))
 
 
-async def _waits_for(store: Journal, info: RunInfo) -> str:
-    """Return what a submitted run waits for that a worker will continue; else ""."""
-    if info.status == "suspended" and info.wake_at:
-        return f"suspended: {texts.one_line(info.detail)}; it starts at {texts.start(info.wake_at)}"
-    if info.status not in ("queued", "interrupted"):
-        return ""
-    if text := waiting_text(info, await returns_of(store, [info])):
-        return f"{info.status}: {text}"
-    if info.status == "interrupted":
-        return "its worker ended; waiting for another worker"
-    return "waiting for a worker"
-
-
 def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> int:
-    result = recorded(info, entries)
+    result = recorded_result(info, entries)
     interrupted = info.status == "interrupted"
     if output.as_json:
         output.write_json(recorded_json(info, entries))

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from ...cluster import Worker
+from ...cluster.trust import TrustedDigests
 from ...conditions import Budget
 from ...errors import ConfigurationError
 from ...journal import open_journal
@@ -25,7 +26,6 @@ from .options import InDoubt, JournalUrl
 from .output import Output
 from .submit import DelivererName
 
-_DIGEST = re.compile(r"[0-9a-f]{12,64}")
 _BUDGET = re.compile(r"([^=]+)=([0-9]+(?:\.[0-9]+)?)(usd|tokens|calls)")
 
 
@@ -91,13 +91,14 @@ def worker(
     """
     with Output() as output:
         queues = _queues(queue or [])
-        given = _digests(trust or [])
+        # Read for each run, because a person can approve a document while the worker serves.
+        trusted = TrustedDigests(trust or [], approved=trusted_contents, option="--trust")
         logging.basicConfig(
             stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s"
         )
         return asyncio.run(
             _serve(
-                journal, queues, given, output, root=root or [], drain=drain, in_doubt=in_doubt, deliverer=deliverer,
+                journal, queues, trusted, output, root=root or [], drain=drain, in_doubt=in_doubt, deliverer=deliverer,
                 budgets=_budgets(budget or []),
             )
         )  # fmt: skip
@@ -129,23 +130,10 @@ def _budgets(options: Sequence[str]) -> dict[str, Budget]:
     return {name: Budget(**caps) for name, caps in budgets.items()}  # type: ignore[arg-type]
 
 
-def _digests(options: Sequence[str]) -> Sequence[str]:
-    for option in options:
-        if option != "all" and not _DIGEST.fullmatch(option):
-            raise ConfigurationError(
-                f"--trust: {option!r} is not a digest; use 12 or more of its characters, as submit prints them, or all"
-            )
-    return options
-
-
-def _trusts(digest: str, trusted: Sequence[str]) -> bool:
-    return "all" in trusted or any(digest.startswith(one) for one in trusted)
-
-
 async def _serve(
     journal: str,
     queues: dict[str, int] | None,
-    trusted: Sequence[str],
+    trusted: TrustedDigests,
     output: Output,
     *,
     root: Sequence[str],
@@ -161,8 +149,7 @@ async def _serve(
             queues=queues,
             root=[Path(folder).resolve() for folder in root],
             deliverer=deliverer,
-            # Read each time, because a person can approve a document while the worker serves.
-            trust=lambda digest: _trusts(digest, [*trusted, *trusted_contents()]),
+            trust=trusted,
             budgets=budgets,
             drain=drain,
             in_doubt=in_doubt.value,

@@ -108,7 +108,7 @@ def _write_pinned(
     pinned: Mapping[str, Sequence[str]], active: Sequence[WorkerInfo], output: Output
 ) -> None:
     """Write which runs have their workspace on a host, and whether the host has a worker."""
-    hosts = {worker.owner.rpartition(":")[0] for worker in active if worker.alive}
+    hosts = {worker.host for worker in active if worker.alive}
     for host, run_ids in pinned.items():
         waits = "" if host in hosts else "; they wait for a worker there"
         output.write(

@@ -8,12 +8,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from ...coding.workspace.saved import SavedWorkspace, collect, saved_workspace, saved_workspaces
+from ...coding.workspace.saved import (
+    ABBREVIATED,
+    SavedWorkspace,
+    collect,
+    saved_workspace,
+    saved_workspaces,
+)
 from ...coding.workspace.store import HOME
 from ...errors import ConfigurationError
 from ...records.codec import Json
 from .. import formatting as texts
-from ..run_files import keys_text
+from ..run_files import REPLACED, keys_text
 from .options import AsJson
 from .output import Output
 
@@ -33,9 +39,12 @@ def workspace(
         str,
         typer.Argument(metavar="RUN", help="Run ID, the beginning of it, or `last`."),
     ] = "",
-    numbers: Annotated[
-        list[int] | None,
-        typer.Argument(metavar="N", help="Numbers of iterations; 0 is the start."),
+    snapshots: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="N",
+            help="Numbers of iterations, or the beginning of hashes that `show` prints; 0 is the start.",
+        ),
     ] = None,
     loop: Annotated[str, typer.Option("--loop", help="Loop, if the run has several.")] = "",
     branch: Annotated[
@@ -48,8 +57,8 @@ def workspace(
 
     `restore RUN [N]` puts iteration N in place, or the recorded result; the present files are kept. `diff RUN I J`
     prints a patch. `branch RUN [N]` makes a branch in your repository, and `apply RUN [N]` changes the files of your
-    folder, both from iteration N or the files in place. `prune` deletes the workspaces of ended loops after their time,
-    or the one of RUN.
+    folder, both from iteration N or the files in place. N is a number or the beginning of a hash that `show` prints.
+    `prune` deletes the workspaces of ended loops after their time, or the one of RUN.
     """
     with Output(as_json=as_json) as output:
         if action in ("list", "prune") and not name:
@@ -60,7 +69,7 @@ def workspace(
                 f"workspace {action}: RUN is missing; use a run ID of workspace list"
             )
         one = _Command(output, saved_workspace(home, name, loop), loop, as_json)
-        one.do(action, numbers or [], branch)
+        one.do(action, snapshots or [], branch)
     return 0
 
 
@@ -80,6 +89,10 @@ def _all(output: Output, action: str, home: Path, *, as_json: bool) -> None:
         return
     for one in found:
         output.write(_row(one) if action == "list" else f"deleted {one.folder}")
+    if action == "list" and any(one.busy for one in found):
+        output.note(f"not in a recorded state: {REPLACED}")
+    if action == "list" and any(one.lost for one in found):
+        output.note("states without a record: loopwright workspace show RUN")
     if not found:
         output.write("no workspaces" if action == "list" else "no workspace to delete")
     if freed:
@@ -104,6 +117,8 @@ def _row(one: SavedWorkspace) -> str:
     # The result is the usual state, which needs no name.
     if not one.busy and one.present != one.recorded and (name := one.name_of(one.present)):
         state += f", {name} in place"
+    if one.lost:
+        state += f", {texts.plural(len(one.lost), 'state')} without a record"
     # The start is none of them.
     count = texts.plural(sum(len(one.loops[path]) - 1 for path in one.outermost), "snapshot")
     return f"{one.run}  {one.path}  {one.kind}  {count}  {state}  {one.folder}"
@@ -118,25 +133,25 @@ class _Command:
     loop: str
     as_json: bool
 
-    def do(self, action: Action, numbers: list[int], branch: str) -> None:
-        """Do an action with the numbers of iterations, and write its outcome."""
-        one, first = self.one, numbers[0] if numbers else None
+    def do(self, action: Action, snapshots: list[str], branch: str) -> None:
+        """Do an action with snapshots, and write its outcome."""
+        one, first = self.one, snapshots[0] if snapshots else None
         if action in ("list", "show"):
             self._show()
         elif action == "restore":
             commit = one.restore(first, self.loop)
             name = one.name_of(commit)
             text = f"{one.folder} has the files of " + (
-                f"{name} ({commit[:12]})" if name else commit[:12]
+                f"{name} ({commit[:ABBREVIATED]})" if name else commit[:ABBREVIATED]
             )
             self._write(text, folder=str(one.folder), commit=commit)
         elif action == "diff":
-            self._diff(numbers)
+            self._diff(snapshots)
         elif action == "branch":
             made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
             self._write(f"branch {made}", branch=made, **self._keys(first))
         elif action == "apply":
-            count = one.apply(self._commit(first))
+            count = len(one.apply(self._commit(first)))
             text = f"{texts.plural(count, 'file')} of {one.source} changed"
             self._write(text, applied=count, **self._keys(first))
         else:
@@ -145,12 +160,12 @@ class _Command:
             text = f"deleted {one.folder}" + (f", {_freed(freed)}" if freed else "")
             self._write(text, deleted=str(one.folder), freed_bytes=freed)
 
-    def _commit(self, number: int | None) -> str:
-        return self.one.present if number is None else self.one.commit_of(number, self.loop)
+    def _commit(self, snapshot: str | None) -> str:
+        return self.one.present if snapshot is None else self.one.commit_of(snapshot, self.loop)
 
-    def _keys(self, number: int | None) -> dict[str, Json]:
+    def _keys(self, snapshot: str | None) -> dict[str, Json]:
         """Warn of files that have a key, as the end of a run does; return them as a member of the JSON."""
-        paths = self.one.paths_with_keys(self._commit(number))
+        paths = self.one.paths_with_keys(self._commit(snapshot))
         if paths:
             self.output.note(f"warning: {keys_text(paths)}")
         return {"secrets": paths} if paths else {}
@@ -158,9 +173,9 @@ class _Command:
     def _write(self, text: str, **values: Json) -> None:
         self.output.write_json(values) if self.as_json else self.output.write(text)
 
-    def _diff(self, numbers: list[int]) -> None:
-        last = numbers[0] if numbers else max(self.one.snapshots(self.loop))
-        before, after = numbers[:2] if len(numbers) > 1 else (0, last)
+    def _diff(self, snapshots: list[str]) -> None:
+        last = snapshots[0] if snapshots else max(self.one.snapshots(self.loop))
+        before, after = snapshots[:2] if len(snapshots) > 1 else (0, last)
         patch = self.one.diff(before, after, self.loop)
         self._write(patch.encode("utf-8", "replace").decode().rstrip("\n"), diff=patch)
 
@@ -171,22 +186,30 @@ class _Command:
             return
         paths = [one.loop_of(self.loop)] if self.loop else list(one.loops)
         output.write(_row(one))
-        place = "  (in place)" if one.base == one.present else ""
-        output.write(f"  start  {one.base[:12]}{place}")
+        place = "  (in place)" if self._is_in_place(one.base) else ""
+        output.write(f"  start  {one.base[:ABBREVIATED]}{place}")
         for path in paths:
             if len(one.loops) > 1:
                 output.write(f"  {path}")
             for number, commit in one.loops.get(path, {}).items():
                 if number:
-                    self._show_iteration(number, commit)
+                    self._show_snapshot(str(number), commit)
         for commit in one.lost:
-            output.write(f"  without a record: {commit[:12]}")
+            self._show_snapshot("without a record", commit)
+        if one.busy:
+            output.note(f"not in a recorded state: {REPLACED}")
+        if one.lost:
+            command = f"loopwright workspace restore {one.run} {one.lost[-1][:ABBREVIATED]}"
+            output.note(f"put a state without a record in place: {command}")
 
-    def _show_iteration(self, number: int, commit: str) -> None:
-        store = self.one.tree.store
-        changed = store.changes(store.parent_of(commit) or self.one.base, commit)
+    def _is_in_place(self, commit: str) -> bool:
+        # In the middle of a step the files are those of no snapshot.
+        return commit == self.one.present and not self.one.busy
+
+    def _show_snapshot(self, name: str, commit: str) -> None:
+        changed = self.one.changes(commit)
         added, removed = (sum(pair[i] for pair in changed.values()) for i in (0, 1))
         names = ", ".join(list(changed)[:5]) + (", …" if len(changed) > 5 else "")
         counts = f"files {len(changed)} +{added} -{removed}"
-        place = "  (in place)" if commit == self.one.present else ""
-        self.output.write(f"  {number}  {commit[:12]}  {counts}  {names}".rstrip() + place)
+        place = "  (in place)" if self._is_in_place(commit) else ""
+        self.output.write(f"  {name}  {commit[:ABBREVIATED]}  {counts}  {names}".rstrip() + place)

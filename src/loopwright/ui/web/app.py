@@ -28,7 +28,7 @@ from . import routes_workers as cluster
 from . import routes_write as actions
 from .access import AccessGuard
 from .page import Page
-from .render import STATIC, render, static_path
+from .render import STATIC, render, sentence_of, static_path
 
 Show = Callable[[Page, Request], Awaitable[Response]]
 
@@ -117,7 +117,7 @@ def _problem(_: Request, error: Exception) -> Response:
     }
     status = statuses.get(type(error), 503)
     title = {404: "Not found", 400: "Bad request"}.get(status, "The journal cannot be read")
-    return HTMLResponse(render("problem.html", title=title, sentence=str(error)), status)
+    return HTMLResponse(render("problem.html", title=title, sentence=sentence_of(error)), status)
 
 
 def _unknown(_: Request, error: Exception) -> Response:

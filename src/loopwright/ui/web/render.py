@@ -10,6 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ...errors import ConfigurationError, RunNotFound
 from ...records import charts
 from ...records.codec import Json, text_of
 from ...records.decisions import why
@@ -19,7 +20,22 @@ from .. import formatting as texts
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 _IN_NAVIGATION = ("runs", "start", "workers", "replay", "judges")
+# The command line has a table of the same codes, with its commands and options.
+_ADVICE = {
+    "list_runs": ". The page Runs lists the runs",
+    "mix_versions": ': select "Mix runs of several fingerprints"',
+    "raise_limit": ': "Raise a limit" on the page of the run',
+    "path": ' in the field "Path"',
+}
 _DIGEST = 12  # characters of the digest in the address of static files
+
+
+def sentence_of(error: Exception) -> str:
+    """Return the message of an error, with an advice that names the controls of the page."""
+    if isinstance(error, RunNotFound):
+        return error.what  # its advice is a command
+    advice = error.advice if isinstance(error, ConfigurationError) else ""
+    return f"{error}{_ADVICE.get(advice, '')}"
 
 
 @cache

@@ -22,7 +22,7 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..replaying import recordings_in, selected_runs
 from .page import Page
-from .render import render
+from .render import render, sentence_of
 
 BENCH = "judge_bench"  # the name of measurements, `insight.judge_run.BENCH`
 MOST_REPORTS = 100
@@ -93,7 +93,7 @@ async def replay(page: Page, request: Request) -> Response:
             report = await _report(page, form)
         except LoopwrightError as error:
             # Beside the form, so that the person can correct a field.
-            problem = str(error)
+            problem = sentence_of(error)
     names = sorted({info.name for info in await page.records.journal.runs()} - {BENCH})
     plot = ""
     if report is not None:

@@ -33,9 +33,7 @@ class ClusterView:
 
     def has_worker(self, host: str) -> bool:
         """Return whether a host has an active worker."""
-        return any(
-            worker.alive and worker.owner.rpartition(":")[0] == host for worker in self.workers
-        )
+        return any(worker.alive and worker.host == host for worker in self.workers)
 
     def reason(self, run: DelayedRun) -> str:
         """Return why a run does not continue."""

@@ -31,6 +31,7 @@ from ..inputs import input_value
 from .access import MAX_BODY, is_loop
 from .forms import answer_of
 from .page import Page
+from .render import sentence_of
 from .routes_read import run_in
 
 N = TypeVar("N", int, float)
@@ -46,7 +47,7 @@ def changing(page: Page, change: Change) -> Callable[[Request], Awaitable[Respon
         except DocumentError as error:
             return _refused(str(error.problems[0]), 400)
         except LoopwrightError as error:
-            return _refused(str(error), 409 if isinstance(error, JournalError) else 400)
+            return _refused(sentence_of(error), 409 if isinstance(error, JournalError) else 400)
 
     return act
 

@@ -9,6 +9,8 @@ from typing import Any
 from ..engine.run import run
 from ..engine.step import StepLike
 from ..journal import MemoryJournal
+from ..models.registry import Models
+from ..models.scripted import ScriptedModel, dry_run_resources
 from ..records import Result
 from ..records.codec import Json
 
@@ -54,13 +56,10 @@ async def dry_run(
         >>> result.status.value, result.iterations
         ('satisfied', 2)
     """
-    # Models load in a second, and most tests need none.
-    from .. import models as library
-
-    model = library.ScriptedModel(replies)
-    models: dict[str, Json] = {"models": library.Models(model), "model": "scripted:replies"}
+    model = ScriptedModel(replies)
+    models: dict[str, Json] = {"models": Models(model), "model": "scripted:replies"}
     resources_of_caller: Mapping[str, Json] = options.pop("resources", None) or {}
-    resources = {**resources_of_caller, **models, **library.scripted.dry_run_resources(model)}
+    resources = {**resources_of_caller, **models, **dry_run_resources(model)}
     return await run(step, value, journal=MemoryJournal(), resources=resources, **options)
 
 
