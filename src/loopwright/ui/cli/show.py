@@ -22,7 +22,14 @@ from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
-from ..run_files import UNRECORDED, files_text, run_files, turned_tests, unrecorded_folders
+from ..run_files import (
+    UNRECORDED,
+    files_text,
+    run_files,
+    turned_tests,
+    unrecorded_files,
+    unrecorded_folders,
+)
 from ..run_sessions import sessions_in
 from ..run_summary import (
     agents_package,
@@ -202,6 +209,11 @@ def _overview(
         options = ["--loop", loop] if loop else []
         command = command_line("show", info.run_id, url, *options, "--iteration", last)
         output.write(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
+    if kept := [state for one in unrecorded_files(info, entries) for state in one.states]:
+        name = f"loopwright workspace show {info.run_id}"
+        output.write(
+            (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
+        )
     if questions:
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
