@@ -57,6 +57,19 @@ class TestPgQueuer(DelivererSuite):
         return open_deliverer("pgqueuer", address)
 
 
+async def test_the_options_of_the_url_apply_to_each_session(postgres_url: str) -> None:
+    """The journal, the state of workers and the engine use them in place of the usual ones."""
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}application_name=loops"
+    async with open_journal(url) as journal, Worker(journal=journal):
+        await submit(str.upper, "a", journal=journal)
+        with psycopg.connect(postgres_url) as db:
+            names = db.execute(
+                "SELECT DISTINCT application_name FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchall()
+    assert names == [("loops",)]
+
+
 class TestCelery(DelivererSuite):
     """Deliveries by Celery on RabbitMQ; the broker finds no single task, so `waiting` is a bound."""
 

@@ -101,7 +101,7 @@ def test_first_use_needs_an_approval(tmp_path: Path) -> None:
     """Without a terminal and without --yes nothing runs; an approval is remembered by content."""
     words = ["until", CHECK, "--", "sh", "-c", AGENT]
     done = command(tmp_path, *words)
-    assert (done.returncode, "not approved" in done.stderr) == (2, True)
+    assert (done.returncode, "needs your approval" in done.stderr) == (2, True)
     assert command(tmp_path, "until", CHECK, "--yes", "--", "sh", "-c", AGENT).returncode == 0
     assert command(tmp_path, *words).returncode == 0
     assert command(tmp_path, *words[:-1], "other").returncode == 2

@@ -15,13 +15,9 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..errors import ConfigurationError, nearest
-
-if TYPE_CHECKING:
-    import psycopg
-    from psycopg.rows import TupleRow
 
 __all__ = [
     "DEFAULT",
@@ -30,7 +26,6 @@ __all__ = [
     "Deliverer",
     "Delivery",
     "Handle",
-    "is_pooled",
     "not_in_postgres",
     "open_deliverer",
     "queue_name",
@@ -138,13 +133,6 @@ def not_in_postgres(name: str, address: str) -> ConfigurationError:
     return ConfigurationError(
         "journal: submitted runs and workers need a journal in PostgreSQL. Use --journal postgres://HOST/DATABASE"
     )
-
-
-async def is_pooled(db: psycopg.AsyncConnection[TupleRow]) -> bool:
-    """Return whether a pooler is between this process and the server; it may change the session."""
-    # A pooler answers the start of the connection itself, so the two numbers differ.
-    [(pid,)] = await (await db.execute("SELECT pg_backend_pid()")).fetchall()
-    return bool(pid != db.info.backend_pid)
 
 
 def queue_name(name: str) -> str:

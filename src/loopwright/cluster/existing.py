@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import ReplayMismatch, RunNotFound
 from ..journal import Journal, RunInfo
-from ..journal.inbox import SCHEDULE, waiting_of_schedule
+from ..journal.inbox import SCHEDULE, runs_of_schedule
 from ..records import codec
 from .schedule import again_at_tick
 from .source_keys import CARRIED, SUBMITTED_AS
@@ -75,7 +75,7 @@ async def replaced(store: Journal, row: RunInfo) -> RunInfo:
     The run that waits is returned if it is the same, as a submission is idempotent.
     """
     rule = row.source[SCHEDULE]
-    for waiting in await waiting_of_schedule(store, rule["name"]):
+    for waiting in await runs_of_schedule(store, rule["name"], status="queued"):
         if waiting.source[SCHEDULE] == rule and _difference(waiting, row) is None:
             return waiting
         await store.cancel(waiting.run_id)

@@ -24,8 +24,8 @@ from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
 from ..journal.urls import shown_url
 from ..records import Usage
-from .delivery import is_pooled
 from .permit_pool import PermitPool, Settled
+from .sessions import connected, is_pooled
 from .shared_runs import MAX_DELIVERIES, MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 
 __all__ = ["WAKE", "PostgresSharedRuns"]
@@ -110,12 +110,6 @@ class PostgresSharedRuns:
         self._leads = False
         self._lock = asyncio.Lock()
 
-    async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
-        return await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, connect_timeout=10, keepalives_idle=5, keepalives_interval=2,
-            keepalives_count=3, application_name="loopwright worker",
-        )  # fmt: skip
-
     @asynccontextmanager
     async def _db(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
         """Yield the connection for single statements, one user at a time."""
@@ -123,7 +117,7 @@ class PostgresSharedRuns:
             if self._calls is None or self._calls.closed:
                 # With synchronous commits: the tables themselves and the host of a run must survive a crash
                 # of the server. Permits and rates do not wait for the disk, because they are unlogged.
-                self._calls = await self._connected()
+                self._calls = await connected(self._url, "worker")
             yield self._calls
 
     async def _execute(self, statement: str, *values: Any) -> int:
@@ -351,7 +345,7 @@ class PostgresSharedRuns:
         # The lock of the sweeper ended with the session that held it.
         if self._session is None or self._session.closed:
             self._leads = False
-            self._session = await self._connected()
+            self._session = await connected(self._url, "sweeper")
             for channel in (WAKE, _ANSWERED):
                 await self._session.execute(f"LISTEN {channel}".encode())
         return self._session

@@ -62,7 +62,7 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
         if replay is not None and (recorded := replay.finished.get(path)) is not None:
             return _replayed(run, recorded, fingerprint, step)
         # Secrets are removed before the request reaches the journal.
-        request = step.asks()
+        request = step.asks
         if request is not None:
             request = run.clean(request)
     if ctx.gate is not None or run.cancelled is not None:

@@ -13,34 +13,35 @@ from collections.abc import Callable
 from ..journal import Entry, RunInfo
 from ..records import Iteration, Stop
 from ..records.codec import text_of
-from ..records.excerpts import cut
-from ..records.figures import duration, one_line, score, verdict_word
+from ..records.excerpts import cut, one_line
+from ..records.figures import duration, score, verdict_word
 
-__all__ = ["log_listener", "log_warning"]
+__all__ = ["LOG", "OneLine", "log_listener"]
 
 CONTENT = "LOOPWRIGHT_LOG_CONTENT"
 _SHOWN = 500  # characters of a value
-_log = logging.getLogger("loopwright")
-_log.addHandler(logging.NullHandler())
+LOG = logging.getLogger("loopwright")
+LOG.addHandler(logging.NullHandler())
 
 
-def log_warning(text: str, run_id: str, path: str) -> None:
-    """Log a warning of a run."""
-    _log.warning("%s", one_line(text), extra={"run_id": run_id, "path": path})
+class OneLine(str):
+    """A text that a handler writes on one line."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return one_line(str.__str__(self))
 
 
-def log_listener(info: RunInfo) -> Callable[[Entry], None] | None:
-    """Return the listener that logs the entries of a run; None if the logger ignores them all."""
-    # Without a listener the entries take the shorter path of `Run.append`.
-    if not _log.isEnabledFor(logging.INFO):
-        return None
+def log_listener(info: RunInfo) -> Callable[[Entry], None]:
+    """Return the listener that logs the entries of a run."""
     # Read per run, so that a program may set it after the import.
     content = os.environ.get(CONTENT) == "1"
 
     def listen(entry: Entry) -> None:
         level = logging.DEBUG if entry.kind in ("finished", "cut") else logging.INFO
-        if _log.isEnabledFor(level) and (text := _text(entry, info.name, content=content)):
-            _log.log(level, "%s", text, extra={"run_id": info.run_id, "path": entry.path})
+        if LOG.isEnabledFor(level) and (text := _text(entry, info.name, content=content)):
+            LOG.log(level, "%s", text, extra={"run_id": info.run_id, "path": entry.path})
 
     return listen
 

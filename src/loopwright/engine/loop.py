@@ -368,7 +368,7 @@ class Loop(CompositeStep[In, Out]):
     def output_type(self) -> ValueType | None:
         return self._parts[0].output_type
 
-    @property
+    @functools.cached_property
     def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
         """The declared types of the input and the output of an iteration."""
         return self.input_type, self.output_type
@@ -568,6 +568,8 @@ class Loop(CompositeStep[In, Out]):
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
             return
+        if history.best is None:
+            return
         items = list(history)
         if any(goal.applies_to(item) for item in items if item.eligible for goal in self.goals):
             return
@@ -575,7 +577,7 @@ class Loop(CompositeStep[In, Out]):
         scored = any(evaluation.score is not None for evaluation in evaluations)
         judged = any(evaluation.passed is not None for evaluation in evaluations)
         empty = not scored and not judged and not any(one.metrics for one in evaluations)
-        for goal in self.goals if history.best is not None else ():
+        for goal in self.goals:
             if self.evaluate is not None and empty:
                 yield NOT_APPLICABLE, EMPTY_EVALUATIONS
                 return

@@ -352,7 +352,7 @@ class LoopRun:
         """Return why the loop ends after the iterations in the journal, or None if it continues."""
         if (result := self.ended) is not None:
             return Stop(result.reason, result.detail, result.also)
-        if not len(self.history) or self._went_on():
+        if self.history.last is None or self._went_on():
             return None
         return self.decide()
 
@@ -520,7 +520,7 @@ class LoopRun:
             if self.normal is not None:
                 stop, _ = self.normal
                 self._return_to_normal_end()
-            await self._end(self.loop.ending(stop, self.history))
+            await self._end(stop)
         if not self.run_state.silent:
             self.run_state.open_loops.pop(self.path, None)
         # The end of this loop is recorded; the outer loop that stopped it ends too.
@@ -532,10 +532,11 @@ class LoopRun:
     async def _end(self, stop: Stop) -> None:
         """Record how the loop ended, with the owner of the guard if that is not this loop."""
         loop, run, cut, reported = self.loop, self.run_state, self.cut, None
+        stop = loop.ending(stop, self.history)
         # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
             reported = await evaluate_output_again(self, stop, self._output(stop))
-        for code, remark in loop.remarks(stop, self.history):
+        for code, remark in list(loop.remarks(stop, self.history)):
             run.warn(remark, self.path, code=code)
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
@@ -613,8 +614,8 @@ class LoopRun:
         )
 
     def _register(self, result: Result) -> None:
-        self.run_state.loops.keep(self.path, result)
         self._show(result)
+        self.run_state.loops.keep(self.path, result)
 
     def _show(self, result: Result) -> None:
         if self.scope.parent is not None:

@@ -1,27 +1,53 @@
-"""The public functions that run and resume a step, with their options and the checks of these.
+"""The public functions that run and resume a step, and one run: from its opening to its recorded end.
 
 The same run ID resumes a run. A finished run is returned from its journal.
 """
 
 from __future__ import annotations
 
-import importlib
+import asyncio
+import contextlib
 import random as _random
-from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, cast, runtime_checkable
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from ..conditions import Budget
-from ..errors import ConfigurationError, nearest
-from ..journal import Journal
-from ..journal.open import open_journal
-from ..records import Result
+from ..conditions import Budget, raised_budget, tuned_budget
+from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
+from ..journal import Entry, Journal, RunInfo
+from ..journal.results import ended_entry, explored_by
+from ..records import Result, Status
 from ..records.codec import Json
+from .budget import CANNOT_BIND, Account, cannot_bind
+from .context import Context
+from .leftovers import end_leftovers
 from .loop_exploration import check_surroundings
-from .past_noise import refuse_past
+from .past_noise import refuse_past, set_noise
 from .resume import raise_limit
-from .run_execution import drive, open_run
-from .run_record import new_run_id
+from .run_options import (
+    ResumeLimits,
+    ResumeOptions,
+    RunOptions,
+    StepWithResources,
+    chained,
+    check_names,
+    check_options,
+    journal_of,
+    progress_listeners,
+    with_models,
+)
+from .run_record import (
+    bounded,
+    cut_result,
+    ended_loops,
+    failed_part,
+    failed_result,
+    finished,
+    new_run_id,
+    open_run,
+    row_of,
+)
 from .run_state import (
     Clock,
     Listener,
@@ -31,9 +57,11 @@ from .run_state import (
     redactor_of,
     system_clock,
 )
-from .step import MODEL_NAME, In, Out, Step, StepLike, as_step
+from .step import CompositeStep, In, Out, Step, StepLike, as_step
 from .synchronous import wait_for
-from .text_listeners import OnText, model_call, text_listener
+from .text_listeners import OnText
+from .tuning import LiveLimits
+from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..models import Models
@@ -47,57 +75,6 @@ __all__ = [
     "run",
     "run_sync",
 ]
-
-
-@runtime_checkable
-class StepWithResources(Protocol):
-    """A step with the objects that it needs, such as a loaded document."""
-
-    @property
-    def step(self) -> Step: ...
-    @property
-    def default_input(self) -> Json: ...
-    @property
-    def budget(self) -> Budget | None: ...
-    @property
-    def resources(self) -> Mapping[str, Any]: ...
-    @property
-    def source(self) -> Mapping[str, Json]: ...
-
-
-class ResumeOptions(TypedDict, total=False):
-    """The options of `run` that `resume` passes on."""
-
-    budget: Budget | None
-    clock: Clock | None
-    random: Callable[[], float] | None
-    listeners: Sequence[Listener]
-    models: Models | None
-    model: str
-    on_text: OnText | None
-    progress: bool | Listener
-    resources: Mapping[str, Any] | None
-    source: Mapping[str, Json] | None
-    accept_changes: bool
-    in_doubt: str
-    takeover: bool
-
-
-class ResumeLimits(ResumeOptions, total=False):
-    """The options of `resume`, which explains them."""
-
-    max_iterations: int | None
-    max_usd: float | None
-    max_calls: int | None
-    max_total_tokens: int | None
-    max_effects: int | None
-
-
-class RunOptions(ResumeOptions, total=False):
-    """The options of `run`, which explains them."""
-
-    journal: Journal | str | None
-    run_id: str
 
 
 async def run(
@@ -160,43 +137,46 @@ async def run(
         >>> asyncio.run(run(lambda name: f"Hello {name}", "Ann")).output
         'Hello Ann'
     """
-    _check_options(budget, in_doubt, listeners, resources)
-    resources = _with_models(resources, models, model=model, on_text=on_text)
+    check_options(budget, in_doubt, listeners, resources)
+    resources = with_models(resources, models, model=model, on_text=on_text)
     has_input = value is not None
-    if not isinstance(step, Step) and isinstance(step, StepWithResources):
-        resources = _chained(resources or {}, step.resources)
+    if isinstance(step, Step):
+        root: Step = step
+    elif isinstance(step, StepWithResources):
+        resources = chained(resources or {}, step.resources)
         budget = step.budget if budget is None else budget
         source = source or step.source
         value = value if has_input else cast("In", step.default_input)
         root = step.step
     else:
         root = as_step(step)
-    _check_names(root, resources)
+    check_names(root, resources)
     if root.explores:
         check_surroundings(root)
-    store, opened = _journal_of(journal)
+    store, opened = journal_of(journal)
     if store is None:
         refuse_past(root)
     run_resources = RunResources(resources, store)
+    redactor = redactor_of(run_resources)
     # No context manager around it, and no list as a local variable: the garbage collector visits them
     # in each of 10,000 running loops (the row "loops at once" of `benchmarks.engine`).
     try:
-        shown = (*listeners, *_progress(progress))
+        shown = (*listeners, *progress_listeners(progress))
         fresh, log = await open_run(
-            root, value, store, resources=run_resources, budget=budget, source=source or {},
-            accept_changes=accept_changes, run_id=run_id, takeover=takeover, observed=bool(shown),
-            has_input=has_input,
+            root, value, store, resources=run_resources, redactor=redactor, budget=budget,
+            source=source or {}, accept_changes=accept_changes, run_id=run_id, takeover=takeover,
+            observed=bool(shown), has_input=has_input,
         )  # fmt: skip
         started, failed = opened_listeners(shown, log)
         state = Run(
             fresh.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
-            in_doubt=in_doubt, redactor=redactor_of(run_resources),
+            in_doubt=in_doubt, redactor=redactor,
         )  # fmt: skip
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
         try:
-            return (await drive(state, root, fresh, budget, store)).view()
+            return (await _drive(state, root, fresh, budget, store)).view()
         finally:
             if state.owned:
                 await state.release()
@@ -205,32 +185,12 @@ async def run(
         await _close(run_resources, store if opened else None)
 
 
-def _chained(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
-    # No copy, which would load resources that no step may need. Nothing is written to it.
-    return ChainMap(*(cast("MutableMapping[str, Any]", part) for part in (first, second)))
-
-
 async def _close(resources: RunResources, store: Journal | None) -> None:
     """Close what a run opened: its resources, and then its journal, which they may use."""
     if resources.opened is not None:
         await resources.opened.close()
     if store is not None:
         await store.close()
-
-
-def _progress(progress: bool | Listener) -> list[Listener]:
-    """Return the listeners that show the progress of a run."""
-    if progress is True:
-        # By name: progress is a layer above the engine, and loads rich or IPython.
-        return [importlib.import_module("loopwright.progress").automatic()]
-    if progress is False:
-        return []
-    if not callable(progress) and not hasattr(progress, "opened"):
-        raise ConfigurationError(
-            f"run: progress: {progress!r:.60} is not a listener; use True, False or one of "
-            "loopwright.progress, such as tqdm_bar()"
-        )
-    return [progress]
 
 
 def run_sync(
@@ -304,7 +264,7 @@ async def resume(
         >>> asyncio.run(resume(loop, "r", journal=journal, max_iterations=3)).iterations
         3
     """
-    store, opened = _journal_of(journal)
+    store, opened = journal_of(journal)
     if store is None:
         raise ConfigurationError("resume: journal: use the journal in which the run is recorded")
     try:
@@ -359,79 +319,199 @@ def resume_sync(
     return wait_for(lambda: resume(step, run_id, journal=journal, **options))
 
 
-def _with_models(
-    resources: Mapping[str, Any] | None,
-    models: Models | None,
-    *,
-    model: str,
-    on_text: OnText | None,
-) -> Mapping[str, Any] | None:
-    """Return the resources with the models and the text listener of a run."""
-    own: dict[str, Any] = {}
-    if models is not None:
-        if not hasattr(models, "resolve"):
-            raise ConfigurationError(
-                f"run: models: {models!r:.60} is not a Models; use one, such as Models(…)"
-            )
-        own["models"] = models
-    if model:
-        own["model"] = model
-    if on_text is not None:
-        listener = text_listener(on_text)
-        own["on_text"] = lambda path, text: listener(text, model_call(path))
-    if not own:
-        return resources
-    for name in own if resources is not None else ():
-        if name in cast("Mapping[str, Any]", resources):
-            raise ConfigurationError(f"run: {name}: it is also in resources; remove one of the two")
-    # A chain, because a copy would load resources that no step may need.
-    return ChainMap(own, cast("MutableMapping[str, Any]", resources)) if resources else own
+def _drive(
+    state: Run, step: Step, fresh: RunInfo, budget: Budget | None, store: Journal | None
+) -> Coroutine[object, object, Result]:
+    """Return the coroutine that runs the step to its end."""
+    info = state.log.info
+    if state.accept_changes:
+        _accept(state, info.fingerprint, fresh.fingerprint)
+    if budget is not None or state.tuned is not None:
+        budget = _cap(state, budget)
+    if budget is not None and (unbound := cannot_bind(step, budget, "run")):
+        state.warn(unbound, code=CANNOT_BIND)
+    if state.silent:  # it has no record, so only its result matters
+        return _outcome(state, step, fresh.input)
+    return _recorded(state, step, bounded(info, fresh), store)
 
 
-def _check_names(root: Step, resources: Mapping[str, Any] | None) -> None:
-    """Raise ConfigurationError for the names of templates and models that this run does not supply."""
-    missing = root.unsupplied
-    if not missing:
+def _accept(state: Run, recorded: str, now: str) -> None:
+    """Record that a run continues with changed code, so that it is accepted once and not at each resume."""
+    replay = state.replay
+    if replay is not None and "" not in replay.ended:
+        accepted = replay.accepted.get("", recorded)
+        if accepted and accepted != now:
+            state.append(Entry("accepted", "", state.now(), fingerprint=now))
+
+
+def _cap(state: Run, budget: Budget | None) -> Budget | None:
+    """Limit the run by a budget, with the caps that a person changed; return that budget."""
+    if budget is not None and state.replay is not None and (limits := state.replay.raised.get("")):
+        budget = raised_budget(budget, limits)
+    if state.tuned is not None and (limits := state.tuned.of("")):
+        budget = tuned_budget(budget, limits)
+    uncapped = state.account
+    recorded = None if state.replay is None else state.replay.effects
+    state.account = Account("", None, budget, uncapped.settled, recorded)
+    state.account.judging = uncapped.judging
+    return budget
+
+
+async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None) -> Result:
+    """Run the root step, record how the run ended, and release the run."""
+    replay = state.replay
+    if replay is not None and "" in replay.ended:
+        result = finished(state, replay.ended[""], step)
+        await state.log.close(row_of(info, result, replay.active))
+        return result
+    # Before anything is repeated: two processes must not work on the same files.
+    if replay is not None and replay.unsettled and state.log.keeps_values:
+        await _end_leftovers(state)
+    # Loops inside an ended loop do not run again, but the result shows them.
+    if replay is not None:
+        state.loops = ended_loops(state, replay, step)
+    _listen(state, store)
+    try:
+        if step.reads_past:
+            await set_noise(state, step, store)
+        result = await _outcome(state, step, _typed_input(step, info.input))
+        _stop_reading(state)
+        kind = "suspended" if result.status is Status.SUSPENDED else "ended"
+        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
+        await state.settle()
+    except BaseException as error:  # of any kind: the lease must be released
+        _stop_reading(state)
+        await _interrupted(state, info, error)
+        if state.lost and isinstance(error, asyncio.CancelledError):
+            await _uncancel(asyncio.current_task())
+            raise OwnershipLost(f"{state.run_id}: another owner took this run over") from None
+        raise
+    if not state.log.silent:
+        await state.log.close(row_of(info, result, state.now()))
+    return result
+
+
+def _listen(state: Run, store: Journal | None) -> None:
+    """Let the journal notify the run of a cancellation, another owner and new limits."""
+    if state.log.silent:
         return
-    names = getattr((resources or {}).get("models"), "names", {})
-    sentences = [
-        f"{sentence}{nearest(name.removeprefix(MODEL_NAME), names) if names else ''}"
-        for name, sentence in missing.items()
-        if not name.startswith(MODEL_NAME) or name.removeprefix(MODEL_NAME) not in names
-    ]
-    if sentences:
-        raise ConfigurationError("; ".join(sentences))
+    state.log.on_cancel = state.cancel
+    state.log.on_lost = state.lose
+    if store is not None:
+        state.log.on_posted = partial(_read_limits, state, store)
 
 
-def _journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:
-    """Return a journal, and whether it was opened here."""
-    if isinstance(journal, str):
-        return open_journal(journal), True
-    if journal is not None and not hasattr(journal, "open"):
-        raise ConfigurationError(
-            f"journal: {journal!r} is not a journal; use a Journal, a URL such as sqlite:runs.db, "
-            "or None"
-        )
-    return journal, False
+def _read_limits(state: Run, store: Journal) -> None:
+    """Read and apply the new limits of an open run; most runs get none."""
+    if state.limits is None:
+        state.limits = LiveLimits(state, partial(store.inbox, state.run_id))
+    state.limits.read()
 
 
-def _check_options(
-    budget: object, in_doubt: object, listeners: Sequence[Listener], resources: object
-) -> None:
-    if budget is not None and not isinstance(budget, Budget):
-        raise ConfigurationError(
-            f"run: budget: {budget!r} is not a Budget; use one, such as Budget(usd=0.5)"
-        )
-    words = ("suspend", "rerun")
-    if in_doubt not in words:
-        hint = nearest(str(in_doubt), words)
-        raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is neither suspend nor rerun{hint}")
-    if resources is not None and not isinstance(resources, Mapping):
-        raise ConfigurationError(
-            f"run: resources: {resources!r:.60} is not a mapping; use objects by name, such as {{'model': …}}"
-        )
-    if callable(listeners):
-        raise ConfigurationError(f"run: listeners: {listeners!r} is not a list; use a list")
-    for listener in listeners:
-        if not callable(listener) and not hasattr(listener, "opened"):
-            raise ConfigurationError(f"run: listeners: {listener!r} is not a function")
+def _stop_reading(state: Run) -> None:
+    """Read no further limits: the end of the run is recorded next, and nothing may follow it."""
+    if not state.log.silent:
+        state.log.on_posted = None
+    if state.limits is not None:
+        state.limits.close()
+
+
+async def _end_leftovers(state: Run) -> None:
+    """End the processes of an earlier attempt of the run, and warn of those that remain."""
+    if pids := await end_leftovers(state.token):
+        numbers = ", ".join(map(str, pids))
+        sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
+        state.warn(sentence, code="processes_left")
+
+
+def _typed_input(step: Step, value: Json) -> Json:
+    """Return the recorded input of a run with the type that its step declares."""
+    declared = step.input_type
+    return value if declared is None or value is None else declared.attach(value)
+
+
+async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
+    """Release a run that was interrupted, with its active time."""
+    if state.log.silent:
+        return
+    if not isinstance(error, JournalError | OwnershipLost):
+        state.append(Entry("interrupted", "", state.now()))
+    row = replace(
+        info,
+        status="interrupted",
+        active=state.now(),
+        updated=state.clock.wall(),
+        iterations=state.iterations,
+        score=state.score,
+        usage=state.account.settled,
+    )
+    # Shielded: a second cancellation must not leave the run locked by a live process.
+    await asyncio.shield(state.log.close(row))
+
+
+async def _uncancel(task: asyncio.Task[object] | None) -> None:
+    """Take back the cancellation of the task by which a run is cancelled, delivered or pending."""
+    assert task is not None
+    # A pending cancellation is delivered at the next await.
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    if task.uncancel():  # the task is cancelled too, not only the run
+        raise asyncio.CancelledError
+
+
+async def _outcome(state: Run, step: Step, value: Json) -> Result:
+    """Run the root step and return how it ended; until then a cancel reaches the current task."""
+    request = None
+    task = state.task = asyncio.current_task()
+    try:
+        if isinstance(step, CompositeStep):
+            result = await step.run(value, Context(state, step.name, None, state.account, None))
+        else:
+            ctx = Context(state, "", None, state.account, None)
+            result = await ctx.outcome(step.name, step, value)
+    except StepError as error:
+        result = failed_result(error, state, step)
+    except (Stopped, asyncio.CancelledError) as error:
+        result = cut_result(state.stopped_by(error).stop, state, step)
+    except Suspended as suspended:
+        request = state.clean({"path": suspended.path, **suspended.request})
+        if state.log.silent:
+            state.warn(
+                "a run without a journal cannot receive answers; use one: journal='sqlite:…'",
+                code="no_journal",
+            )
+        result = cut_result(state.cleaned_stop(suspended.stop), state, step)
+    finally:
+        state.task = None  # a later cancel must not reach the caller's task
+    if state.cancelled is not None:
+        await _uncancel(task)
+    account = state.account
+    failed = failed_part(result, state)
+    return Result(
+        result.status,
+        result.reason,
+        result.detail,
+        result.output,
+        result.history,
+        usage=account.settled,
+        run_id=state.run_id,
+        name=step.name,
+        also=result.also,
+        loops=state.loops,
+        steps=state.steps,
+        agents=state.agents,
+        warnings=state.warnings,
+        seconds=state.now(),
+        request=request,
+        judging=account.judging,
+        reported_score=result.reported_score,
+        explored_iterations=explored_by(result, state.loops),
+        items=result.items,
+        outcomes=state.outcomes,
+        total=state.iterations,
+        error=failed.error,
+        cause=failed.cause,
+        workspace=result.workspace,
+        held_out=result.held_out,
+        members=step.steps if isinstance(step, Workflow) else {},
+    )

@@ -1,4 +1,4 @@
-"""The row of a run, the entry of its end, and the results that are built from them.
+"""The records of a run: the row with which it is opened, the entry of its end, and its results.
 
 A row contains the bounds of a run, which are the conditions of each loop, for lists and pages.
 """
@@ -13,40 +13,44 @@ from dataclasses import replace
 from typing import cast
 
 from ..conditions import Budget
-from ..errors import ConfigurationError, StepError
-from ..journal import RunInfo
+from ..errors import ConfigurationError, ReplayMismatch, StepError
+from ..journal import Journal, NoLog, RunInfo, RunLog
+from ..journal.inbox import status_of, take_up
 from ..journal.replay import RecordedRun
+from ..journal.results import ended_result, loop_result
 from ..records import (
     Failure,
     History,
     LoopResults,
+    Reason,
     Result,
+    Status,
     Stop,
-    Usage,
     agents_history,
     codec,
-    failure_of,
     item_outcomes,
 )
 from ..records.codec import Json
+from ..records.redaction import Redactor, secrets_in
 from ..records.typed import ValueType
 from .effects import retyped
 from .loop import Loop
 from .loop_declaration import LoopDeclaration
-from .run_state import Run
+from .run_state import Run, RunResources
 from .step import CompositeStep, Leaf, Step
 from .workflow import Workflow
 
 __all__ = [
     "bounded",
+    "cut_result",
     "described",
-    "ended_entry",
     "ended_loops",
-    "ended_result",
+    "failed_part",
+    "failed_result",
     "finished",
     "fresh_row",
-    "loop_result",
     "new_run_id",
+    "open_run",
     "row_of",
     "valid_run_id",
 ]
@@ -108,22 +112,98 @@ def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     return replace(info, source={**info.source, "bounds": bounds})
 
 
-def ended_entry(result: Result) -> Json:
-    """Return the value of the entry of a run's end."""
-    return {
-        "name": result.name,
-        "stop": Stop(result.reason, result.detail, result.also).to_json(),
-        "output": result.output,
-        "iterations": result.iterations,
-        "steps": dict(result.steps),
-        "warnings": list(result.warnings),
-        "usage": result.usage.to_json(),
-        "seconds": result.seconds,
-        "loops": list(result.loops),
-        "request": result.request,
-        **({} if result.error is None else {"error": result.error.to_json()}),
-        **({} if result.workspace is None else {"workspace": dict(result.workspace)}),
-    }
+async def open_run(
+    step: Step,
+    value: Json,
+    store: Journal | None,
+    *,
+    resources: RunResources,
+    redactor: Redactor | None,
+    budget: Budget | None,
+    source: Mapping[str, Json],
+    accept_changes: bool,
+    run_id: str,
+    takeover: bool,
+    observed: bool,
+    has_input: bool,
+) -> tuple[RunInfo, RunLog]:
+    """Open the journal of a run; return the row of a new run, and the log.
+
+    `has_input` is whether the caller passed the value: a default is not compared with a recorded input.
+
+    Raises:
+        JournalError: if it cannot be opened, or holds another run under this ID.
+    """
+    fresh = fresh_row(step, value, run_id)
+    if redactor is None and step.asks_model and "models" not in resources:
+        # The default models read these keys at the first call, when the input is on record.
+        redactor = Redactor(secrets_in(os.environ))
+    if redactor is not None:
+        # Refused, not redacted: a run cannot compute with a replaced input.
+        redactor.refuse("input", fresh.input)
+        redactor.refuse("the source of the run", source)
+    if store is not None or observed:  # listeners may read the limits
+        fresh = described(fresh, step, source, budget)
+    if store is None:
+        return fresh, NoLog(fresh)
+    log = await store.open(fresh, takeover=takeover)
+    if not log.recorded:
+        if "forked" in log.info.source and log.info.epoch > 1:
+            await log.close(replace(log.info, status="interrupted"))
+            raise ConfigurationError(
+                f"{log.info.run_id}: the process that forked it ended before its entries were written; "
+                "fork again with another run ID"
+            )
+        if log.info.queue:  # limits may have been changed before it started
+            await take_up(store, log)
+        return fresh, log
+    try:
+        if not accept_changes:
+            _check_same(log, step, fresh, has_input=has_input)
+    except ReplayMismatch:
+        # Released with its former status: the run is as it was before this attempt.
+        await log.close(replace(log.info, status=status_of(log.recorded)))
+        raise
+    # Answers that were posted while no process ran it become entries before the replay.
+    await take_up(store, log)
+    return fresh, log
+
+
+def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> None:
+    """Raise ReplayMismatch if the log holds a run of another step or input."""
+    info = log.info
+    if has_input and codec.digest(fresh.input) != codec.digest(info.input):
+        before, now = codec.digest(info.input), codec.digest(fresh.input)
+        raise ReplayMismatch(
+            f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
+            "resume without an input, or use another run ID",
+            path="",
+            recorded=before,
+            now=now,
+        )
+    if info.name != step.name:
+        raise ReplayMismatch(
+            f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
+            "resume with the step of that name, or use another run ID",
+            path="",
+            recorded=info.name,
+            now=step.name,
+        )
+    recorded = _accepted_in(log) or info.fingerprint
+    if recorded and step.fingerprint != recorded:
+        raise ReplayMismatch(
+            f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
+            f"{step.fingerprint} now); resume with the old version, or give accept_changes",
+            path="",
+            recorded=recorded,
+            now=step.fingerprint,
+        )
+
+
+def _accepted_in(log: RunLog) -> str:
+    """Return the fingerprint of the code that was accepted instead of the recorded one, or ""."""
+    accepted = (e for e in reversed(log.recorded) if e.kind == "accepted" and not e.path)
+    return next((e.fingerprint for e in accepted if e.value is None), "")
 
 
 def finished(state: Run, ended: Json, step: Step) -> Result:
@@ -148,43 +228,31 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
     )
 
 
-def ended_result(
-    run_id: str, replay: RecordedRun, ended: Json, loops: Mapping[str, Result]
-) -> Result:
-    """Return the result in the entry of a run's end, with values without their declared types."""
-    stop, own = Stop.from_json(ended["stop"]), loops.get(ended["name"])
-    return Result(
-        stop.reason.status,
-        stop.reason,
-        stop.detail,
-        ended["output"],
-        own.history if own is not None else History(),
-        usage=Usage.from_json(ended["usage"]),
-        run_id=run_id,
-        name=ended["name"],
-        also=stop.also,
-        loops={name: loops[name] for name in ended["loops"] if name in loops},
-        steps=ended["steps"],
-        warnings=tuple(ended["warnings"]),
-        seconds=ended["seconds"],
-        judging=replay.judging,
-        reported_score=own.reported_score if own is not None else None,
-        held_out=own.held_out if own is not None else None,
-        explored_iterations=explored_by(own, loops),
-        agents=replay.reported(),
-        outcomes=replay.outcomes(ended["steps"]),
-        total=replay.iterations,
-        items=own.items if own is not None else (),
-        error=Failure.from_json(ended.get("error")),
-        workspace=ended.get("workspace"),
-    )
+def failed_result(error: StepError, state: Run, step: Step) -> Result:
+    """Return the result of a run that an error ended; the reason is that of the failed loop, if any."""
+    failure: Failure = state.clean(Failure.of("", error, redact=state.redact))
+    loop = error.result
+    reason = loop.reason if loop is not None and loop.status is Status.FAILED else Reason.ERROR
+    detail = f"{failure.path}: {failure.message}" if failure.path else failure.message
+    stopped = cut_result(Stop(reason, detail), state, step)
+    return replace(stopped, error=failure, cause=error.__cause__)
 
 
-def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
-    """Return the iterations that a loop explored; of another step, those that its loops explored."""
-    if own is not None and own.explored_iterations:
-        return own.explored_iterations
-    return sum(loop.explored_iterations for loop in loops.values())
+def failed_part(result: Result, state: Run) -> Result:
+    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
+    if result.error is not None or result.status is not Status.FAILED:
+        return result
+    loops = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
+    return next(loops, result)
+
+
+def cut_result(stop: Stop, state: Run, step: Step) -> Result:
+    """Return the result of a run that was ended from outside its root step, with its output so far."""
+    own = state.loops.get(step.name)
+    if own is not None:
+        return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
+    output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
+    return Result(stop.reason.status, stop.reason, stop.detail, output)
 
 
 def _phases(replay: RecordedRun, path: str) -> History:
@@ -254,30 +322,6 @@ def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
     return replace(result, output=output, history=history, items=item_outcomes(items, history))
 
 
-def loop_result(run_id: str, replay: RecordedRun, path: str, value: Json) -> Result:
-    """Return the result in the entry of a loop's end, with values without their declared types."""
-    history, explored = replay.history(path)
-    stop = Stop.from_json(value["stop"])
-    return Result(
-        stop.reason.status,
-        stop.reason,
-        stop.detail,
-        value["output"],
-        history,
-        usage=replay.spent(path),
-        run_id=run_id,
-        name=value["name"],
-        also=stop.also,
-        seconds=history.elapsed,
-        reported_score=value.get("reported_score"),
-        held_out=value.get("held_out"),
-        explored_iterations=explored,
-        items=replay.table(path),
-        error=failure_of(stop, history),
-        workspace=value.get("workspace"),
-    )
-
-
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended; `active` are its active seconds."""
     best = result.best or next((r.best for r in result.loops.values() if r.best), None)
@@ -308,8 +352,7 @@ def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
     loops: list[Json] = []
     lists: dict[str, None] = {}
     at_once: dict[str, int] = {}
-    _collect(step, "", loops, lists)
-    _collect_at_once(step, at_once, in_folder=False)
+    _collect(step, loops, lists, at_once)
     bounds: dict[str, Json] = {"loops": loops[:_MAX_NAMES]} if loops else {}
     if lists:
         bounds["lists"] = list(lists)[:_MAX_NAMES]
@@ -320,26 +363,29 @@ def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
     return bounds
 
 
-def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, None]) -> None:
-    """Add the loops inside a step, and the names of its steps that run over a list."""
-    if getattr(step, "over_list", False):
+def _collect(
+    step: Step,
+    loops: list[Json],
+    lists: dict[str, None],
+    at_once: dict[str, int],
+    *,
+    within: str = "",
+    in_folder: bool = False,
+) -> None:
+    """Add the loops and lists inside a step, and the jobs at a time of its steps that can have another number."""
+    over_list = getattr(step, "over_list", False)
+    if over_list:
         lists[step.name] = None
     if isinstance(step, Loop):
         loop: dict[str, Json] = {"name": step.name, "until": step.bounds}
         loops.append({**loop, "within": within} if within else loop)
         within = step.name
-    for part in () if isinstance(step, Leaf) else step.parts():
-        _collect(part, within, loops, lists)
-
-
-def _collect_at_once(step: Step, at_once: dict[str, int], *, in_folder: bool) -> None:
-    """Add the number of jobs at a time of the steps that can have another one."""
     most = getattr(step, "at_once", None)
     # Items of a list are independent, unless they work on the same files. Other steps that run one at a
     # time may use the results of those before.
-    adjustable = getattr(step, "over_list", False) and not in_folder
+    adjustable = over_list and not in_folder
     if isinstance(step, CompositeStep) and isinstance(most, int) and (most > 1 or adjustable):
         at_once.setdefault(step.name, most)
     in_folder = in_folder or getattr(step, "workspace", None) is not None
     for part in () if isinstance(step, Leaf) else step.parts():
-        _collect_at_once(part, at_once, in_folder=in_folder)
+        _collect(part, loops, lists, at_once, within=within, in_folder=in_folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from ..records.redaction import Redactor
 from ..records.sanitize import cleaned
 from ..records.tracebacks import described
 from .budget import Account
-from .logs import log_listener, log_warning
+from .logs import LOG, OneLine, log_listener
 from .permits import EffectPermits
 from .stubs import Stubs
 
@@ -110,8 +111,9 @@ def opened_listeners(
                 started.append(listener)
         except BaseException as error:  # a listener never ends a run
             failed.append(f"listener_failed: a listener could not start: {error_line(error)}")
-    if (logging := log_listener(log.info)) is not None:
-        started.append(logging)
+    # Without a listener the entries take the shorter path of `Run.append`.
+    if LOG.isEnabledFor(logging.INFO):
+        started.append(log_listener(log.info))
     return tuple(started), tuple(failed)
 
 
@@ -448,7 +450,7 @@ class Run:
         warning = ": ".join(part for part in (code, path, sentence) if part)
         self.warnings += (warning,)
         if code != "blocking_event_loop":  # logged while the step blocked, with its stack
-            log_warning(warning, self.run_id, path)
+            LOG.warning("%s", OneLine(warning), extra={"run_id": self.run_id, "path": path})
         # Recorded, so that a resumed run has the warnings of its earlier processes.
         if not self.silent:
             self.append(Entry("warned", "", self.now(), value=warning))

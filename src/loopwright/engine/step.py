@@ -42,7 +42,7 @@ from .external import (
 )
 from .fingerprints import KNOWN_AS, digest_of, known_as, source_digest
 from .signatures import FunctionTypes, types_of
-from .threads import awaited_in_thread
+from .threads import thread_caller
 
 __all__ = [
     "MODEL_NAME",
@@ -206,6 +206,10 @@ class Leaf(Step[In_contra, Out_co]):
         @property
         def stub(self) -> str:
             """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
+
+        @property
+        def asks(self) -> Json:
+            """The request that a call sends, for its journal entry, if it differs from the input."""
     else:
         types = None
         idempotent = True
@@ -215,6 +219,7 @@ class Leaf(Step[In_contra, Out_co]):
         counts = True
         finishes = False
         stub = ""
+        asks = None
 
     def declared(self) -> FunctionTypes | None:
         """Return its declared types; None for a step that has JSON."""
@@ -223,10 +228,6 @@ class Leaf(Step[In_contra, Out_co]):
     def stubbed(self, output: Json) -> Json:
         """Return the output of a stub in the form of the step's own output."""
         return output
-
-    def asks(self) -> Json:
-        """Return the request that a call sends, for its journal entry, if it differs from the input."""
-        return None
 
     def act(self, value: In_contra, ctx: Any) -> Awaitable[Out_co]:
         """Act on the input and return the output; `ctx` is its Context, or None."""
@@ -312,23 +313,6 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     stub: str
     wants_context: bool
     types: FunctionTypes | None
-    __slots__ = (
-        "_fingerprint",
-        "act",
-        "counts",
-        "finishes",
-        "function",
-        "idempotent",
-        "measures_only",
-        "name",
-        "reader",
-        "reports",
-        "reserve",
-        "scores_only",
-        "stub",
-        "types",
-        "wants_context",
-    )
 
     def __init__(
         self,
@@ -358,7 +342,8 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.finishes = on_lost == "finish"
         self.reserve = reserving(reserve)
         self.reports = reports
-        self._fingerprint = fingerprint
+        if fingerprint:
+            self.fingerprint = fingerprint
         self.counts = not is_note(fingerprint)
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
         self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
@@ -399,12 +384,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         adapter.types.like, adapter.types.json_output = reader, False
         return adapter
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the function's name and source."""
-        if not self._fingerprint:
-            self._fingerprint = source_digest(inspect.unwrap(self.function))
-        return self._fingerprint
+        return source_digest(inspect.unwrap(self.function))
 
     def __repr__(self) -> str:
         return f"step({self.name})"
@@ -461,7 +444,7 @@ def _caller(function: Function, count: int, inline: bool) -> _Act:
         return by_count[count]
     if inline:
         return lambda value, ctx: _now(function, (value, ctx)[:count])
-    return lambda value, ctx: awaited_in_thread(function, *(value, ctx)[:count])
+    return thread_caller(function, count)
 
 
 async def _now(function: Function, args: tuple[object, ...]) -> Json:

@@ -55,9 +55,9 @@ def _run(runner: asyncio.Runner, start: Callable[[], Coroutine[object, object, _
     results: list[_T] = []
 
     async def main() -> None:
-        # The task returns nothing: asyncio formats the result of its main task when it restores the
-        # signal handler, and that of a long run copies and prints its history.
-        results.append(await start())
+        # The main task returns nothing, because asyncio formats its result when it restores the signal
+        # handler. The coroutine has another task, so that its waits do not resume the main task too.
+        results.append(await asyncio.create_task(start()))
 
     with runner:
         runner.run(main())

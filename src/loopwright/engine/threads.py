@@ -11,11 +11,13 @@ import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar, cast
 
-__all__ = ["awaited_in_thread", "in_thread"]
+from ..records.codec import Json
+
+__all__ = ["in_thread", "thread_caller"]
 
 T = TypeVar("T")
 
@@ -56,10 +58,17 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
         return await future
 
 
-async def awaited_in_thread(function: Callable[..., object], *args: object) -> object:
-    """Call a plain function in a new thread, and await its value here if that is awaitable."""
-    result = await in_thread(function, *args)
-    return await result if inspect.isawaitable(result) else result
+def thread_caller(function: Callable[..., Json], count: int) -> Callable[..., Awaitable[Json]]:
+    """Return a function of a value and a context that passes the first `count` of them to `function` in a new thread.
+
+    If the value of `function` is awaitable, it is awaited in the event loop.
+    """
+
+    async def call(value: object, ctx: object) -> Json:
+        result = await in_thread(function, *(value, ctx)[:count])
+        return await result if inspect.isawaitable(result) else result
+
+    return call
 
 
 def _hand_over(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:

@@ -36,8 +36,7 @@ from ..tools.process import CommandResult, tail
 from ..tools.shell import CommandOptions, ShellStep
 from .criteria import verdict
 from .json_schema import json_schema
-from .parsing.scores import read_score_by_pattern
-from .score import finder
+from .parsing.scores import finder, read_score_by_pattern
 
 __all__ = ["broken", "check", "command_check", "function_check", "run_check", "text_check"]
 

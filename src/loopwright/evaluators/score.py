@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import cast
 
-from .._regex import compile_pattern
 from ..engine.context import Context
 from ..engine.outcomes import attempt
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
@@ -17,14 +16,13 @@ from ..prompts.prompt import Prompt
 from ..records import Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json
 from ..tools.process import tail
-from .parsing.scores import ScoreReading, read_score, read_score_by_pattern
+from .parsing.scores import ScoreReading, finder, read_score, read_score_by_pattern
 from .parsing.text import normalise_reply, objects_of, plain
 
-__all__ = ["ScoreOf", "finder", "score"]
+__all__ = ["ScoreOf", "score"]
 
 REPLY = 32_000  # characters of a reply in the feedback
 _Read = Callable[[Json, str], Awaitable[ScoreReading]]
-_Find = Callable[[str], Iterator[tuple[int, int, str]]]
 
 
 def score(
@@ -205,45 +203,3 @@ def _number(value: Json, scale: tuple[float, float]) -> ScoreReading:
         detail = f"{text} lies off the scale of {low} to {high}, and a score is never clamped"
         return ScoreReading(None, problem="out_of_range", detail=detail, found=(text,))
     return ScoreReading(float(share), found=(text,))
-
-
-def finder(pattern: str) -> _Find:
-    """Return a search that yields start, end and text of a pattern's first group at every match."""
-    compile_pattern(pattern)  # unchanged, so that an error shows the position in the user's text
-    group = _first_group(pattern)
-    # \K makes the match begin with the group, which gives the position of the group in the text.
-    marked = pattern if group is None else f"{pattern[:group]}\\K{pattern[group:]}"
-    compiled = compile_pattern(marked, ignore_case=True)
-
-    def find(text: str) -> Iterator[tuple[int, int, str]]:
-        for match in compiled.finditer(text):
-            token = match.text if group is None else match.groups[0]
-            if token is not None:
-                yield match.start, match.start + len(token), token
-
-    return find
-
-
-def _first_group(pattern: str) -> int | None:
-    """Return the position of the first capturing group in a pattern."""
-    at, in_set = 0, False
-    while at < len(pattern):
-        sign = pattern[at]
-        if sign == "\\":
-            at += 1
-        elif in_set:
-            in_set = sign != "]"
-        elif sign == "[":
-            in_set = True
-            # A bracket directly after "[" or "[^" is a literal.
-            at += pattern.startswith(("^]", "]"), at + 1) + pattern.startswith("^]", at + 1)
-        elif sign == "(" and _captures(pattern[at + 1 : at + 4]):
-            return at
-        at += 1
-    return None
-
-
-def _captures(opening: str) -> bool:
-    if not opening.startswith("?"):
-        return True
-    return opening.startswith("?P<") or (opening[1:2] == "<" and opening[2:3] not in ("=", "!"))

@@ -16,8 +16,7 @@ from ..errors import StepError
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
 from .errors import ModelError, error_from_json, model_error_of, too_many_calls
-from .prices import input_at_most, tokens_at_most
-from .protocol import Reply, Request
+from .protocol import Reply, Request, input_at_most, tokens_at_most
 from .registry import Models
 from .replies.values import received
 from .scripted import ScriptedModel
@@ -84,8 +83,9 @@ class ModelAttempt(Leaf):
             self._reserved = self.models.worst_case(self.request)
         return self._reserved
 
+    @property
     def asks(self) -> Json:
-        """Return the request for the journal, without secrets: the model, and the role and text of each
+        """The request for the journal, without secrets: the model, and the role and text of each
         message.
 
         Each text is a separate field, so that the turns of a conversation are stored once.
@@ -99,7 +99,8 @@ class ModelAttempt(Leaf):
                 question[f"files-{number}"] = [file.to_json() for file in message.files]
             if message.tool_calls:
                 question[f"calls-{number}"] = [call.to_json() for call in message.tool_calls]
-        return self.models.redactor.clean(question)
+        redactor = self.models.redactor
+        return question if redactor is None else redactor.clean(question)
 
     async def act(self, value: Json, ctx: Context) -> Json:
         """Make the request, settle its cost and write the transcript."""

@@ -24,8 +24,7 @@ from ..records import NOTHING, Reason, Stop, Usage, codec
 from ..records.codec import Json, error_line
 from .attempts import ModelAttempt, RecordedFailure, attempt_name, recorded_failure, recorded_target
 from .errors import ModelError, error_from_json, model_error_of
-from .prices import DEFAULT_MAX_TOKENS
-from .protocol import Message, Request
+from .protocol import DEFAULT_MAX_TOKENS, Message, Request
 from .registry import Models, models_of
 from .replies.own_words import SpokenText, own_words
 from .retry_policy import OF_ALL, Action, Tally, decide

@@ -1,11 +1,10 @@
-"""The cost of calls: known prices, stated prices, and the highest possible cost of a call.
+"""The cost of calls: known prices and stated prices.
 
 Rules:
 
 1. An unknown price is None, never 0. Another server has no known price, whatever the name of its model;
    a document states one, or `free`.
-2. Estimates are upper bounds: one token is at least one byte of text.
-3. Discounts do not count: cached input has the full price, and of prices that depend on the hour the
+2. Discounts do not count: cached input has the full price, and of prices that depend on the hour the
    highest counts.
 """
 
@@ -19,28 +18,12 @@ from typing import TYPE_CHECKING
 from ..errors import ConfigurationError
 from ..records import Usage, codec
 from ..records.codec import Json
-from .files import FileReference
-from .protocol import Request
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
-__all__ = [
-    "DEFAULT_MAX_TOKENS",
-    "FREE",
-    "Price",
-    "Tier",
-    "cost",
-    "price_of",
-    "read_prices",
-    "tokens_at_most",
-    "worst_case",
-]
+__all__ = ["FREE", "MILLION", "Price", "Tier", "cost", "price_of", "read_prices"]
 
-DEFAULT_MAX_TOKENS = 4096  # below the limit of every current model, so that no provider rejects it
-IMAGE_TOKENS = 20_000  # of one image, above the most that a provider counts
-PER_MESSAGE = 16  # tokens that a chat template adds around one message, generously
-PER_TOOLS = 512  # tokens of the instructions that providers add when there are tools
 MILLION = 1_000_000
 
 # Providers whose prices are known; any other name may be another server.
@@ -232,63 +215,6 @@ def _above(figure: Json, bound: int) -> float:
 def _base(figure: Json) -> float:
     base: Json = getattr(figure, "base", figure)
     return float(base)
-
-
-def tokens_at_most(text: str) -> int:
-    """Return an upper bound of a text's tokens: no token is shorter than a byte of UTF-8."""
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
-def input_at_most(request: Request) -> int:
-    """Return an upper bound of a request's input tokens."""
-    total = 0
-    for message in request.messages:
-        total += PER_MESSAGE + tokens_at_most(message.content)
-        for call in message.tool_calls:
-            total += PER_MESSAGE + tokens_at_most(codec.encode(call.to_json()))
-        total += sum(_file_tokens(file) for file in message.files)
-        if message.parts is not None:
-            total += tokens_at_most(codec.encode(message.parts))
-    if request.schema is not None:
-        # It may be sent twice: as the format and, to servers that ignore formats, in words.
-        total += PER_TOOLS + 2 * tokens_at_most(codec.encode(_json(request.schema)))
-    if request.tools:
-        total += PER_TOOLS + sum(tokens_at_most(codec.encode(t.to_json())) for t in request.tools)
-    return total
-
-
-def _file_tokens(file: FileReference) -> int:
-    """Return an upper bound of the input tokens of a file; a page or second of others takes no more."""
-    return IMAGE_TOKENS if file.media_type.startswith("image/") else file.size
-
-
-def _json(schema: Mapping[str, Json]) -> Json:
-    return codec.normalise(dict(schema), what="schema")
-
-
-def worst_case(request: Request, price: Price | None) -> Usage:
-    """Return the highest possible usage of one call, for a reservation.
-
-    Args:
-        request: the request; without `max_tokens` the output counts as 4,096 tokens.
-        price: the price of its model; None counts the call as unpriced.
-
-    Returns:
-        A usage of one call, with upper bounds of tokens and USD.
-
-    Example:
-
-    >>> from loopwright.models import Message
-    >>> request = Request((Message("user", "hello"),), model="m", provider="openai", max_tokens=100)
-    >>> worst_case(request, FREE).output_tokens
-    100
-    """
-    tokens_in = input_at_most(request)
-    tokens_out = request.max_tokens or DEFAULT_MAX_TOKENS
-    if price is None:
-        return Usage(1, tokens_in, tokens_out, unpriced=1)
-    low, high = price.highest(tokens_in)
-    return Usage(1, tokens_in, tokens_out, (tokens_in * low + tokens_out * high) / MILLION)
 
 
 def cost(usage: Usage, price: Price | None) -> Usage:

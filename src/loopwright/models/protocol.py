@@ -5,7 +5,8 @@ Rules:
 1. A `Model` makes at most one request to an endpoint per `complete`. `call_model` makes retries, failover
    and re-asks as separate calls, so that each is recorded and counted.
 2. A truncated reply is a `ModelError` with the received text.
-3. All values are plain JSON or frozen, and convert to JSON and back without a change.
+3. Estimates of tokens are upper bounds: one token is at least one byte of text.
+4. All values are plain JSON or frozen, and convert to JSON and back without a change.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .files import FileReference
 from .settings import checked_cutoff, checked_headers, header_digests
 
 __all__ = [
+    "DEFAULT_MAX_TOKENS",
     "MAX_TOOL_CALLS",
     "Finish",
     "Message",
@@ -30,8 +32,14 @@ __all__ = [
     "Timers",
     "ToolCall",
     "ToolDefinition",
+    "input_at_most",
+    "tokens_at_most",
 ]
 
+DEFAULT_MAX_TOKENS = 4096  # below the limit of every current model, so that no provider rejects it
+IMAGE_TOKENS = 20_000  # of one image, above the most that a provider counts
+PER_MESSAGE = 16  # tokens that a chat template adds around one message, generously
+PER_TOOLS = 512  # tokens of the instructions that providers add when there are tools
 MAX_TOOL_CALLS = 128  # of one reply; a model that repeats itself writes calls without end
 Finish = Literal["stop", "length", "refused", "tool_calls"]
 Role = Literal["system", "user", "assistant", "tool"]
@@ -272,7 +280,9 @@ class Request:
             codec.integer("request: max_tokens", self.max_tokens, minimum=1)
         if self.schema is not None and not isinstance(self.schema, Mapping):
             raise ConfigurationError("request: schema: give a JSON Schema, an object")
-        checked_cutoff(self.on_cutoff, schema=self.schema is not None)
+        # The usual words need no check: the default, and the one that judges set.
+        if self.on_cutoff not in ("", "retry"):
+            checked_cutoff(self.on_cutoff, schema=self.schema is not None)
         if self.headers:
             checked_headers(self.headers)
 
@@ -307,6 +317,38 @@ class Request:
             data["headers"] = header_digests(self.headers)
         data["messages"] = [message.to_json() for message in self.messages]
         return cast("Json", codec.normalise(data, what="request"))
+
+
+def tokens_at_most(text: str) -> int:
+    """Return an upper bound of a text's tokens: no token is shorter than a byte of UTF-8."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def input_at_most(request: Request) -> int:
+    """Return an upper bound of a request's input tokens."""
+    total = 0
+    for message in request.messages:
+        total += PER_MESSAGE + tokens_at_most(message.content)
+        for call in message.tool_calls:
+            total += PER_MESSAGE + tokens_at_most(codec.encode(call.to_json()))
+        total += sum(_file_tokens(file) for file in message.files)
+        if message.parts is not None:
+            total += tokens_at_most(codec.encode(message.parts))
+    if request.schema is not None:
+        # It may be sent twice: as the format and, to servers that ignore formats, in words.
+        total += PER_TOOLS + 2 * tokens_at_most(codec.encode(_json(request.schema)))
+    if request.tools:
+        total += PER_TOOLS + sum(tokens_at_most(codec.encode(t.to_json())) for t in request.tools)
+    return total
+
+
+def _file_tokens(file: FileReference) -> int:
+    """Return an upper bound of the input tokens of a file; a page or second of others takes no more."""
+    return IMAGE_TOKENS if file.media_type.startswith("image/") else file.size
+
+
+def _json(schema: Mapping[str, Json]) -> Json:
+    return codec.normalise(dict(schema), what="schema")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,21 @@ from ..records import Usage
 from ..records.codec import Json
 from ..records.redaction import Redactor, secrets_in
 from .endpoints import PLACES, is_own_address
-from .prices import Price, cost, price_of, read_prices, worst_case
-from .protocol import Model, Request
+from .prices import MILLION, Price, cost, price_of, read_prices
+from .protocol import DEFAULT_MAX_TOKENS, Model, Request, input_at_most
 from .providers.provider_model import ProviderModel
 from .retry_policy import Policy
 from .scripted import ScriptedModel
 from .settings import ModelSettings, checked_settings
 
-__all__ = ["MODEL_VARIABLE", "Models", "model_of_environment", "models_of", "split_model"]
+__all__ = [
+    "MODEL_VARIABLE",
+    "Models",
+    "model_of_environment",
+    "models_of",
+    "split_model",
+    "worst_case",
+]
 
 MODEL_VARIABLE = "LOOPWRIGHT_MODEL"  # environment variable: the model of prompts that name none
 Account = tuple[str, str, str, str]
@@ -103,7 +110,8 @@ class Models:
         self.prices = read_prices(prices)
         self.known_prices = known_prices
         self.transcript = transcript
-        self.redactor = redactor or getattr(model, "redactor", None) or Redactor()
+        # None without secrets, so that no value is searched.
+        self.redactor: Redactor | None = redactor or getattr(model, "redactor", None) or None
         self.policy = policy or Policy()
         self._known: dict[tuple[str, str, bool], Price | None] = {}
         self._cooling: dict[Account, float] = {}
@@ -180,7 +188,7 @@ class Models:
         return price_of(request.provider, request.model, self.prices, base_url=url)
 
     def worst_case(self, request: Request) -> Usage:
-        """Return the highest possible cost of one call; see `prices.worst_case`."""
+        """Return the highest possible cost of one call; see `worst_case`."""
         return worst_case(request, self.price(request))
 
     def charged(self, request: Request, usage: Usage) -> Usage:
@@ -222,7 +230,7 @@ class Models:
         if self.transcript is None:
             return
         try:
-            self.transcript(self.redactor.clean(record))
+            self.transcript(record if self.redactor is None else self.redactor.clean(record))
         except Exception as error:  # a transcript must not change the run
             ctx.warn(f"the transcript could not be written: {error}", code="transcript_failed")
 
@@ -233,8 +241,35 @@ class Models:
             await close()
 
 
+def worst_case(request: Request, price: Price | None) -> Usage:
+    """Return the highest possible usage of one call, for a reservation.
+
+    Args:
+        request: the request; without `max_tokens` the output counts as 4,096 tokens.
+        price: the price of its model; None counts the call as unpriced.
+
+    Returns:
+        A usage of one call, with upper bounds of tokens and USD.
+
+    Example:
+
+    >>> from loopwright.models import FREE, Message
+    >>> request = Request((Message("user", "hello"),), model="m", provider="openai", max_tokens=100)
+    >>> worst_case(request, FREE).output_tokens
+    100
+    """
+    tokens_in = input_at_most(request)
+    tokens_out = request.max_tokens or DEFAULT_MAX_TOKENS
+    if price is None:
+        return Usage(1, tokens_in, tokens_out, unpriced=1)
+    low, high = price.highest(tokens_in)
+    return Usage(1, tokens_in, tokens_out, (tokens_in * low + tokens_out * high) / MILLION)
+
+
 def _priced_as(request: Request) -> tuple[str, str, bool]:
-    return request.provider, request.model, is_own_address(request)
+    # Without a URL, a request goes to the provider's own address.
+    own = not request.base_url or is_own_address(request)
+    return request.provider, request.model, own
 
 
 def _account(request: Request) -> Account:
@@ -306,7 +341,7 @@ class _Default:
         lease = run.owned.get(_LEASE)
         if lease is None:
             lease = run.owned[_LEASE] = _Lease(self, self._current())
-            if run.redactor is None and lease.models.redactor:
+            if run.redactor is None and lease.models.redactor is not None:
                 run.redactor = lease.models.redactor
                 run.redactor.refuse("input", run.log.info.input)
         return cast("_Lease", lease).models

@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ from ..journal import Entry, MemoryJournal
 from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import ModelError
-from .protocol import Finish, Reply, Request
+from .protocol import Finish, Reply, Request, ToolCall
 from .replies.values import received
 from .scripted_rules import ERRORS, Rule, ScriptedReply, read_rules
 
@@ -117,11 +118,10 @@ class ScriptedModel:
     def _match(self, path: str, prompt: str) -> int:
         for number, rule in enumerate(self.rules):
             try:
-                if rule.matches(path, prompt):
+                if rule.replies and _is_at(rule, path) and _asks(rule, prompt):
                     return number
-            except (
-                StepError
-            ) as error:  # a search that timed out is neither a match nor the absence of one
+            # A search that timed out is neither a match nor the absence of one.
+            except StepError as error:
                 detail = f"{path}: rule {number + 1} of the replies: {error}"
                 raise ModelError(detail, kind="permanent", reason="no_reply") from None
         shown = prompt if len(prompt) <= 80 else prompt[:80] + "…"
@@ -139,6 +139,16 @@ class ScriptedModel:
         reply = rule.replies[min(used[number], len(rule.replies) - 1)]
         used[number] += 1
         return reply
+
+
+def _is_at(rule: Rule, path: str) -> bool:
+    """Whether the glob of a rule matches a path."""
+    return not rule.step or fnmatch.fnmatchcase(path, rule.step)
+
+
+def _asks(rule: Rule, prompt: str) -> bool:
+    """Whether the pattern of a rule matches a prompt."""
+    return rule.prompt is None or rule.prompt.search(prompt) is not None
 
 
 def _rule_of(value: Json) -> int | None:
@@ -214,7 +224,11 @@ def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
         finish=finish,
         model=request.model,
         provider=request.provider,
-        tool_calls=scripted.calls,
+        # A call without an ID is numbered.
+        tool_calls=tuple(
+            ToolCall(call.id or f"call-{number}", call.name, call.arguments)
+            for number, call in enumerate(scripted.tool_calls, start=1)
+        ),
         parts=parts,
     )
     try:
@@ -246,7 +260,7 @@ class ScriptedEffects:
         Raises:
             StepError: `no_stub` without a rule, else of the kind that the rule names.
         """
-        rule = next((rule for rule in self.rules if rule.at(path)), None)
+        rule = next((rule for rule in self.rules if _is_at(rule, path)), None)
         if rule is None:
             raise StepError(
                 f"the dry run has no stub for the {what} {path!r}; add a rule to {self.file}, such as "

@@ -6,7 +6,6 @@ that is a number keeps the digits as they were written.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,6 @@ from ..errors import DocumentError, Problem, nearest
 from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import KINDS
-from .protocol import ToolCall
 
 __all__ = ["ERRORS", "FINISHES", "Rule", "ScriptedReply", "read_rules"]
 
@@ -144,14 +142,6 @@ class ScriptedReply(_Model):
             raise ValueError("is empty; give text, json, tool_calls or error")
         return self
 
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls; one without an ID is numbered."""
-        return tuple(
-            ToolCall(call.id or f"call-{number}", call.name, call.arguments)
-            for number, call in enumerate(self.tool_calls, start=1)
-        )
-
 
 class Rule(_Model):
     """Which calls get which replies: a glob over the path, a pattern over the prompt, or both.
@@ -160,9 +150,8 @@ class Rule(_Model):
     """
 
     step: str = Field("", strict=True)
-    prompt: Annotated[Json, BeforeValidator(_compiled)] = (
-        None  # a Pattern, which pydantic cannot describe
-    )
+    # A Pattern, which pydantic cannot describe.
+    prompt: Annotated[Json, BeforeValidator(_compiled)] = None
     replies: Annotated[tuple[ScriptedReply, ...], BeforeValidator(_filled)] = ()
     output: Normal = None
     exit: int | None = Field(None, strict=True, ge=-64, le=255)
@@ -182,16 +171,6 @@ class Rule(_Model):
         if "error" in stub and len(stub) > 1:
             raise ValueError("error stands alone; remove output and exit")
         return self
-
-    def matches(self, path: str, prompt: str) -> bool:
-        """Whether the rule applies to a call."""
-        if not self.replies or not self.at(path):
-            return False
-        return bool(self.prompt is None or self.prompt.search(prompt) is not None)
-
-    def at(self, path: str) -> bool:
-        """Whether the glob of the rule matches a path."""
-        return not self.step or fnmatch.fnmatchcase(path, self.step)
 
 
 _RULES = TypeAdapter(Annotated[tuple[Rule, ...], BeforeValidator(_filled)])

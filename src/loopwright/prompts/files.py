@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
@@ -17,17 +16,9 @@ from ..records import codec
 from ..records.codec import Json
 from ..templates.variables import TemplatedValue, fill, rendered
 
-__all__ = ["AttachedFiles", "Files", "PromptFiles", "file_of"]
+__all__ = ["Files", "PromptFiles", "file_of"]
 
 Files = Sequence[File | str] | Callable[[Json], Iterable[File | str]]
-
-
-@dataclass(frozen=True, slots=True)
-class AttachedFiles:
-    """The files of one message, with their contents by digest."""
-
-    references: tuple[FileReference, ...] = ()
-    contents: dict[str, bytes] | None = None
 
 
 class PromptFiles:
@@ -77,14 +68,14 @@ class PromptFiles:
             return [file_of(item) for item in self.function(value)]
         return [i if isinstance(i, File) else file_of(rendered(i, ctx, value)) for i in self.items]
 
-    async def attach(self, value: Json, ctx: Context) -> AttachedFiles:
-        """Read and store the files. A resumed run uses the stored contents.
+    async def attach(
+        self, value: Json, ctx: Context
+    ) -> tuple[tuple[FileReference, ...], dict[str, bytes]]:
+        """Return the files and their contents by digest. A resumed run uses the stored contents.
 
         Raises:
             StepError: For a file that cannot be read.
         """
-        if not self:
-            return AttachedFiles()
         files = self.files(value, ctx)
         store: FileStore = ctx.run.resources["file_store"]
         reader = _ReadFiles(files, store, self.root or Path.cwd())
@@ -94,7 +85,7 @@ class PromptFiles:
         # Each content once: the same file may be attached twice.
         digests = dict.fromkeys(reference.digest for reference in references if reference.digest)
         contents = {digest: await in_thread(store.get, digest) for digest in digests}
-        return AttachedFiles(references, contents)
+        return references, contents
 
 
 class _ReadFiles(Leaf):

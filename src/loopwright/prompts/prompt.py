@@ -93,7 +93,7 @@ class Prompt(CompositeStep[In, Out]):
         self.read = read or _output
         self.input_type: ValueType | None = None
         self.output_type: ValueType | None = None
-        self.files = PromptFiles(files, files_root)
+        self.files = PromptFiles(files, files_root) or None
         self.on_text = on_text if on_text is None else text_listener(on_text)
 
     def calling_at_most(self, number: int) -> Prompt:
@@ -117,7 +117,7 @@ class Prompt(CompositeStep[In, Out]):
         # Only with limits, so that conversations without limits keep their recorded fingerprints.
         if self.conversation is not None and self.conversation.bounded:
             parts.append(codec.canonical(self.conversation.to_json()))
-        if self.files:
+        if self.files is not None:
             parts.append(f"files {self.files.fingerprint}")
         return digest_of("prompt", *parts)
 
@@ -161,8 +161,10 @@ class Prompt(CompositeStep[In, Out]):
     async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
         """Return the user message, and the contents of its files by digest."""
         text = filled_in(self.text, value, ctx)
-        attached = await self.files.attach(value, ctx)
-        return Message("user", text, files=attached.references), attached.contents or {}
+        if self.files is None:
+            return Message("user", text), {}
+        references, contents = await self.files.attach(value, ctx)
+        return Message("user", text, files=references), contents
 
     async def ask_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Send the prompt again with the reply and its problem, and return the output."""
@@ -364,7 +366,8 @@ def _check_templates(name: str, **templates: object) -> None:
 
 def _undefined(step: Prompt, *templates: str) -> dict[str, str]:
     """Return the names and models that a prompt needs from its run, each with a message."""
-    files = [str(item.source) for item in step.files.items if isinstance(item, TemplatedValue)]
+    items = step.files.items if step.files is not None else ()
+    files = [str(item.source) for item in items if isinstance(item, TemplatedValue)]
     missing: dict[str, str] = {}
     for template in (*templates, *files):
         missing |= unsupplied_names(step.name, template)

@@ -1,8 +1,7 @@
 """Templates in prompts and conditions: Jinja's syntax in a sandbox that only holds plain data."""
 
-from .limits import TemplateError
 from .template import Expression, Rendered, Template, compile_expression, compile_template
-from .values import TemplateValue
+from .values import TemplateError, TemplateValue
 
 __all__ = [
     "Expression",

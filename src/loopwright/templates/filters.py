@@ -10,9 +10,21 @@ import math
 from collections.abc import Callable
 
 from ..records.codec import Json
-from .limits import ITEM, Meter, TemplateError
 from .predicates import PREDICATES, is_number, plain
-from .values import Missing, TemplateValue, equal, find, kind, shown, size, to_json, to_text
+from .values import (
+    ITEM,
+    Meter,
+    Missing,
+    TemplateError,
+    TemplateValue,
+    equal,
+    find,
+    kind,
+    shown,
+    size,
+    to_json,
+    to_text,
+)
 
 __all__ = ["FILTERS", "METHODS", "items_of"]
 

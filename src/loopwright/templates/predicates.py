@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TypeGuard
 
 from ..records.codec import Json
-from .limits import Meter, TemplateError
-from .values import Missing, TemplateValue, equal, kind, size, to_text
+from .values import Meter, Missing, TemplateError, TemplateValue, equal, kind, size, to_text
 
 __all__ = ["COMPARISONS", "PREDICATES", "is_number", "plain"]
 

@@ -15,8 +15,8 @@ import jinja2
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 
-from .limits import TOKENS, TemplateError
 from .sandbox import SANDBOX
+from .values import TOKENS, TemplateError
 
 __all__ = ["TOO_COMPLEX", "Paths", "Program", "names_of", "paths_in", "paths_of"]
 
@@ -86,32 +86,24 @@ _BINDING = (nodes.For, nodes.Assign, nodes.AssignBlock, nodes.With)
 
 
 class Program:
-    """The code of a template, generated from its checked tree when it is first needed.
+    """The code of a template, generated from its checked tree by `make` when it is first needed.
 
     With code for each template at once, benchmarks/documents.py "check of 500 prompts" takes three
     times as long.
     """
 
-    __slots__ = ("_code", "_tree")
+    __slots__ = ("_tree", "code")
 
     def __init__(self, tree: Callable[[], nodes.Template]) -> None:
         self._tree = tree
-        self._code: jinja2.Template | None = None
+        self.code: jinja2.Template | None = None
 
-    @property
-    def code(self) -> jinja2.Template:
-        """The code.
+    def make(self) -> frozenset[str]:
+        """Generate the code, and return the names that it looks up.
 
         Raises:
             TemplateError: If Python cannot compile it.
         """
-        if self._code is None:
-            self.make()
-        assert self._code is not None
-        return self._code
-
-    def make(self) -> frozenset[str]:
-        """Generate the code, and return the names that it looks up."""
         try:
             tree = self._tree()
             tree.set_environment(SANDBOX)
@@ -120,7 +112,7 @@ class Program:
             code = compile(generator.source.getvalue(), "<template>", "exec")
         except (RecursionError, MemoryError, SyntaxError, ValueError):
             raise TemplateError(TOO_COMPLEX) from None
-        self._code = jinja2.Template.from_code(SANDBOX, code, {})
+        self.code = jinja2.Template.from_code(SANDBOX, code, {})
         return frozenset(generator.names)
 
 

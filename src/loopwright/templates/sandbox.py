@@ -33,17 +33,24 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ..errors import LoopwrightError
 from ..records.codec import Json
 from .filters import FILTERS, METHODS, items_of
-from .limits import (
+from .predicates import COMPARISONS, PREDICATES, is_number
+from .values import (
     ITEM,
     NUMBER_BITS,
     RANGE_ITEMS,
     REPEATED_ITEMS,
     TOKENS,
     Meter,
+    Missing,
     TemplateError,
+    TemplateValue,
+    find,
+    kind,
+    shown,
+    size,
+    to_data,
+    to_text,
 )
-from .predicates import COMPARISONS, PREDICATES, is_number
-from .values import Missing, TemplateValue, find, kind, shown, size, to_data, to_text
 
 __all__ = ["METER", "OPERATIONS", "SANDBOX", "Helper"]
 

@@ -20,9 +20,8 @@ from jinja2.visitor import NodeTransformer
 
 from ..errors import nearest
 from .filters import FILTERS, METHODS
-from .limits import DEPTH, LOOP_DEPTH, NUMBER_BITS, TemplateError
 from .predicates import PREDICATES
-from .values import LOOP_FIELDS
+from .values import DEPTH, LOOP_DEPTH, LOOP_FIELDS, NUMBER_BITS, TemplateError
 
 __all__ = ["checked", "rename_loops", "rewrite"]
 

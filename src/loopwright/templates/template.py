@@ -3,7 +3,7 @@
 1. Rendering has one pass: template syntax inside a value is never interpreted.
 2. A template reaches plain data and the functions of the call, and nothing else (see `values.py`).
 3. Every name that a template needs can be read before it is rendered (`names`, `check`).
-4. Limits count work, not time (see `limits.py`).
+4. Limits count work, not time (see `values.py`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from jinja2 import nodes
 from jinja2.parser import Parser
 
 from ..errors import LoopwrightError, Problem, nearest
-from .limits import SOURCE_CHARS, Meter, TemplateError
 from .program import TOO_COMPLEX, Program, names_of, paths_in, paths_of
 from .sandbox import METER, SANDBOX, Helper, numbers
 from .syntax import checked, rename_loops, rewrite
-from .values import Missing, to_data, to_text
+from .values import SOURCE_CHARS, Meter, Missing, TemplateError, to_data, to_text
 
 __all__ = ["Expression", "Rendered", "Template", "compile_expression", "compile_template"]
 
@@ -84,6 +83,14 @@ class _Compiled:
             problems.append(Problem("template", line, column, "", message))
         return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
+    @property
+    def _code(self) -> jinja2.Template:
+        program = self._program
+        if program.code is None:
+            program.make()
+        assert program.code is not None
+        return program.code
+
     def _run(
         self, values: Mapping[str, object], helpers: Helpers | None
     ) -> tuple[Meter, jinja2.runtime.Context]:
@@ -96,12 +103,12 @@ class _Compiled:
                 variables[name] = to_data(meter, values[name], name)
             elif name in helpers:
                 variables[name] = Helper(name, helpers[name])
-        return meter, self._program.code.new_context(variables, shared=True)
+        return meter, self._code.new_context(variables, shared=True)
 
     def _chunks(self, context: jinja2.runtime.Context) -> Iterator[str]:
         """Run the program; every exception becomes a TemplateError with its line."""
         try:
-            yield from self._program.code.root_render_func(context)
+            yield from self._code.root_render_func(context)
         except TemplateError as error:
             raise _placed(self.source, error, self._line_of(error)) from error.__cause__
         # Errors of helper functions have their own classes.
@@ -119,7 +126,7 @@ class _Compiled:
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<template>":
-                line = self._program.code.get_corresponding_lineno(trace.tb_lineno)
+                line = self._code.get_corresponding_lineno(trace.tb_lineno)
             trace = trace.tb_next
         return line
 

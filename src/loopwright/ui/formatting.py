@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 from ..records import Iteration, Status, StepOutcome, number_text
 from ..records.codec import Json
+from ..records.excerpts import clean, clean_json, one_line
 from ..records.figures import (
-    clean,
-    clean_json,
     cost,
     duration,
     measured,
     money,
-    one_line,
     plural,
     rated,
     score,

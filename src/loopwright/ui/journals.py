@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
-from ..journal.inbox import waiting_of_schedule
+from ..journal.inbox import runs_of_schedule
 from ..journal.open import open_journal
 from ..journal.urls import shown_url
 
@@ -99,9 +99,10 @@ async def find_run(store: Journal, name: str) -> RunInfo:
     try:
         return await store.find(name)
     except RunNotFound as error:
-        # The runs of a schedule begin alike; its name stands for the one that waits.
-        if waiting := await waiting_of_schedule(store, name):
-            return waiting[0]
+        # The runs of a schedule begin alike; its name stands for the one that waits, or else for the latest.
+        for status in ("queued", ""):
+            if scheduled := await runs_of_schedule(store, name, status=status):
+                return scheduled[0]
         # The latest runs only: a mistyped ID is usually a recent one, and a journal may have millions.
         hint = nearest(name, [row.run_id for row in await store.runs(limit=500)])
         if not hint or not error.hint:  # a prefix of several ids has no hint

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .documents import LocalActions, TrustStore
 
 TRUST = "LOOPWRIGHT_TRUST"
-MAX_KEYS = 3  # in a sentence; `check` and the question name all
+MAX_KEYS = 3  # for each place in a sentence; `check` and the question name all
 _YES = ("y", "yes")
 
 
@@ -126,10 +126,27 @@ def actions_text(actions: LocalActions) -> str:
     if actions.files:
         phrases.append(f"sends {texts.plural(len(actions.files), 'file')} of its folder to a model")
     if actions.keys:
-        shown = ", ".join(actions.keys[:MAX_KEYS])
-        left = len(actions.keys) - MAX_KEYS
-        phrases.append(f"sends {shown}{f' and {left} more' if left > 0 else ''}")
-    return " and ".join(phrases)
+        phrases.append(f"sends {_keys_text(actions.keys)}")
+    return _listed(phrases)
+
+
+def _keys_text(keys: Sequence[str]) -> str:
+    """Return variables by the place that receives them: `A and B to the agent claude`."""
+    places: dict[str, list[str]] = {}
+    for key in keys:
+        variable, _, place = key.partition(" to ")
+        places.setdefault(place, []).append(variable)
+    parts = []
+    for place, variables in places.items():
+        left = len(variables) - MAX_KEYS
+        more = [texts.plural(left, "more variable")] if left > 0 else []
+        parts.append(f"{_listed([*variables[:MAX_KEYS], *more])} to {place}")
+    return _listed(parts, last=", and ")
+
+
+def _listed(parts: Sequence[str], last: str = " and ") -> str:
+    """Return parts of a sentence as a list: `a, b and c`."""
+    return last.join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
 
 
 def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: bool) -> bool:
@@ -166,16 +183,19 @@ def _store(actions: LocalActions, person: Person) -> None:
 
 
 def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
-    request = f"{read.name} {actions_text(actions)}"
     # Without a person at the terminal an answer from a pipe would be input of the run.
     if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
-        review = "Review it with loopwright check, approve it with --yes."
+        review = "Review it with loopwright check, then approve it with --yes."
         if Path(str(read.source.get("file"))).name == UNTIL_DOCUMENT:
             # The command has no file to check.
             commands = "".join(f"\n  {texts.one_line(command)}" for command in actions.commands)
-            review = f"Review it with --print-yaml, approve it with --yes. The commands:{commands}"
-        raise ConfigurationError(f"{request}, which is not approved yet. {review}")
-    person.write((f"{request}:", "bold"))
+            review = (
+                f"Review it with --print-yaml, then approve it with --yes. The commands:{commands}"
+            )
+        raise ConfigurationError(
+            f"{read.name} needs your approval: it {actions_text(actions)}. {review}"
+        )
+    person.write((f"{read.name} {actions_text(actions)}:", "bold"))
     plan = read.plan()
     for key in ("commands", "python", "keys", "hosts", "environment"):
         for value in plan[key]:

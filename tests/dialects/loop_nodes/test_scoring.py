@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.documents.steps.loop_node import Scorer, Strategy, answer
-from loopwright.documents.steps.loop_node.lessons import LoopNodeLessons, extract
+from loopwright.documents.steps.loop_node import LoopNodeLessons, Scorer, Strategy, answer, extract
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.evaluators import agreement
 from loopwright.evaluators.parsing.answers import (
@@ -20,6 +19,7 @@ from loopwright.evaluators.parsing.answers import (
 from loopwright.evaluators.parsing.text import AGENTS, agents_in, reply_text, shown
 from loopwright.evaluators.presets import CONTEXTS, LEVELS, preset, weighted
 from loopwright.evaluators.rubric.criteria_prompt import criteria_of
+from loopwright.models import Reply
 
 PATTERN = Scorer((Strategy((r"SCORE:\s*([0-9.]+)",)),))
 
@@ -150,7 +150,7 @@ def test_an_answer_that_is_neither_is_an_error() -> None:
 def test_classifications_are_options(text: str, option: str) -> None:
     """A reply is an option, names exactly one of them, or is not classified."""
     assert read_classification(text, ["tea", "coffee"]) == option
-    assert answer("classification", ["tea", "coffee"]).read(text) == option
+    assert answer("classification", ["tea", "coffee"]).read(Reply(text)) == option
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_a_tool_is_approved_denied_or_edited(asks: Project, options: list[str], 
 WRONG = [
     ([], "one has 2 open questions. Give the path of one: two/sign/who, two/name/name", ["--yes"]),
     (["two/sign/wo"], "did you mean 'two/sign/who'?", ["--yes"]),
+    (["two/sign/wo"], "did you mean 'two/sign/who'?", []),
     (["two/sign/who"], "is not an answer to this question", ["--value", "7"]),
     (["two/sign/who"], "arguments: 'b' is not an object", ["--edit", "b"]),
     (["two/sign/who"], "--accept applies to iterations", ["--accept"]),
@@ -127,7 +128,11 @@ def test_a_question_is_answered_once(asks: Project) -> None:
     again = asks.call("approve", "one", "both/1/approve", "--no")
     assert (again.code, "answered already" in again.err) == (2, True)
     shown = asks.call("approve", "one")
-    assert shown.out == "one has no open question; it is suspended\nresume: loopwright resume one\n"
+    assert shown.code == 2
+    assert shown.out == "resume: loopwright resume one\n"
+    assert shown.err == "loopwright: one has no open question; it is suspended\n"
+    listed = asks.call("approve", "one", "--json")
+    assert (listed.code, listed.json["questions"]) == (2, [])
     assert "answered, ready to resume" in asks.call("runs").out
 
 
@@ -227,7 +232,7 @@ def test_a_suspended_run_is_cancelled(asks: Project) -> None:
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     answer = asks.call("cancel", "one")
     assert (answer.code, answer.out) == (0, "one was suspended and is now cancelled\n")
-    assert "has no open question" in asks.call("approve", "one").out
+    assert "has no open question" in asks.call("approve", "one").err
     assert (
         asks.call("cancel", "one").err == "loopwright: one is cancelled; no process is running it\n"
     )

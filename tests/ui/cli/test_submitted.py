@@ -122,6 +122,22 @@ def test_the_start_of_a_scheduled_run_is_shown(shared: Project) -> None:
     assert "start:" not in late.out
 
 
+def test_a_cancelled_schedule_has_ended(shared: Project) -> None:
+    """`cancel` says so; a second one finds nothing to cancel, and the name stands for the latest run then."""
+    nightly = ("submit", "steps:refine", "--input", "x", "--key", "nightly", "--cron")
+    replaced = shared.call(*nightly, "0 5 * * *", "--json").json["runs"][0]
+    [run_id] = shared.call(*nightly, "0 6 * * *", "--json").json["runs"]
+    done = shared.call("cancel", "nightly")
+    assert done.out == f"{run_id} was queued and is now cancelled; the schedule nightly has ended\n"
+    again = shared.call("cancel", "nightly")
+    ended = f"the schedule nightly has ended; its latest run {run_id} is cancelled"
+    assert (again.code, again.err) == (1, f"loopwright: {ended}\n")
+    assert run_id in shared.call("show", "nightly").out
+    assert f"{replaced} is cancelled; no process" in shared.call("cancel", replaced).err
+    [other] = shared.call(*nightly, "0 7 * * *", "--json").json["runs"]
+    assert shared.call("cancel", other, "--json").json["ended_schedule"] == "nightly"
+
+
 def test_an_answer_to_a_submitted_run_names_the_worker(shared: Project) -> None:
     """A worker continues it, so no command to resume it here is printed."""
     (shared.folder / "asks.py").write_text(ASKS)

@@ -57,8 +57,8 @@ def test_without_a_terminal_nothing_runs_until_it_is_agreed_to(folder: Project) 
     answer = folder.run("run", "doing.yaml")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
-        "loopwright: doing runs 1 command and 1 Python function on this machine, which is "
-        "not approved yet. Review it with loopwright check, approve it with --yes.\n"
+        "loopwright: doing needs your approval: it runs 1 command and 1 Python function on this machine. "
+        "Review it with loopwright check, then approve it with --yes.\n"
     )
     assert acted(folder) == 0
     assert not (folder.folder / "imported.txt").exists()
@@ -74,7 +74,7 @@ def test_a_file_for_a_model_needs_an_approval(folder: Project) -> None:
     (folder.folder / "sends.yaml").write_text(text)
     answer = folder.run("run", "sends.yaml", "--replies", "replies.yaml")
     assert answer.code == 2
-    assert "sends sends 1 file of its folder to a model, which is not approved yet" in answer.err
+    assert "sends needs your approval: it sends 1 file of its folder to a model. " in answer.err
     assert not (folder.folder / ".loopwright").exists()
     (folder.folder / "sends.yaml").write_text(text.replace("act.sh, ", ""))
     assert "approved" not in folder.run("run", "sends.yaml", "--replies", "replies.yaml").err
@@ -185,7 +185,7 @@ def test_a_key_for_a_host_is_agreed_to(folder: Project) -> None:
     answer = folder.run("run", "keyed.yaml", GITHUB_TOKEN="ghp_0123456789abcdef")
     assert answer.code == 2
     assert (
-        "keyed sends GITHUB_TOKEN to https://models.example.org, which is not approved"
+        "keyed needs your approval: it sends GITHUB_TOKEN to https://models.example.org. "
         in answer.err
     )
     plan = folder.run("check", "keyed.yaml", "--json").json["documents"][0]["plan"]
@@ -251,7 +251,23 @@ def test_variables_of_commands_are_listed_with_what_is_given_them(folder: Projec
     assert "NPM_TOKEN to the command of build" in listed
     answer = folder.run("run", "commands.yaml")
     assert answer.code == 2
-    assert "sends GIT_TOKEN to the tool git, NPM_TOKEN to the command of build" in answer.err
+    assert (
+        "it runs 2 commands on this machine and sends GIT_TOKEN to the tool git, NPM_TOKEN to the "
+        "command of build, and MORE_TOKEN to the tool git in get. " in answer.err
+    )
+
+
+def test_the_keys_of_an_agent_are_listed_by_the_agent(folder: Project) -> None:
+    """The sentence names the program once, and counts it once although each step with it runs it."""
+    step = "  - {name: %s, agent: {cli: claude, prompt: Fix it.}}\n"
+    text = f"schema: loopwright/1\nname: fixing\nsteps:\n{step % 'fix'}{step % 'again'}"
+    (folder.folder / "fixing.yaml").write_text(text)
+    answer = folder.run("run", "fixing.yaml")
+    assert (
+        "loopwright: fixing needs your approval: it runs 1 command on this machine and sends "
+        "ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, CLAUDE_CODE_OAUTH_TOKEN and 1 more variable to the agent "
+        "claude. Review it" in answer.err
+    )
 
 
 V2_KEYED = """\

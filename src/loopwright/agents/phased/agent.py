@@ -22,7 +22,7 @@ from ...conditions import CEILING
 from ...engine.context import Context
 from ...engine.step import CompositeStep, EvaluatorLike, Step, StepLike, as_step, digest_of
 from ...errors import ConfigurationError, LoopwrightWarning, nearest
-from ...models.prices import DEFAULT_MAX_TOKENS
+from ...models.protocol import DEFAULT_MAX_TOKENS
 from ...prompts.prompt import Prompt
 from ...records import Iteration, Result, codec
 from ...records.codec import Json

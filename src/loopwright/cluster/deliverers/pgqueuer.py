@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from ..._extras import require
-from ..delivery import Delivery, Handle, is_pooled, not_in_postgres
+from ..delivery import Delivery, Handle, not_in_postgres
 
 if TYPE_CHECKING:
     import psycopg
@@ -191,12 +191,9 @@ async def _is_prepared(queries: Queries) -> bool:
 
 
 async def _connected(url: str) -> psycopg.AsyncConnection:
-    import psycopg
+    from ..sessions import connected, is_pooled  # psycopg comes with an extra
 
-    connection = await psycopg.AsyncConnection.connect(
-        url, autocommit=True, connect_timeout=10, keepalives_idle=5, keepalives_interval=2,
-        keepalives_count=3,
-    )  # fmt: skip
+    connection = await connected(url, "queue")
     # A prepared statement belongs to one session. Runs may be submitted through a pooler, which changes it.
     if await is_pooled(connection):
         connection.prepare_threshold = None

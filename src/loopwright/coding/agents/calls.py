@@ -96,8 +96,9 @@ class AgentCall(Leaf):
         amount = Usage(usd=limit) if limit else None
         self.reserve = None if amount is None else lambda _: amount
 
+    @property
     def asks(self) -> Json:
-        """Return the request for the journal: the session is known there before the program starts."""
+        """The request for the journal: the session is known there before the program starts."""
         return {
             "agent": self.settings.manifest.name,
             "prompt": self.prompt,

@@ -143,7 +143,10 @@ def _programs(
             content = contents.get(Path(os.path.realpath(folder / part.cli)))
             # An invalid manifest is reported by the compiler.
             with suppress(ConfigurationError):
-                yield load_manifest(part.cli, folder, content=content).program
+                program = load_manifest(part.cli, folder, content=content).program
+                # The command line of the step names this one already.
+                if program != [part.cli]:
+                    yield program
 
 
 class _Files:

@@ -37,9 +37,9 @@ def compile_agent(
     manifest = _manifest(compilation, spec, path)
     if manifest is None:
         return None
-    # The user approves which variables the program receives.
+    # The user approves which variables the program receives. A manifest could have the name of another program.
     names = manifest.keys if spec.pass_env is None else spec.pass_env
-    compilation.project.keys += [f"{variable} to the agent {name}" for variable in names]
+    compilation.project.keys += [f"{variable} to the agent {spec.cli}" for variable in names]
     options: dict[str, Any] = {
         key: value
         for key in _PLAIN

@@ -31,7 +31,7 @@ from ..schema.evaluators import AdaptSpec, JudgeSpec
 from ..schema.loop_nodes import LessonsSpec, LoopMemorySpec, NodeSpec, PresetSpec
 from ..schema.traverse import condition_limit, evaluators
 from ..steps.loop_node import LoopNode, LoopNodeEvaluator, LoopNodeLessons, Scorer, Strategy
-from ..steps.loop_node.lessons import DEFAULT_METADATA
+from ..steps.loop_node.loop_node import DEFAULT_METADATA
 from ..steps.loop_node.template_functions import node_template
 from ..steps.steps import SetValue
 from ..yaml.source import Location

@@ -67,7 +67,7 @@ def compile_prompt(
     if tools is None:
         return None
     files = _files(compilation, spec, at)
-    read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
+    read = None if reading.kind == "text" else reading.read
     if tools:
         max_rounds = spec.max_tool_rounds or MAX_ROUNDS
         prompt: Prompt = ToolPrompt(
@@ -178,7 +178,9 @@ def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | N
     result = compilation.attempt(
         (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
     )
-    return None if result is None else Answer(kind, result.instruction, result.read, result)
+    if result is None:
+        return None
+    return Answer(kind, result.instruction, lambda reply: result.read(reply.text), result)
 
 
 def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:

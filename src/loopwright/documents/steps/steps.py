@@ -298,6 +298,8 @@ class DocumentWorkflow(Workflow):
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps with their variables in `scope`."""
         result = await super().inside(scope, value, ctx)
+        if not isinstance(result.output, Mapping):
+            return result
         return replace(result, output=ungrouped(result.output))
 
     async def called(

@@ -71,9 +71,6 @@ class Examination:
 
     async def send(self, messages: Sequence[Message], ctx: Context) -> Reply:
         """Return the answer of the judge, after its calls of tools."""
-        # The direct call keeps the journal path that judges had before they could use tools.
-        if not self.tools.tools:
-            return await self.settings.ask(messages, ctx, judge=True)
         settings = replace(self.settings, max_tool_calls_per_reply=self.tools.max_calls)
         reply, _ = await answered(
             settings,

@@ -1,4 +1,4 @@
-"""Votes of a judge: the voting rule, its exact error rates, and the evaluation of several votes.
+"""The voting rule of a judge and its exact error rates.
 
 Votes are requested one at a time until one side leads by enough. A judge is mostly consistent when it
 sees the same output again, so votes remove only a part of its error. The other part is the persistent
@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...errors import ConfigurationError
-from ...records import Criterion, Evaluation, codec
-from ...records.codec import Json
-from .questions import Vote
+from ...records import codec
 
 __all__ = [
-    "CriterionVotes",
     "ErrorRates",
     "Votes",
     "VotingRule",
@@ -225,109 +222,3 @@ def unattainable(
 def _share(name: str, value: float) -> None:
     if not 0 <= codec.number(f"votes: {name}", value, minimum=0) <= 1:
         raise ConfigurationError(f"votes: {name}: {value!r} is above 1. Use a share from 0 to 1.")
-
-
-@dataclass
-class CriterionVotes:
-    """The votes on one criterion so far. `names` are the criteria of a preset."""
-
-    name: str
-    criterion: str
-    rule: Votes
-    names: tuple[str, ...] = ()
-    votes: list[Vote] = field(default_factory=list)
-
-    @property
-    def lead(self) -> int:
-        """Votes for yes minus votes for no; a vote for impossible is one for no."""
-        return sum((v.verdict.passed is True) - (v.verdict.passed is False) for v in self.votes)
-
-    @property
-    def impossible(self) -> bool:
-        """Whether more than half of the readable votes say that the criterion can never be met."""
-        count = sum(vote.verdict.answer == "impossible" for vote in self.readable)
-        return self.lead < self.rule.accept and 2 * count > len(self.readable)
-
-    @property
-    def readable(self) -> list[Vote]:
-        """The votes that could be read."""
-        return [vote for vote in self.votes if not vote.problem]
-
-    @property
-    def over(self) -> bool:
-        """Whether voting has ended."""
-        asked = len(self.votes)
-        if asked >= self.rule.most:
-            return True
-        # An unreadable vote contains no information about the output, so voting continues.
-        return bool(self.readable) and self.rule.decided(self.lead, asked)
-
-    def evaluation(self) -> Evaluation:
-        """Return the evaluation of all votes, undecided if none of them can be read."""
-        readable = self.readable
-        if not readable:
-            why = self.votes[-1].verdict.detail if self.votes else "there is no vote"
-            feedback = f"the judge could not be read: {why}"
-            return Evaluation(undecided=True, feedback=feedback, votes=self.to_json())
-        accepted = self.lead >= self.rule.accept
-        # The mean of all readable votes, the losing ones included: it estimates quality, not the verdict.
-        scores = [v.verdict.score for v in readable if v.verdict.score is not None]
-        score = sum(scores) / len(scores) if scores else None
-        reason = self._reason(accepted)
-        if self.names:
-            return self._of_preset(score, accepted, reason)
-        gaps = () if accepted or not reason else (reason,)
-        return Evaluation(
-            score=score,
-            passed=accepted,
-            feedback=reason,
-            improvements=gaps,
-            criteria=(),
-            votes=self.to_json(),
-            impossible=self.impossible,
-        )
-
-    def _reason(self, accepted: bool) -> str:
-        """Return the latest reason on the winning side, otherwise the latest of all."""
-        votes = [v.verdict for v in reversed(self.readable) if v.verdict.reason]
-        winning = [verdict for verdict in votes if (verdict.answer == "yes") is accepted]
-        return next((verdict.reason for verdict in (*winning, *votes)), "")
-
-    def _of_preset(self, score: float | None, accepted: bool, reason: str) -> Evaluation:
-        """Return the evaluation by criterion. The majority of votes decides about each."""
-        readable = self.readable
-        # A tie fails a criterion: the output has not been shown to meet it.
-        criteria = tuple(
-            Criterion(name, 2 * sum(name not in vote.failed for vote in readable) > len(readable))
-            for name in self.names
-        )
-        gaps = tuple(item.name for item in criteria if not item.passed)
-        listed = ", ".join(gaps)
-        feedback = reason if not gaps else f"{listed}: {reason}" if reason else listed
-        return Evaluation(
-            score=score,
-            passed=accepted,
-            feedback=feedback,
-            improvements=gaps,
-            criteria=criteria,
-            votes=self.to_json(),
-        )
-
-    def to_json(self) -> tuple[Json, ...]:
-        """Return each vote as JSON."""
-        return tuple(self._row(vote) for vote in self.votes)
-
-    def _row(self, vote: Vote) -> Json:
-        verdict = vote.verdict
-        # The keys and the upper case of `answer` are those of `workflow/v2.0`.
-        row: dict[str, Json] = {"condition": self.criterion or self.name}
-        row["answer"] = verdict.answer.upper()
-        if verdict.score is not None:
-            row["score"] = verdict.score
-        if vote.failed:
-            row["failed"] = list(vote.failed)
-        if verdict.contradiction:
-            row["contradiction"] = True
-        if verdict.detail or verdict.note:
-            row["detail"] = verdict.detail or verdict.note
-        return row

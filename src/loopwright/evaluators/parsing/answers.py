@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import StepError
+from ...models.protocol import Reply
 from ...records.codec import Json
 from .text import clean_text, objects_in, reply_text, without_thinking
 
@@ -36,23 +37,25 @@ class Answer:
 
     kind: str
     instruction: str
-    read: Callable[[str], Json]
+    read: Callable[[Reply], Json]
     criteria: Criteria | None = None
 
 
 def answer(kind: str, options: Sequence[str] = ()) -> Answer:
     """Return an answer format: unchanged text, JSON, binary (true or false) or one of several options."""
     if kind == "binary":
-        return Answer(kind, "Answer with true or false only.", read_binary)
+        return Answer(
+            kind, "Answer with true or false only.", lambda reply: read_binary(reply.text)
+        )
     if kind == "classification":
         instruction = f"Answer with exactly one of: {', '.join(options)}." if options else ""
-        return Answer(kind, instruction, lambda text: read_classification(text, options))
-    return Answer(kind, "", _object if kind == "json" else lambda text: text)
+        return Answer(kind, instruction, lambda reply: read_classification(reply.text, options))
+    return Answer(kind, "", _object if kind == "json" else lambda reply: reply.text)
 
 
-def _object(text: str) -> Json:
+def _object(reply: Reply) -> Json:
     """Return the object with a member `response` in a reply, otherwise the text without thinking blocks."""
-    text = without_thinking(text)
+    text = without_thinking(reply.text)
     reply_object = next((o for o in objects_in(text) if "response" in o), None)
     return dict(reply_object) if reply_object is not None else text
 

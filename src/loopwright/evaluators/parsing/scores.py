@@ -23,11 +23,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from ..._regex import compile_pattern
 from ...errors import ConfigurationError
 from ...models.replies.own_words import own_words
 from .text import lines_with_quotes, normalise_characters, squeezed, strip_emphasis, strip_fence
@@ -35,6 +36,7 @@ from .text import lines_with_quotes, normalise_characters, squeezed, strip_empha
 __all__ = [
     "ScoreProblem",
     "ScoreReading",
+    "finder",
     "is_repeated",
     "read_number",
     "read_score",
@@ -376,3 +378,45 @@ def _exact_scale(scale: tuple[float, float]) -> _Scale:
             f"write (0, 10) for a score from 0 to 10"
         )
     return Fraction(str(low)), Fraction(str(high))
+
+
+def finder(pattern: str) -> Callable[[str], Iterator[tuple[int, int, str]]]:
+    """Return a search that yields start, end and text of a pattern's first group at every match."""
+    compile_pattern(pattern)  # unchanged, so that an error shows the position in the user's text
+    group = _first_group(pattern)
+    # \K makes the match begin with the group, which gives the position of the group in the text.
+    marked = pattern if group is None else f"{pattern[:group]}\\K{pattern[group:]}"
+    compiled = compile_pattern(marked, ignore_case=True)
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        for match in compiled.finditer(text):
+            token = match.text if group is None else match.groups[0]
+            if token is not None:
+                yield match.start, match.start + len(token), token
+
+    return find
+
+
+def _first_group(pattern: str) -> int | None:
+    """Return the position of the first capturing group in a pattern."""
+    at, in_set = 0, False
+    while at < len(pattern):
+        sign = pattern[at]
+        if sign == "\\":
+            at += 1
+        elif in_set:
+            in_set = sign != "]"
+        elif sign == "[":
+            in_set = True
+            # A bracket directly after "[" or "[^" is a literal.
+            at += pattern.startswith(("^]", "]"), at + 1) + pattern.startswith("^]", at + 1)
+        elif sign == "(" and _captures(pattern[at + 1 : at + 4]):
+            return at
+        at += 1
+    return None
+
+
+def _captures(opening: str) -> bool:
+    if not opening.startswith("?"):
+        return True
+    return opening.startswith("?P<") or (opening[1:2] == "<" and opening[2:3] not in ("=", "!"))

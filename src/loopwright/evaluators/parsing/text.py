@@ -16,18 +16,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...models.replies.own_words import IGNORABLE, own_words
+from ...models.replies.own_words import (
+    IGNORABLE,
+    clean_text,
+    closes_fence,
+    opening_fence,
+    own_words,
+    strip_fence,
+)
 from ...models.replies.scan import scan
 from ...models.replies.strict_json import (
     JSON_BYTES,
     JSON_DEPTH,
     JsonProblem,
     JsonReading,
-    clean_text,
-    closes_fence,
-    opening_fence,
     read_json,
-    strip_fence,
 )
 from ...records.codec import Json, text_of
 from ...templates import TemplateValue
@@ -253,7 +256,7 @@ def lines_with_quotes(text: str) -> Iterator[tuple[str, bool]]:
         yield line, bool(fence) or line.lstrip().startswith(">")
 
 
-# The output of a group of agents holds the outputs of its agents under this key. See `agent_groups`.
+# The output of a group of agents holds the outputs of its agents under this key. See `AgentGroup`.
 AGENTS = "$agents"
 # The output of the group's last agent, which the next step of the outer workflow receives.
 LAST = "$last"

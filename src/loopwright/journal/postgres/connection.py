@@ -28,8 +28,8 @@ _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts
 _DEFAULTS: dict[str, str] = {
     "connect_timeout": "10",
     # The defaults of libpq notice a vanished server after two hours.
-    "keepalives_idle": "10",
-    "keepalives_interval": "3",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
     "keepalives_count": "3",
 }
 # A process that hangs inside a transaction must not hold the row of a run for ever.
@@ -98,6 +98,10 @@ class Server:
             ) from None
         self._options: dict[str, Json] = {**_DEFAULTS, **options}
 
+    def options(self, role: str) -> dict[str, Json]:
+        """Return the options of a session, which lists of sessions name after its role; those of the URL apply."""
+        return {"application_name": f"loopwright {role}", **self._options}
+
     def connect(self, role: str) -> Connection:
         """Return a connection that commits each statement; text is returned as bytes.
 
@@ -106,9 +110,7 @@ class Server:
             psycopg.OperationalError: if it cannot be reached now.
         """
         try:
-            db = Connection.connect(
-                **self._options, application_name=f"loopwright {role}", autocommit=True
-            )
+            db = Connection.connect(**self.options(role), autocommit=True)
         except psycopg.OperationalError as error:
             if is_transient(error):
                 raise

@@ -87,9 +87,9 @@ class CommitQueue:
         batch = self.batch
         if not batch.logs:
             return
+        self.batch = Batch(self.loop)
         for log in batch.logs:
             log.end_row(batch)
-        self.batch = Batch(self.loop)
         self.last = batch
         self.put(batch)
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..._platform import locks
+from ..._platform.locks import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
 from ..recorded.log import WIDTH, Batch, DurableLog
@@ -62,7 +62,10 @@ class SideLock:
     def __enter__(self) -> None:
         # Polled, because a process that was stopped while it holds the lock must not block us forever.
         until, pause = time.monotonic() + self._patience, 0.0005
-        while not locks.take(self._file):
+        while True:
+            with suppress(BlockingIOError):
+                flock(self._file, TAKE)
+                return
             if time.monotonic() >= until:
                 raise JournalUnavailable(
                     f"{self._path}: another process has held this lock for {self._patience:g} "
@@ -72,7 +75,7 @@ class SideLock:
             pause = min(pause * 2, 0.01)
 
     def __exit__(self, *_: object) -> None:
-        locks.release(self._file)
+        flock(self._file, RELEASE)
 
     def close(self) -> None:
         """Close the file."""

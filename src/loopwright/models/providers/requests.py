@@ -40,8 +40,7 @@ from ...records.excerpts import cut
 from ...records.redaction import Redactor
 from ..endpoints import Allowed, Endpoint, is_loopback_name, origin_of
 from ..errors import Billed, ModelError, too_many_calls
-from ..prices import input_at_most, tokens_at_most
-from ..protocol import Reply, Request, ToolCall
+from ..protocol import Reply, Request, ToolCall, input_at_most, tokens_at_most
 from ..replies.strict_json import read_json
 from ..replies.values import read_value, received, several
 from ..retry_policy import NOT_RUNNING

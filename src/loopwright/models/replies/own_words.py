@@ -1,4 +1,4 @@
-"""The own words of a model: a reply without thinking and without marks of a chat template.
+"""The own words of a model: a reply without thinking, without marks of a chat template and without its fence.
 
 Rules for a complete reply:
 
@@ -26,7 +26,19 @@ from dataclasses import dataclass
 
 import regex
 
-__all__ = ["IGNORABLE", "THINKING", "SpokenText", "Words", "is_blank", "own_words", "words_of"]
+__all__ = [
+    "IGNORABLE",
+    "THINKING",
+    "SpokenText",
+    "Words",
+    "clean_text",
+    "closes_fence",
+    "is_blank",
+    "opening_fence",
+    "own_words",
+    "strip_fence",
+    "words_of",
+]
 
 # The characters of the Unicode property Default_Ignorable_Code_Point, which have no width.
 IGNORABLE = (
@@ -77,6 +89,10 @@ _TURN = re.compile(
     re.MULTILINE,
 )
 _SPEAKER = re.compile(r"[*_\s]*[A-Z][\w .'-]{0,30}[*_]{0,2}:(?:\s|$)")
+# A model may write one character as two escaped halves, "\ud83d\ude00".
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_LONE = re.compile("[\ud800-\udfff]")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,48 @@ def own_words(text: str) -> str:
     '4'
     """
     return words_of(text).text
+
+
+def clean_text(text: str) -> str:
+    """Return the text without NUL and with U+FFFD for lone surrogates.
+
+    Two surrogates that form a pair become their character. The result can always be encoded as UTF-8
+    and stored in a database.
+    """
+    text = text.replace("\0", "")
+    if _LONE.search(text) is None:
+        return text
+    text = _PAIR.sub(lambda pair: _join_pair(pair[0]), text)
+    return _LONE.sub("\ufffd", text)
+
+
+def _join_pair(pair: str) -> str:
+    return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
+def opening_fence(line: str) -> str:
+    """Return the marks of the code fence that a line opens, or ""."""
+    fence = _FENCE.match(line)
+    if fence is None or (fence[1][0] == "`" and "`" in line[fence.end() :]):
+        return ""
+    return fence[1]
+
+
+def closes_fence(line: str, fence: str) -> bool:
+    """Whether a line closes the code fence that these marks opened."""
+    run = line.strip()
+    return len(run) >= len(fence) and not run.strip(fence[0])
+
+
+def strip_fence(text: str) -> str:
+    """Return the content of the code fence if the text is one fenced block, else the text."""
+    text = text.strip().removeprefix("\ufeff").strip()
+    first, last = text.find("\n"), text.rfind("\n")
+    fence = opening_fence(text[:first]) if first >= 0 else ""
+    if not fence or not closes_fence(text[last + 1 :], fence):
+        return text
+    body = text[first + 1 : last] if first < last else ""
+    return text if any(closes_fence(line, fence) for line in body.split("\n")) else body
 
 
 def is_blank(text: str) -> bool:

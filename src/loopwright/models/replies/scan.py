@@ -17,7 +17,8 @@ import re
 from dataclasses import dataclass, field
 
 from ...records.codec import Json
-from .strict_json import DECODER, clean_text, cleaned
+from .own_words import clean_text
+from .strict_json import DECODER, cleaned
 
 __all__ = ["FoundValue", "Scan", "scan"]
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...records.codec import Json
+from .own_words import clean_text, strip_fence
 
 __all__ = [
     "DECODER",
@@ -24,12 +25,8 @@ __all__ = [
     "JSON_DEPTH",
     "JsonProblem",
     "JsonReading",
-    "clean_text",
     "cleaned",
-    "closes_fence",
-    "opening_fence",
     "read_json",
-    "strip_fence",
 ]
 
 JSON_BYTES = 5_000_000  # a reply of a million tokens is smaller
@@ -37,10 +34,6 @@ JSON_DEPTH = 64  # as in `records.codec`, so that every value that is read can b
 
 JsonProblem = Literal["empty", "too_large", "too_deep", "duplicate_key", "not_finite", "malformed"]
 
-# A model may write one character as two escaped halves, "\ud83d\ude00".
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_LONE = re.compile("[\ud800-\udfff]")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 # A fence that closes on the last line of the value.
 _TIGHT = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)[ \t]*```", re.DOTALL)
 _STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
@@ -53,48 +46,6 @@ class JsonReading:
     value: Json = None
     problem: JsonProblem | None = None
     detail: str = ""
-
-
-def clean_text(text: str) -> str:
-    """Return the text without NUL and with U+FFFD for lone surrogates.
-
-    Two surrogates that form a pair become their character. The result can always be encoded as UTF-8
-    and stored in a database.
-    """
-    text = text.replace("\0", "")
-    if _LONE.search(text) is None:
-        return text
-    text = _PAIR.sub(lambda pair: _join_pair(pair[0]), text)
-    return _LONE.sub("\ufffd", text)
-
-
-def _join_pair(pair: str) -> str:
-    return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-
-
-def opening_fence(line: str) -> str:
-    """Return the marks of the code fence that a line opens, or ""."""
-    fence = _FENCE.match(line)
-    if fence is None or (fence[1][0] == "`" and "`" in line[fence.end() :]):
-        return ""
-    return fence[1]
-
-
-def closes_fence(line: str, fence: str) -> bool:
-    """Whether a line closes the code fence that these marks opened."""
-    run = line.strip()
-    return len(run) >= len(fence) and not run.strip(fence[0])
-
-
-def strip_fence(text: str) -> str:
-    """Return the content of the code fence if the text is one fenced block, else the text."""
-    text = text.strip().removeprefix("\ufeff").strip()
-    first, last = text.find("\n"), text.rfind("\n")
-    fence = opening_fence(text[:first]) if first >= 0 else ""
-    if not fence or not closes_fence(text[last + 1 :], fence):
-        return text
-    body = text[first + 1 : last] if first < last else ""
-    return text if any(closes_fence(line, fence) for line in body.split("\n")) else body
 
 
 class _JsonError(ValueError):

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, nearest
 from ...journal import Journal, RunInfo, surviving
 from ...journal.questions import Question, answer, open_questions, pending
 from ...records.codec import Json, text_of
@@ -116,7 +116,7 @@ def approve(
 
     Without an option the questions are listed, and on a terminal you are asked for the answers.
 
-    Exit codes: 0, or with --resume that of the run; 2 without such a question, or if the answer does
+    Exit codes: 0, or with --resume that of the run; 2 without an open question, or if the answer does
     not fit.
     """
     judged = [passed, failed, score is not None]
@@ -160,9 +160,18 @@ async def _answer(
     return info, question, await pending(store, info.run_id)
 
 
+def _not_open(info: RunInfo, path: str, questions: list[Question]) -> ConfigurationError:
+    """Return the error for a run without an open question, or without one at a path."""
+    if not questions:
+        return ConfigurationError(f"{info.run_id} has no open question; it is {info.status}")
+    paths = [question.path for question in questions]
+    hint = nearest(path, paths) or f"; questions are open at {', '.join(map(repr, paths))}"
+    return ConfigurationError(f"{info.run_id}: no question is open at {path!r}{hint}")
+
+
 def _only(info: RunInfo, questions: list[Question]) -> Question:
     if not questions:
-        raise ConfigurationError(f"{info.run_id} has no open question; it is {info.status}")
+        raise _not_open(info, "", questions)
     if len(questions) > 1:
         paths = ", ".join(question.path for question in questions)
         raise ConfigurationError(
@@ -235,19 +244,20 @@ def _list(name: str, path: str, journal: str, *, as_json: bool) -> RunInfo | Non
 
     async def read(store: Journal) -> tuple[RunInfo, list[Question]]:
         info = await find_run(store, name)
-        questions = open_questions(surviving(await store.entries(info.run_id)))
-        return info, [question for question in questions if path in ("", question.path)]
+        return info, open_questions(surviving(await store.entries(info.run_id)))
 
-    info, questions = reading(journal, read)
+    info, all_questions = reading(journal, read)
+    questions = [question for question in all_questions if path in ("", question.path)]
     with Output(as_json=as_json) as output:
         if as_json:
             rows = [question.to_json() for question in questions]
             output.write_json({"run_id": info.run_id, "status": info.status, "questions": rows})
-            return None
         if not questions:
-            output.write(f"{info.run_id} has no open question; it is {info.status}")
-            if info.status in ("suspended", "interrupted"):
+            if not all_questions and info.status in ("suspended", "interrupted"):
                 report_continuation(info, output, journal)
+            raise _not_open(info, path, all_questions)
+        if as_json:
+            return None
         for question in questions:
             paths = [question.path] if len(questions) > 1 else []
             _show(question, command_line("approve", info.run_id, journal, *paths), output)

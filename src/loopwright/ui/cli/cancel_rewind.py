@@ -11,6 +11,7 @@ import typer
 from ...engine.resume import rewind_with_input
 from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, Rewind, RunInfo, surviving
+from ...journal.inbox import runs_of_schedule, schedule_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
@@ -25,18 +26,32 @@ POLL_SECONDS = 0.1  # seconds between two reads of its status
 def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
     """Cancel a run: its process is asked to end it, and the command waits up to 10 seconds."""
     with Output(as_json=as_json) as output:
-        info, was = reading(journal, lambda store: _cancel(store, name))
+        info, was, schedule = reading(journal, lambda store: _cancel(store, name))
         if as_json:
-            output.write_json({"run_id": info.run_id, "status": info.status, "detail": info.detail})
+            data = {"run_id": info.run_id, "status": info.status, "detail": info.detail}
+            output.write_json({**data, "ended_schedule": schedule} if schedule else data)
         elif info.status == "running":
             output.write(f"{info.run_id} has been asked to end; it is still running")
         else:
-            output.write(f"{info.run_id} was {was} and is now {info.status}")
+            ended = f"; the schedule {schedule} has ended" if schedule else ""
+            output.write(f"{info.run_id} was {was} and is now {info.status}{ended}")
     return 0
 
 
-async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
+async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str, str]:
+    """Return the run, its status before, and the name of the schedule that this ended."""
     before = info = await find_run(store, name)
+    schedule = schedule_of(info)
+    if schedule == name:
+        waiting = await runs_of_schedule(store, name, status="queued")
+        if not waiting:
+            raise RunLocked(
+                f"the schedule {name} has ended; its latest run {info.run_id} is {info.status}"
+            )
+        # A run whose time has come waits beside that of the next time, and could create another one.
+        for other in waiting:
+            if other.run_id != info.run_id:
+                await store.cancel(other.run_id)
     # A run that has ended or lost its process has nothing that could be cancelled.
     if not await store.cancel(info.run_id):
         raise RunLocked(f"{info.run_id} is {info.status}; no process is running it")
@@ -46,7 +61,12 @@ async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
     while info.status == "running" and clock() < until:
         await asyncio.sleep(POLL_SECONDS)
         info = await store.find(info.run_id)
-    return info, before.status
+    # A run that has begun created that of the next time already.
+    if schedule and (
+        before.status != "queued" or await runs_of_schedule(store, schedule, status="queued")
+    ):
+        schedule = ""
+    return info, before.status, schedule
 
 
 def rewind(

@@ -5,9 +5,15 @@ The steps of the loop-node dialect; `documents.dialects.orka` reads its files.
 
 from ....evaluators.parsing.answers import Answer, answer
 from ..memory import MemoryRead, MemoryWrite
-from .agent_groups import AgentGroup, AgentsAtOnce, ungrouped
-from .lessons import LoopNodeLessons, extract
-from .loop_node import LoopNode, LoopNodeEvaluator
+from .loop_node import (
+    AgentGroup,
+    AgentsAtOnce,
+    LoopNode,
+    LoopNodeEvaluator,
+    LoopNodeLessons,
+    extract,
+    ungrouped,
+)
 from .scoring import Scorer, Strategy
 from .template_functions import node_expression, node_fill
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ...._regex import PatternTimeout
 from ....evaluators.agreement import agreement
-from ....evaluators.parsing.scores import ScoreReading, read_score, read_score_by_pattern
+from ....evaluators.parsing.scores import ScoreReading, finder, read_score, read_score_by_pattern
 from ....evaluators.parsing.text import (
     agents_in,
     clean_text,
@@ -17,7 +17,6 @@ from ....evaluators.parsing.text import (
     reply_text,
 )
 from ....evaluators.presets import weighted
-from ....evaluators.score import finder
 from ....records import Evaluation
 from ....records.codec import Json
 
