@@ -221,6 +221,27 @@ async def test_a_submission_that_waits_writes_the_reason_once(
     assert len({*output.lines}) == 6
 
 
+@pytest.mark.parametrize(
+    ("names", "stopped"),
+    [
+        (("one",), "the run continues; watch: loopwright watch one --journal memory:"),
+        (("one", "two"), "the runs continue; workers: loopwright workers --journal memory:"),
+    ],
+)
+async def test_a_submission_that_stops_waiting_names_the_runs(
+    names: tuple[str, ...], stopped: str
+) -> None:
+    """Ctrl-C stops `submit --wait` and not the runs, so it writes how to follow them."""
+    journal, output = MemoryJournal(), Notes()
+    await journal.create([RunInfo(name, name, status="queued", queue="default") for name in names])
+    waiting = asyncio.create_task(_waited(names, journal, SubmitOptions(journal="memory:"), output))
+    await output.until(f"waiting for {'one' if len(names) == 1 else '2 runs'} in memory:")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert output.lines[1:] == [f"stopped waiting; {stopped}"]
+
+
 async def test_a_reason_is_read_after_a_restart_of_the_database(postgres_url: str) -> None:
     """A command that waits for a run reads again when its connection was lost."""
     async with open_journal(postgres_url) as journal:
