@@ -78,6 +78,21 @@ def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str)
     assert shared.call("runs").out.rstrip().endswith(text)
 
 
+def test_a_queue_that_no_worker_serves_is_named(shared: Project, postgres_url: str) -> None:
+    """`workers` says so beside the queue, because its name may be mistyped; a worker of another queue does not count."""
+    for queue in ("default", "nightli"):
+        shared.call("submit", "steps:refine", "--input", "x", "--queue", queue)
+    shown = []
+
+    async def enter(_: Journal, runs: SharedRuns) -> None:
+        await runs.enter({"default": 1, "nightly": 1})
+        shown.append(await asyncio.to_thread(shared.call, "workers"))
+
+    change(postgres_url, enter)
+    listed = [line for line in shown[0].out.splitlines() if " waiting" in line]
+    assert [line.endswith("; no worker serves it") for line in listed] == [False, True]
+
+
 def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: str) -> None:
     """`workers` and `show` count the workers; once it is suspended, `show` names the command that starts it again."""
 
