@@ -13,8 +13,8 @@ from collections.abc import Callable
 from ..journal import Entry, RunInfo
 from ..records import Iteration, Stop
 from ..records.codec import text_of
-from ..records.excerpts import cut
-from ..records.figures import duration, one_line, score, verdict_word
+from ..records.excerpts import cut, one_line
+from ..records.figures import duration, score, verdict_word
 
 __all__ = ["LOG", "OneLine", "log_listener"]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from ..conditions import Budget, raised_budget, tuned_budget
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
+from ..journal.results import ended_entry, explored_by
 from ..records import Result, Status
 from ..records.codec import Json
 from .budget import CANNOT_BIND, Account, cannot_bind
@@ -39,9 +40,7 @@ from .run_options import (
 from .run_record import (
     bounded,
     cut_result,
-    ended_entry,
     ended_loops,
-    explored_by,
     failed_part,
     failed_result,
     finished,

@@ -99,7 +99,8 @@ class ModelAttempt(Leaf):
                 question[f"files-{number}"] = [file.to_json() for file in message.files]
             if message.tool_calls:
                 question[f"calls-{number}"] = [call.to_json() for call in message.tool_calls]
-        return self.models.redactor.clean(question)
+        redactor = self.models.redactor
+        return question if redactor is None else redactor.clean(question)
 
     async def act(self, value: Json, ctx: Context) -> Json:
         """Make the request, settle its cost and write the transcript."""

@@ -110,7 +110,8 @@ class Models:
         self.prices = read_prices(prices)
         self.known_prices = known_prices
         self.transcript = transcript
-        self.redactor = redactor or getattr(model, "redactor", None) or Redactor()
+        # None without secrets, so that no value is searched.
+        self.redactor: Redactor | None = redactor or getattr(model, "redactor", None) or None
         self.policy = policy or Policy()
         self._known: dict[tuple[str, str, bool], Price | None] = {}
         self._cooling: dict[Account, float] = {}
@@ -229,7 +230,7 @@ class Models:
         if self.transcript is None:
             return
         try:
-            self.transcript(self.redactor.clean(record))
+            self.transcript(record if self.redactor is None else self.redactor.clean(record))
         except Exception as error:  # a transcript must not change the run
             ctx.warn(f"the transcript could not be written: {error}", code="transcript_failed")
 
@@ -340,7 +341,7 @@ class _Default:
         lease = run.owned.get(_LEASE)
         if lease is None:
             lease = run.owned[_LEASE] = _Lease(self, self._current())
-            if run.redactor is None and lease.models.redactor:
+            if run.redactor is None and lease.models.redactor is not None:
                 run.redactor = lease.models.redactor
                 run.redactor.refuse("input", run.log.info.input)
         return cast("_Lease", lease).models

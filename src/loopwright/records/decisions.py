@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .codec import text_of
-from .excerpts import cut
-from .figures import one_line
+from .excerpts import CELL, cut, idea_of, one_line
 from .history import History
 from .iteration import Iteration
 from .metrics import MINIMISE, Measure, number_text
 
-__all__ = ["idea_of", "table_text", "why"]
+__all__ = ["table_text", "why"]
 
 ROWS = 100  # a prompt must stay short; of more iterations, the latest count
-CELL = 120  # characters of a cell
-
-
-def idea_of(item: Iteration) -> str:
-    """Return a line on what an iteration tried: `idea` in the details, else the first line of its output."""
-    details = {} if item.evaluation is None else item.evaluation.details
-    idea = details.get("idea")
-    if not isinstance(idea, str) or not idea.strip():
-        idea = "" if item.output is None else text_of(item.output)
-    return cut(one_line(idea.strip().partition("\n")[0]), CELL)
 
 
 def why(item: Iteration) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from .charts import curve
 from .codec import Json, text_of
-from .excerpts import cut
-from .figures import clean, cost, duration, one_line, plural, rated, score, spent, verdict_word
+from .excerpts import clean, cut, one_line
+from .figures import cost, duration, plural, rated, score, spent, verdict_word
 from .iteration import Iteration
 
 if TYPE_CHECKING:

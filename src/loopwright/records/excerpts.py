@@ -1,12 +1,23 @@
-"""Excerpts of long texts: the beginning and the end, around a marker with the number of omitted bytes."""
+"""Excerpts of long texts, and texts on one line.
+
+An excerpt is the beginning and the end around a marker with the number of omitted bytes, or the beginning alone.
+"""
 
 from __future__ import annotations
 
+import re
+
 from . import codec
 from .codec import Json
+from .iteration import Iteration
 
 PROMPT_CHARS = 32_000  # of the result of a tool call, in a prompt
 VALUE_CHARS = 500_000  # of one value in a prompt template, unless the run sets another limit
+CELL = 120  # characters of a cell of a table
+# Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
+# change the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BLANKS = re.compile(r"\s+")
 
 
 def shown(output: Json, limit: int = PROMPT_CHARS) -> str:
@@ -55,3 +66,38 @@ def shortened(value: Json, limit: int) -> Json:
 def marker(count: int) -> str:
     """Return the marker for omitted bytes."""
     return f"[... {count} bytes omitted ...]"
+
+
+def clean(text: str) -> str:
+    """Return text with control characters made visible.
+
+    >>> clean("\x1b]0;title\x07")
+    '\\\\x1b]0;title\\\\x07'
+    """
+    if _CONTROLS.search(text) is None:  # nearly every text
+        return text
+    return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def clean_json(text: str) -> str:
+    """Return JSON text with control characters escaped; its value is unchanged."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, cleaned, with single spaces."""
+    return clean(_BLANKS.sub(" ", text)).strip()
+
+
+def idea_of(item: Iteration) -> str:
+    """Return a line on what an iteration tried: `idea` in the details, else the first line of its output."""
+    details = {} if item.evaluation is None else item.evaluation.details
+    idea = details.get("idea")
+    if not isinstance(idea, str) or not idea.strip():
+        idea = "" if item.output is None else codec.text_of(item.output)
+    return cut(one_line(idea.strip().partition("\n")[0]), CELL)

@@ -1,43 +1,11 @@
-"""Figures, verdicts and texts on one line, for people: terminal, page, notebook and `repr`."""
+"""Figures and verdicts for people: terminal, page, notebook and `repr`."""
 
 from __future__ import annotations
 
-import re
-
+from .excerpts import one_line
 from .iteration import Iteration
 from .metrics import number_text
 from .usage import Usage
-
-# Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
-# change the direction of text.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_BLANKS = re.compile(r"\s+")
-
-
-def clean(text: str) -> str:
-    """Return text with control characters made visible.
-
-    >>> clean("\x1b]0;title\x07")
-    '\\\\x1b]0;title\\\\x07'
-    """
-    if _CONTROLS.search(text) is None:  # nearly every text
-        return text
-    return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def clean_json(text: str) -> str:
-    """Return JSON text with control characters escaped; its value is unchanged."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def one_line(text: str) -> str:
-    """Return text on one line, cleaned, with single spaces."""
-    return clean(_BLANKS.sub(" ", text)).strip()
 
 
 def score(value: float | None) -> str:

@@ -18,7 +18,8 @@ from ..engine.scope import Scope
 from ..errors import StepError
 from ..records import Evaluation, History, Iteration, Result
 from ..records.codec import Json
-from ..records.decisions import idea_of, table_text
+from ..records.decisions import table_text
+from ..records.excerpts import idea_of
 from . import (
     Expression,
     Template,
@@ -177,7 +178,8 @@ def _iterations(history: History) -> dict[str, Json]:
         ),
         "history": rows,
         # Empty text instead of null, which would print as "None" in a prompt.
-        "table": table_text(history) if rows else "",
+        # Only iterations that are accepted or rejected have a table.
+        "table": table_text(history) if items and items[-1].accepted is not None else "",
         "output": outputs[-1] if outputs and outputs[-1] is not None else "",
         "outputs": outputs,
         "steps": dict(completed[-1].steps or {}) if completed else {},

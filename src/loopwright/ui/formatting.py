@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..records import Iteration, Status, StepOutcome
+from ..records.excerpts import clean, clean_json, one_line
 from ..records.figures import (
-    clean,
-    clean_json,
     cost,
     duration,
     measured,
     money,
-    one_line,
     plural,
     rated,
     score,

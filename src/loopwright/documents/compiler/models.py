@@ -51,7 +51,7 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         return {}
     scripted = SCRIPTED if settings.replies is not None else ""
     default = settings.model or document.model or (document.models or [scripted])[0]
-    return {"models": result, "model": default, "redactor": redactor}
+    return {"models": result, "model": default, **({"redactor": redactor} if redactor else {})}
 
 
 def models_alone(settings: Settings) -> dict[str, Json]:

@@ -13,10 +13,11 @@ from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
-from ...records import Iteration, Reason
+from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
@@ -38,7 +39,6 @@ from ..run_summary import (
     iterations_of,
     on_record,
     origin_of,
-    recorded,
     recorded_json,
 )
 from ..submitted import Returns, returns_of, submitted_json, waiting_text
@@ -158,11 +158,11 @@ def show(
         elif lifecycle:
             _lifecycle(info, entries, output)
         elif traceback:
-            show_tracebacks(info, recorded(info, entries), entries, output)
+            show_tracebacks(info, recorded_result(info, entries), entries, output)
         elif as_json:
             output.write_json({**recorded_json(info, entries), **submitted_json(info, returns)})
         elif only_output:
-            output.write_result(text_of(recorded(info, entries).output))
+            output.write_result(text_of(recorded_result(info, entries).output))
         else:
             detail = waiting_text(info, returns)
             _overview(info, entries, loop, journal, output, detail=detail)
@@ -180,7 +180,7 @@ def _overview(
     """Write the facts of a run; `detail` is why it waits for a worker."""
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop) if loops or loop else ""
-    result = recorded(info, entries, detail)
+    result = recorded_result(info, entries, detail)
     status = "" if ended(entries) or info.status == result.status.value else info.status
     output.write(
         (texts.one_line(info.name), "bold"),
@@ -201,8 +201,7 @@ def _overview(
     for one in sessions_in(entries):
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
         output.write((f"session {name}: ", "dim"), one.text)
-    questions = open_questions(surviving(entries))
-    report_output(result.output, output, questions)
+    report_output(result.output, output, open_questions(surviving(entries)))
     output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
         last = str(len(loops[path]))
@@ -214,7 +213,14 @@ def _overview(
         output.write(
             (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
         )
-    if questions:
+    _continuation(info, entries, result, url, output)
+
+
+def _continuation(
+    info: RunInfo, entries: list[Entry], result: Result, url: str, output: Output
+) -> None:
+    """Write how the run continues: by an answer, after its files are put back, or by a resume."""
+    if questions := open_questions(surviving(entries)):
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
     elif folders := unrecorded_folders(info, entries):
