@@ -174,18 +174,19 @@ class Contents:
 
     def fold_evaluation(self, value: Evaluation) -> str:
         """Return the JSON text of an evaluation, or the place in this row of the value it was read from."""
-        # An evaluation is usually the output of `evaluate`, which is in the same row.
-        data, only_score = value.to_json(), value.has_only_score
-        text = self.fold(data)
+        # An evaluation is usually the output of `evaluate`, which is in the same row: a number, or an object.
+        if value.passed is None and value.has_only_score:
+            number = repr(value.score)
+            if number in self.here:
+                return self._reference(number)
+        text = self.fold(value.to_json())
         forms = [text]
         if value.passed is None:
             forms.append(text.replace('"passed":null,', "", 1))
-            if only_score:  # evaluators may return a plain number
-                forms.append(repr(value.score))
-        for form in forms:
-            if form in self.here:
-                return f'{{"$here":{self.here.index(form)}}}'
-        return text
+        return next((self._reference(form) for form in forms if form in self.here), text)
+
+    def _reference(self, text: str) -> str:
+        return f'{{"$here":{self.here.index(text)}}}'
 
     def _refer(self, value: Json, body: str) -> str:
         kind = "$text" if value is body else "$json"
