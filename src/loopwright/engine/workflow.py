@@ -12,8 +12,7 @@ from ..errors import ConfigurationError, StepError, Stopped, Suspended, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, mixed, same_type
-from .at_once import at_once_of
-from .concurrency import run_all
+from .concurrency import at_once_of, run_all
 from .context import Context
 from .outcomes import Unsatisfied, attempt, combined
 from .run_state import Run

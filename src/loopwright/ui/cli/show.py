@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ... import agents
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
@@ -24,7 +25,6 @@ from ..progress import Ending, IterationRow, Notice, Progress, item_at
 from ..run_files import UNRECORDED, files_text, run_files, turned_tests, unrecorded_folders
 from ..run_sessions import sessions_in
 from ..run_summary import (
-    agents_package,
     ended,
     executions_in,
     items_of_lists,
@@ -385,7 +385,7 @@ def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 
 def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    lifecycle: LifecycleListener = agents_package().lifecycle_of(entries)
+    lifecycle: LifecycleListener = agents.lifecycle_of(entries)
     if output.as_json:
         moments = [moment.to_json() for moment in lifecycle.moments]
         output.write_json(
