@@ -8,8 +8,9 @@ import logging
 import random
 from dataclasses import replace
 
-from ..engine.run_record import ended_entry, row_of
+from ..engine.run_record import row_of
 from ..journal import Entry, Journal, RunInfo
+from ..journal.results import ended_entry
 from ..records import Reason, Result, Status
 from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns
 

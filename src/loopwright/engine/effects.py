@@ -23,12 +23,18 @@ from ..records.typed import ValueType
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
-from .scope import Scope
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes
+from .snapshots import Snapshots
 from .step import UNREAD, Leaf
 from .stubs import acting
 
 __all__ = ["being_cancelled", "perform", "recorded", "retyped", "unrecorded"]
+
+
+class EffectScope(Protocol):
+    """The part of a Scope that an effect needs."""
+
+    files: Snapshots | None
 
 
 class EffectContext(Protocol):
@@ -40,7 +46,10 @@ class EffectContext(Protocol):
     account: Account
     spent: Usage
     spent_exact: bool
-    scope: Scope | None
+
+    @property
+    def scope(self) -> EffectScope | None:
+        """The variables of the loop or workflow around it."""
 
     def below(self, name: str) -> str:
         """Return the path of a step inside this one."""

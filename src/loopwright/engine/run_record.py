@@ -17,6 +17,7 @@ from ..errors import ConfigurationError, ReplayMismatch, StepError
 from ..journal import Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
 from ..journal.replay import RecordedRun
+from ..journal.results import ended_result, loop_result
 from ..records import (
     Failure,
     History,
@@ -25,10 +26,8 @@ from ..records import (
     Result,
     Status,
     Stop,
-    Usage,
     agents_history,
     codec,
-    failure_of,
     item_outcomes,
 )
 from ..records.codec import Json
@@ -42,18 +41,13 @@ from .step import CompositeStep, Leaf, Step
 from .workflow import Workflow
 
 __all__ = [
-    "bounded",
     "cut_result",
     "described",
-    "ended_entry",
     "ended_loops",
-    "ended_result",
-    "explored_by",
     "failed_part",
     "failed_result",
     "finished",
     "fresh_row",
-    "loop_result",
     "new_run_id",
     "open_run",
     "row_of",
@@ -109,7 +103,7 @@ def described(
     return replace(fresh, fingerprint=step.fingerprint, source=described_source)
 
 
-def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
+def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     """Return the row with the bounds of this opening: a resume may have others than the first one."""
     bounds = fresh.source.get("bounds")
     if bounds is None or info.source.get("bounds") == bounds:
@@ -132,7 +126,7 @@ async def open_run(
     observed: bool,
     has_input: bool,
 ) -> tuple[RunInfo, RunLog]:
-    """Open the journal of a run; return the row of a new run, and the log.
+    """Open the journal of a run; return its row, with the bounds of this opening, and the log.
 
     `has_input` is whether the caller passed the value: a default is not compared with a recorded input.
 
@@ -161,7 +155,7 @@ async def open_run(
             )
         if log.info.queue:  # limits may have been changed before it started
             await take_up(store, log)
-        return fresh, log
+        return _bounded(log.info, fresh), log
     try:
         if not accept_changes:
             _check_same(log, step, fresh, has_input=has_input)
@@ -171,7 +165,7 @@ async def open_run(
         raise
     # Answers that were posted while no process ran it become entries before the replay.
     await take_up(store, log)
-    return fresh, log
+    return _bounded(log.info, fresh), log
 
 
 def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> None:
@@ -211,24 +205,6 @@ def _accepted_in(log: RunLog) -> str:
     return next((e.fingerprint for e in accepted if e.value is None), "")
 
 
-def ended_entry(result: Result) -> Json:
-    """Return the value of the entry of a run's end."""
-    return {
-        "name": result.name,
-        "stop": Stop(result.reason, result.detail, result.also).to_json(),
-        "output": result.output,
-        "iterations": result.iterations,
-        "steps": dict(result.steps),
-        "warnings": list(result.warnings),
-        "usage": result.usage.to_json(),
-        "seconds": result.seconds,
-        "loops": list(result.loops),
-        "request": result.request,
-        **({} if result.error is None else {"error": result.error.to_json()}),
-        **({} if result.workspace is None else {"workspace": dict(result.workspace)}),
-    }
-
-
 def finished(state: Run, ended: Json, step: Step) -> Result:
     """Return the result of a run whose end is in the journal.
 
@@ -248,38 +224,6 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         history=history,
         steps=_typed_steps(step, result.steps),
         members=step.steps if isinstance(step, Workflow) else {},
-    )
-
-
-def ended_result(
-    run_id: str, replay: RecordedRun, ended: Json, loops: Mapping[str, Result]
-) -> Result:
-    """Return the result in the entry of a run's end, with values without their declared types."""
-    stop, own = Stop.from_json(ended["stop"]), loops.get(ended["name"])
-    return Result(
-        stop.reason.status,
-        stop.reason,
-        stop.detail,
-        ended["output"],
-        own.history if own is not None else History(),
-        usage=Usage.from_json(ended["usage"]),
-        run_id=run_id,
-        name=ended["name"],
-        also=stop.also,
-        loops={name: loops[name] for name in ended["loops"] if name in loops},
-        steps=ended["steps"],
-        warnings=tuple(ended["warnings"]),
-        seconds=ended["seconds"],
-        judging=replay.judging,
-        reported_score=own.reported_score if own is not None else None,
-        held_out=own.held_out if own is not None else None,
-        explored_iterations=explored_by(own, loops),
-        agents=replay.reported(),
-        outcomes=replay.outcomes(ended["steps"]),
-        total=replay.iterations,
-        items=own.items if own is not None else (),
-        error=Failure.from_json(ended.get("error")),
-        workspace=ended.get("workspace"),
     )
 
 
@@ -308,13 +252,6 @@ def cut_result(stop: Stop, state: Run, step: Step) -> Result:
         return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
     output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
     return Result(stop.reason.status, stop.reason, stop.detail, output)
-
-
-def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
-    """Return the iterations that a loop explored; of another step, those that its loops explored."""
-    if own is not None and own.explored_iterations:
-        return own.explored_iterations
-    return sum(loop.explored_iterations for loop in loops.values())
 
 
 def _phases(replay: RecordedRun, path: str) -> History:
@@ -382,30 +319,6 @@ def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
         row.item if input_type is None else input_type.attach(row.item) for row in result.items
     ]
     return replace(result, output=output, history=history, items=item_outcomes(items, history))
-
-
-def loop_result(run_id: str, replay: RecordedRun, path: str, value: Json) -> Result:
-    """Return the result in the entry of a loop's end, with values without their declared types."""
-    history, explored = replay.history(path)
-    stop = Stop.from_json(value["stop"])
-    return Result(
-        stop.reason.status,
-        stop.reason,
-        stop.detail,
-        value["output"],
-        history,
-        usage=replay.spent(path),
-        run_id=run_id,
-        name=value["name"],
-        also=stop.also,
-        seconds=history.elapsed,
-        reported_score=value.get("reported_score"),
-        held_out=value.get("held_out"),
-        explored_iterations=explored,
-        items=replay.table(path),
-        error=failure_of(stop, history),
-        workspace=value.get("workspace"),
-    )
 
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:

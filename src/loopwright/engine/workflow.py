@@ -13,10 +13,9 @@ from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, mixed, same_type
 from .concurrency import at_once_of, run_all
-from .context import Context
+from .context import Context, Scope
 from .outcomes import Unsatisfied, attempt, combined
 from .run_state import Run
-from .scope import Scope
 from .snapshots import Snapshots
 from .state import StateSource
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import RunLocked
-from ..records import NOTHING, Reason, Stop, Usage
+from ..records import Reason, Stop, Usage
 from ..records.codec import Json
 from .entries import Entry
 from .protocol import Journal, Posted, RunInfo, RunLog
 from .replay import RecordedRun
+from .results import ended_entry, recorded_result
 from .tunes import tuned_entries
 
 SCHEDULE = "cron"  # of the source of a run: the times of its schedule, and the schedule's name
@@ -122,50 +123,17 @@ async def cancel_waiting(journal: Journal, run_id: str) -> bool:
     return ending is not None
 
 
-def _ending(info: RunInfo, recorded: Sequence[Entry]) -> dict[str, Json] | None:
+def _ending(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json] | None:
     """Return the state with which a waiting run ends; None if it does not wait any more."""
-    if info.status == "queued":
-        return _UNSTARTED | {"name": info.name} if not recorded else None
-    if info.status == "interrupted":
-        return _interrupted(info, recorded)
-    return next((e.value for e in reversed(recorded) if e.kind == "suspended"), None)
-
-
-def _interrupted(info: RunInfo, recorded: Sequence[Entry]) -> dict[str, Json] | None:
-    """Return the state of an interrupted run: the best output so far, the steps that ended, and the usage."""
-    replay = RecordedRun(recorded)
-    if "" in replay.ended:  # its worker ended between the last entry and the row
+    if info.status == "suspended":
+        return next((e.value for e in reversed(entries) if e.kind == "suspended"), None)
+    replay = RecordedRun(entries)
+    # A worker took it, or ended between the last entry and the row.
+    if "" in replay.ended or (entries and info.status == "queued"):
         return None
-    outputs: dict[str, Json] = {}  # of loops; of those of one name the last one counts
-    for path in replay.records:
-        best = replay.history(path)[0].best
-        ended = replay.ended.get(path)
-        name = path.rsplit("/", 1)[-1]
-        outputs[name] = ended["output"] if ended is not None else best.output if best else None
-    latest = next((output for output in reversed(outputs.values()) if output is not None), None)
-    steps = replay.outcomes()
-    return _UNSTARTED | {
-        "name": info.name,
-        "output": outputs.get(info.name, latest),
-        "iterations": len(replay.history(info.name)[0]),
-        "steps": {name: one.output for name, one in steps.items() if one.status is not None},
-        "warnings": replay.warnings,
-        "usage": replay.spent("").to_json(),
-        "seconds": max(info.active, replay.active),
-        "loops": list(outputs),
-    }
-
-
-# The fields of an end, for a run without a result.
-_UNSTARTED: dict[str, Json] = {
-    "output": None,
-    "iterations": 0,
-    "steps": {},
-    "warnings": [],
-    "usage": NOTHING.to_json(),
-    "seconds": 0.0,
-    "loops": [],
-}
+    steps = {n: one.output for n, one in replay.outcomes().items() if one.status is not None}
+    result = replace(recorded_result(info, entries), steps=steps, warnings=tuple(replay.warnings))
+    return ended_entry(result)
 
 
 def user_name() -> str:

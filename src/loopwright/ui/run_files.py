@@ -8,25 +8,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..coding.workspace.saved import SavedWorkspace, saved_workspaces
+from ..coding.workspace.git import GitError
+from ..coding.workspace.saved import ABBREVIATED, SavedWorkspace, saved_workspaces
 from ..coding.workspace.store import GitStore
 from ..errors import ConfigurationError, EvaluationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Evaluation, Iteration
 from ..records.evaluation import as_evaluation
 from ..records.redaction import of_environment
+from . import formatting as texts
 
 __all__ = [
     "REPLACED",
     "UNRECORDED",
     "RunFiles",
+    "UnrecordedFiles",
     "files_text",
     "keys_text",
+    "names_text",
     "run_files",
     "turned_tests",
+    "unrecorded_files",
     "unrecorded_folders",
 ]
 
+MAX_NAMES = 5  # of files in a sentence
 UNRECORDED = "workspace not in a recorded state"
 # Changes of a step and edits of a person cannot be told apart in such a state.
 REPLACED = "resume and workspace restore replace the files, with edits of yours, and keep them as a state without a record"
@@ -44,6 +50,13 @@ def keys_text(paths: Sequence[str]) -> str:
     if not paths:
         return ""
     return f"files of the result have a key that they did not have at the start: {', '.join(paths[:5])}"
+
+
+def names_text(paths: Iterable[str]) -> str:
+    """Return the first paths as text, without keys."""
+    redactor, names = of_environment(os.environ), list(paths)
+    shown = [redactor.text(texts.one_line(name)) for name in names[:MAX_NAMES]]
+    return ", ".join([*shown, *(["…"] if len(names) > MAX_NAMES else [])])
 
 
 @dataclass(frozen=True)
@@ -154,18 +167,53 @@ def _failing(evaluations: Iterable[Evaluation | None]) -> set[str] | None:
     return {str(name) for names in found for name in names} if found else None
 
 
-def unrecorded_folders(info: RunInfo, entries: Sequence[Entry]) -> list[Path]:
-    """Return the folders on this machine that a dead process left in the middle of a step."""
-    if info.status in ("running", "queued"):
-        return []  # its steps are changing the files
+def _saved_of(info: RunInfo, entries: Sequence[Entry]) -> list[SavedWorkspace]:
+    """Return the workspaces of a run on this machine."""
     homes = {
         entry.value["home"]
         for entry in surviving(entries)
         if entry.kind == "finished" and entry.path.endswith("/workspace")
         if isinstance(entry.value, dict) and "home" in entry.value
     }
-    saved = (one for home in sorted(homes) for one in saved_workspaces(Path(home), info.run_id))
-    return [one.folder for one in saved if one.busy and not one.ended]
+    return [one for home in sorted(homes) for one in saved_workspaces(Path(home), info.run_id)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnrecordedFiles:
+    """A workspace whose files, or some earlier ones of it, are in no record.
+
+    Args:
+        folder: the workspace.
+        present: whether the files in place are in no recorded state, because a process died in a step.
+        states: the changed files of each state without a record, by its abbreviated hash.
+    """
+
+    folder: Path
+    present: bool
+    states: dict[str, str]
+
+
+def unrecorded_files(info: RunInfo, entries: Sequence[Entry]) -> list[UnrecordedFiles]:
+    """Return the workspaces of a run on this machine with files that are in no record."""
+    found = []
+    for one in _saved_of(info, entries):
+        states: dict[str, str] = {}
+        # A person may have deleted the store.
+        with contextlib.suppress(GitError):
+            states = {commit[:ABBREVIATED]: names_text(one.changes(commit)) for commit in one.lost}
+        if states or _is_unrecorded(info, one):
+            found.append(UnrecordedFiles(one.folder, _is_unrecorded(info, one), states))
+    return found
+
+
+def unrecorded_folders(info: RunInfo, entries: Sequence[Entry]) -> list[Path]:
+    """Return the folders on this machine that a dead process left in the middle of a step."""
+    return [one.folder for one in _saved_of(info, entries) if _is_unrecorded(info, one)]
+
+
+def _is_unrecorded(info: RunInfo, saved: SavedWorkspace) -> bool:
+    # The steps of a run in progress are changing the files.
+    return saved.busy and not saved.ended and info.status not in ("running", "queued")
 
 
 def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from loopwright.ui.web.patch_lines import lines_of
 
 from .conftest import Server, call, environ, serving, visiting
 from .test_browser import accessible
@@ -96,6 +99,17 @@ def test_a_test_that_fails_again_turned_red(browser: Any, server: Server) -> Non
         assert "test_a turned red" in page.text_content(".opened .criteria")
 
 
+def test_an_application_is_confirmed_with_the_number_of_files(server: Server, folder: Path) -> None:
+    """Another number than that of the question changes nothing, and is asked about again."""
+    before = (folder / "project" / "n.txt").read_text()
+    fields = {"loop": "fix", "number": "3", "confirmed": 99}
+    status, text = server.ask("/runs/files/apply", fields)
+    reply = json.loads(text)
+    assert (status, set(reply)) == (200, {"confirm", "confirmed"})
+    assert f"This changes {reply['confirmed']} file" in reply["confirm"]
+    assert (folder / "project" / "n.txt").read_text() == before
+
+
 def test_a_branch_is_made_and_files_are_applied(browser: Any, server: Server, folder: Path) -> None:
     """Both need the token and the header of the page; the branch that is checked out does not move."""
     from playwright.sync_api import expect
@@ -113,10 +127,50 @@ def test_a_branch_is_made_and_files_are_applied(browser: Any, server: Server, fo
         expect(form.locator(".outcome")).to_contain_text("first", timeout=60_000)
         form.locator("input[name=number]").fill("2")
         form.get_by_role("button", name="Apply to my folder").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(
+            f"Apply iteration 2 to {project}? This changes 3 files: n.txt, new1, new2",
+            timeout=60_000,
+        )
+        accessible(page)
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(form.locator(".outcome")).to_contain_text("Nothing was changed", timeout=60_000)
+        assert (project / "n.txt").read_text() == "0\n"
+        form.get_by_role("button", name="Apply to my folder").click()
+        dialog.get_by_role("button", name="Apply").click()
         expect(form.locator(".outcome")).to_contain_text("3 files", timeout=60_000)
+        form.get_by_role("button", name="Apply to my folder").click()
+        expect(form.locator(".outcome")).to_contain_text("already", timeout=60_000)
     assert git(project, "show", "first:n.txt") == "1"
     assert git(project, "rev-parse", "HEAD") == head
     assert (project / "n.txt").read_text() == "2\n"
+
+
+def test_files_without_a_record_are_listed_with_their_command(
+    server: Server, folder: Path, browser: Any
+) -> None:
+    """An edit that a restore replaced can be put in place again."""
+    assert "Files without a record" not in server.ask("/runs/files")[1]
+    edited = folder / ".loopwright" / "trees" / "files" / "fix" / "mine"
+    edited.write_text("mine")
+    assert call(folder, "workspace", "restore", "files").returncode == 0
+    with visiting(browser, server, width=390, at="/runs/files") as page:
+        text = page.text_content(".unrecorded")
+        command = page.text_content(".unrecorded td code")
+        accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert "mine" in text and not edited.exists()
+    assert command.startswith("loopwright workspace restore files ")
+    assert call(folder, *command.split()[1:]).returncode == 0
+    assert edited.read_text() == "mine"
+    assert "1 state of files without a record" in call(folder, "show", "files").stdout
+
+
+def test_a_removed_line_is_no_header() -> None:
+    """Two dashes at the start of a line look like the header of a patch, and only its place tells."""
+    patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- old\n+++ new\n same\n"
+    kinds = [line.kind for line in lines_of(patch)]
+    assert kinds == ["file", "header", "header", "hunk", "removed", "added", "same"]
 
 
 def test_exports_have_the_files(server: Server, folder: Path) -> None:

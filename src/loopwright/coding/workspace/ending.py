@@ -90,9 +90,10 @@ def _made(files: EndedFiles, result: Result, work: HandOver) -> dict[str, Json]:
     outcome: dict[str, Json] = {}
     # Only a satisfied result may change the user's files; another one becomes a patch.
     if files.merge == "apply" and result.status is Status.SATISFIED:
-        outcome = applied(files.user_tree(), work)
-        if "conflicts" not in outcome:
-            return outcome
+        changed, conflicts = applied(files.user_tree(), work)
+        if not conflicts:
+            return {"applied": len(changed)}
+        outcome = {"conflicts": conflicts}
     write_patch(store, work, patch)
     return {**outcome, "patch": str(patch)}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from ...records.codec import Json
 from .git import Git, GitError
 from .sources import WorkspaceSource
 from .store import GitStore
@@ -104,8 +104,20 @@ def write_patch(store: GitStore, work: HandOver, file: Path) -> None:
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def applied(user: FileTree, work: HandOver) -> dict[str, Json]:
+class Applied(NamedTuple):
+    """The changed paths of a folder, or those that both sides changed so that nothing was changed."""
+
+    changed: list[str]
+    conflicts: list[str]
+
+
+def applied(user: FileTree, work: HandOver, *, write: bool = True) -> Applied:
     """Apply the changes since the start to the user's folder: all of them, or none.
+
+    Args:
+        user: the user's folder.
+        work: the snapshot.
+        write: false to change nothing and only return what would change.
 
     Raises:
         GitError: if git is older than 2.38, which merges trees without a folder.
@@ -121,8 +133,9 @@ def applied(user: FileTree, work: HandOver) -> dict[str, Json]:
         raise GitError("apply needs git 2.38 or newer; use merge: branch or merge: patch")
     tree, *names = [part for part in done.stdout.decode(errors="replace").split("\0") if part]
     if done.returncode == 1:
-        return {"conflicts": sorted(set(names))}
-    # Every file has its time in the index since the scan, except those that a scan never touched.
-    user.git("update-index", "-q", "--refresh")
-    user.git("read-tree", "-m", "-u", present, tree)
-    return {"applied": len(store.changes(present, tree))}
+        return Applied([], sorted(set(names)))
+    if write:
+        # Every file has its time in the index since the scan, except those that a scan never touched.
+        user.git("update-index", "-q", "--refresh")
+        user.git("read-tree", "-m", "-u", present, tree)
+    return Applied(list(store.changes(present, tree)), [])

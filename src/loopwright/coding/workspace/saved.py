@@ -173,6 +173,11 @@ class SavedWorkspace:
         names = ", ".join(hashes[:5]) + (", …" if len(hashes) > 5 else "")
         return nearest(text[:ABBREVIATED].lower(), hashes) or f", with the hashes {names}"
 
+    def changes(self, commit: str) -> dict[str, list[int]]:
+        """Return the paths that a snapshot changed since the one before it, with lines added and removed."""
+        store = self.tree.store
+        return store.changes(store.parent_of(commit) or self.base, commit)
+
     @property
     def present(self) -> str:
         """The commit in place."""
@@ -253,28 +258,36 @@ class SavedWorkspace:
         redactor = Redactor(secrets_in(os.environ))
         return paths_with_secrets(self.tree.store, self.base, commit, redactor)
 
-    def apply(self, commit: str) -> int:
-        """Change the user's files by what a snapshot changed, three ways; return the number of files.
+    @property
+    def project(self) -> Path:
+        """The folder of the user that `apply` changes: that of the repository, if there is one."""
+        return WorkspaceSource.of(self.source).root
+
+    def apply(self, commit: str, *, write: bool = True) -> list[str]:
+        """Change the user's files by what a snapshot changed, three ways; return the paths.
+
+        Args:
+            commit: the snapshot.
+            write: false to change nothing, and only return the paths that would change.
 
         Raises:
             ConfigurationError: if a file was changed on both sides; then nothing was changed.
         """
         if self.kind == "here":
             raise ConfigurationError(f"{self.folder} is your folder: the files are there already")
-        root = WorkspaceSource.of(self.source).root
         user = FileTree(
             self.tree.store,
-            root,
+            self.project,
             self.tree.private / "source",
             f"{self.tree.refs}source/",
             max_file=self.tree.max_file,
         )
-        outcome = applied(user, self._hand_over(commit, "applied"))
-        if names := outcome.get("conflicts"):
+        changed, conflicts = applied(user, self._hand_over(commit, "applied"), write=write)
+        if conflicts:
             raise ConfigurationError(
-                f"nothing was changed: you and the run both changed {', '.join(names[:5])}; make a branch, and merge it"
+                f"nothing was changed: you and the run both changed {', '.join(conflicts[:5])}; make a branch, and merge it"
             )
-        return int(outcome["applied"])
+        return changed
 
     def _hand_over(self, commit: str, title: str) -> HandOver:
         message = f"{title}\n\nLoopwright-Run: {self.run}\n"

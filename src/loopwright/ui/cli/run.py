@@ -21,6 +21,7 @@ from ...engine.run_state import Listener
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
 from ...journal.questions import Question, pending
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from ...records import Reason, Result, Status
 from ...records.codec import Json
@@ -28,7 +29,7 @@ from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import opened, reading
 from ..opening import opening_report
-from ..run_summary import ended, on_record, recorded, result_json
+from ..run_summary import ended, on_record, result_json
 from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
 from ..trust import approved
 from .live import LinesView, reports_conditions, view_of
@@ -147,7 +148,7 @@ async def _run_job(
                 # The database may have been deleted under the run: then there were entries.
                 return _Interrupted(None, view.has_entries)
             info = await store.find(job.run_id)
-            return _Interrupted(recorded(info, entries, f"stopped by {signals.received}"))
+            return _Interrupted(recorded_result(info, entries, f"stopped by {signals.received}"))
 
 
 def _cap(source: RunSource) -> Budget | None:
@@ -261,7 +262,7 @@ def resume_run(
         )
         # A finished run needs neither its document nor an approval.
         if ended(entries):
-            return _report(recorded(info, entries), options.journal, output)
+            return _report(recorded_result(info, entries), options.journal, output)
         source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         return drive(Job(source, None, info.run_id, options, telemetry_options), output)

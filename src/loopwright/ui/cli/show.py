@@ -14,15 +14,23 @@ from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
-from ...records import Iteration, Reason
+from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
-from ..run_files import UNRECORDED, files_text, run_files, turned_tests, unrecorded_folders
+from ..run_files import (
+    UNRECORDED,
+    files_text,
+    run_files,
+    turned_tests,
+    unrecorded_files,
+    unrecorded_folders,
+)
 from ..run_sessions import sessions_in
 from ..run_summary import (
     ended,
@@ -31,7 +39,6 @@ from ..run_summary import (
     iterations_of,
     on_record,
     origin_of,
-    recorded,
     recorded_json,
 )
 from ..submitted import Returns, returns_of, submitted_json, waiting_text
@@ -151,11 +158,11 @@ def show(
         elif lifecycle:
             _lifecycle(info, entries, output)
         elif traceback:
-            show_tracebacks(info, recorded(info, entries), entries, output)
+            show_tracebacks(info, recorded_result(info, entries), entries, output)
         elif as_json:
             output.write_json({**recorded_json(info, entries), **submitted_json(info, returns)})
         elif only_output:
-            output.write_result(text_of(recorded(info, entries).output))
+            output.write_result(text_of(recorded_result(info, entries).output))
         else:
             detail = waiting_text(info, returns)
             _overview(info, entries, loop, journal, output, detail=detail)
@@ -173,7 +180,7 @@ def _overview(
     """Write the facts of a run; `detail` is why it waits for a worker."""
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop) if loops or loop else ""
-    result = recorded(info, entries, detail)
+    result = recorded_result(info, entries, detail)
     status = "" if ended(entries) or info.status == result.status.value else info.status
     output.write(
         (texts.one_line(info.name), "bold"),
@@ -183,7 +190,7 @@ def _overview(
         output.write((f"from {origin}", "dim"))
     output.write((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
     report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
-    if text := texts.one_line(text_of(info.input)):
+    if text := texts.value_line(info.input):
         output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
     if not loop:
         _steps(info, entries, output)
@@ -194,15 +201,26 @@ def _overview(
     for one in sessions_in(entries):
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
         output.write((f"session {name}: ", "dim"), one.text)
-    questions = open_questions(surviving(entries))
-    report_output(result.output, output, questions)
+    report_output(result.output, output, open_questions(surviving(entries)))
     output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
         last = str(len(loops[path]))
         options = ["--loop", loop] if loop else []
         command = command_line("show", info.run_id, url, *options, "--iteration", last)
         output.write(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
-    if questions:
+    if kept := [state for one in unrecorded_files(info, entries) for state in one.states]:
+        name = f"loopwright workspace show {info.run_id}"
+        output.write(
+            (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
+        )
+    _continuation(info, entries, result, url, output)
+
+
+def _continuation(
+    info: RunInfo, entries: list[Entry], result: Result, url: str, output: Output
+) -> None:
+    """Write how the run continues: by an answer, after its files are put back, or by a resume."""
+    if questions := open_questions(surviving(entries)):
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
     elif folders := unrecorded_folders(info, entries):
@@ -436,7 +454,7 @@ def _outcome(entry: Entry) -> tuple[str, str]:
         ]
         called = f"calls {', '.join(calls)}" if calls else ""
         return " ".join(filter(None, (value["text"], called))), "dim"
-    return text_of(value), "dim"
+    return texts.value_line(value), "dim"
 
 
 def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:

@@ -21,13 +21,14 @@ from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
 from ...journal.questions import pending
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
-from ..run_summary import recorded, result_json
+from ..run_summary import result_json
 from ..sources import RunSource, SourceSettings, load_source
 from ..submitted import wait_of
 from ..trust import actions_text, is_approved, trust_contents
@@ -350,7 +351,7 @@ async def _waited(
     waits = _Waits(store, output, several=len(run_ids) > 1)
     for run_id in run_ids:
         info = await wait_until_over(run_id, journal=store, note=waits.note)
-        results.append(recorded(info, await store.entries(run_id)))
+        results.append(recorded_result(info, await store.entries(run_id)))
     if len(results) > 1:
         _report_all(results, output, as_json=options.as_json)
     else:

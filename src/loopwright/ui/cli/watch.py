@@ -11,10 +11,11 @@ from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.live_lines import LiveLines
 from ...journal.questions import open_questions
+from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
-from ..run_summary import recorded, recorded_json
+from ..run_summary import recorded_json
 from ..submitted import is_for_workers, wait_of
 from .live import LinesView, reports_conditions, view_of
 from .options import AsJson, JournalUrl, RunName, Verbose
@@ -120,7 +121,7 @@ def _show_live(live: LiveLines, run_id: str, view: LinesView) -> None:
 
 
 def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> int:
-    result = recorded(info, entries)
+    result = recorded_result(info, entries)
     interrupted = info.status == "interrupted"
     if output.as_json:
         output.write_json(recorded_json(info, entries))

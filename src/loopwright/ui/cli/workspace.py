@@ -151,7 +151,7 @@ class _Command:
             made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
             self._write(f"branch {made}", branch=made, **self._keys(first))
         elif action == "apply":
-            count = one.apply(self._commit(first))
+            count = len(one.apply(self._commit(first)))
             text = f"{texts.plural(count, 'file')} of {one.source} changed"
             self._write(text, applied=count, **self._keys(first))
         else:
@@ -207,8 +207,7 @@ class _Command:
         return commit == self.one.present and not self.one.busy
 
     def _show_snapshot(self, name: str, commit: str) -> None:
-        store = self.one.tree.store
-        changed = store.changes(store.parent_of(commit) or self.one.base, commit)
+        changed = self.one.changes(commit)
         added, removed = (sum(pair[i] for pair in changed.values()) for i in (0, 1))
         names = ", ".join(list(changed)[:5]) + (", …" if len(changed) > 5 else "")
         counts = f"files {len(changed)} +{added} -{removed}"

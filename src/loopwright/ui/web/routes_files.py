@@ -12,7 +12,8 @@ from ...errors import ConfigurationError, RunLocked
 from ...journal.views import RunView
 from ...records import Iteration
 from ...records.codec import Json, text_of
-from ..run_files import RunFiles, keys_text, run_files
+from .. import formatting as texts
+from ..run_files import RunFiles, keys_text, names_text, run_files
 from .access import is_loop
 from .page import Page
 from .patch_lines import lines_of
@@ -75,20 +76,33 @@ async def branch(page: Page, request: Request, fields: dict[str, Json]) -> dict[
 
 
 async def apply(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
-    """Change the files of the user's folder by what a run changed up to an iteration."""
+    """Change the files of the user's folder by what a run changed up to an iteration.
+
+    Without the number of files that the person confirmed, nothing changes, and the reply asks for it.
+    """
     files, item, loop = await _chosen(page, request, fields)
     run_id = run_in(request)
     if (await page.records.journal.find(run_id)).status == "running":
         raise RunLocked(f"{run_id} is running. Wait for its end, or cancel it")
 
-    def work() -> str:
+    def work() -> dict[str, Json]:
         saved, commit = files.saved(run_id, loop), files.commit_of(item)
-        count = saved.apply(commit)
-        return (
-            f"{count} file{'' if count == 1 else 's'} of your folder changed.{_keys(saved, commit)}"
-        )
+        paths = saved.apply(commit, write=False)
+        if not paths:
+            return {"said": f"{saved.project} has these changes already. Nothing was changed."}
+        # The folder may have changed since the question, so another number is asked about again.
+        if fields.get("confirmed") != len(paths):
+            return {"confirm": _question(saved, item, paths), "confirmed": len(paths)}
+        count = texts.plural(len(saved.apply(commit)), "file")
+        return {"said": f"{count} of {saved.project} changed.{_keys(saved, commit)}"}
 
-    return {"said": await asyncio.to_thread(work)}
+    return await asyncio.to_thread(work)
+
+
+def _question(saved: SavedWorkspace, item: Iteration, paths: list[str]) -> str:
+    """Return the question before the files of the user's folder change."""
+    count = texts.plural(len(paths), "file")
+    return f"Apply iteration {item.number} to {saved.project}? This changes {count}: {names_text(paths)}"
 
 
 def _keys(saved: SavedWorkspace, commit: str) -> str:

@@ -12,14 +12,15 @@ from starlette.responses import HTMLResponse, Response
 
 from ...conditions import CEILING
 from ...errors import ConfigurationError, RunNotFound
-from ...journal import surviving
+from ...journal import Entry, surviving
 from ...journal.questions import open_questions
 from ...journal.views import RunView, Wanted
 from ...records import Failure, Reason
+from .. import formatting as texts
 from ..diff import side_by_side
 from ..export import FORMS
-from ..run_files import files_text, turned_tests
-from ..run_sessions import SessionCost, sessions_in
+from ..run_files import REPLACED, files_text, turned_tests, unrecorded_files
+from ..run_sessions import sessions_in
 from .access import is_loop, is_run_id
 from .events import RunProgress
 from .forms import QuestionForm, form_of
@@ -134,13 +135,15 @@ async def run(page: Page, request: Request) -> Response:
         sections = [section_of(view, path, run_progress) for path in in_order(view, view.loops())]
         steps = steps_of(view)
         further = [s for s in sections if not s.over_list and s.count < CEILING]
+        entries = _all_entries(view)
         questions: list[QuestionForm] = []
         if view.info.status == "suspended":
             questions = [
                 form_of(question) for question in open_questions(surviving(view.between(0, 0)))
             ]
         return render(
-            "run.html", with_files=[one for one in sections if one.has_files], sessions=_sessions(view),
+            "run.html", with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
+            unrecorded=unrecorded_files(view.info, entries), replaced=REPLACED,
             run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
@@ -151,9 +154,9 @@ async def run(page: Page, request: Request) -> Response:
     return HTMLResponse(await page.records.with_view(run_id, work))
 
 
-def _sessions(view: RunView) -> list[SessionCost]:
-    """Return the sessions of coding agents, unless the run is too long to be read at once."""
-    return sessions_in(view.between(0, MAX_ENTRIES)) if view.last <= MAX_ENTRIES else []
+def _all_entries(view: RunView) -> list[Entry]:
+    """Return the entries of a run, or none of one that is too long to be read at once."""
+    return view.between(0, MAX_ENTRIES) if view.last <= MAX_ENTRIES else []
 
 
 def _failure(view: RunView) -> Failure | None:
@@ -238,7 +241,7 @@ async def compare(page: Page, request: Request) -> Response:
         items = [view.iteration(loop, number) for number in numbers]
         titles = [
             f"Iteration {item.number}"
-            + (f" (score {item.score:.2f})" if item.score is not None else "")
+            + (f" (score {texts.score(item.score)})" if item.score is not None else "")
             for item in items
         ]
         return [readable(item.output) for item in items], titles, name_of(loop, view.info)

@@ -101,6 +101,25 @@ function loadContent(folded) {
 }
 
 // A change is JSON by POST, with a header that a form of another site cannot send.
+async function post(url, values) {
+  const answer = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-loopwright": "1" },
+    body: JSON.stringify(values),
+  });
+  const reply = await answer.json();
+  if (reply.error) throw new Error(reply.error);
+  return reply;
+}
+
+function confirmed(question) {
+  const dialog = $("#confirm");
+  $("p", dialog).textContent = question;
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+}
+
 async function change(form, button) {
   const values = Object.fromEntries(new FormData(form));
   // FormData omits unchecked boxes.
@@ -112,13 +131,12 @@ async function change(form, button) {
   outcome.classList.remove("error");
   outcome.textContent = "…";
   try {
-    const answer = await fetch(button?.dataset.action || form.dataset.action, {
-      method: "POST",
-      headers: { "content-type": "application/json", "x-loopwright": "1" },
-      body: JSON.stringify(values),
-    });
-    const reply = await answer.json();
-    if (reply.error) throw new Error(reply.error);
+    const url = button?.dataset.action || form.dataset.action;
+    let reply = await post(url, values);
+    while (reply.confirm) {
+      if (!(await confirmed(reply.confirm))) { outcome.textContent = "Nothing was changed."; return; }
+      reply = await post(url, { ...values, confirmed: reply.confirmed });
+    }
     outcome.textContent = reply.said || "";
     const limits = form.closest("details.limits");
     if (limits) {
