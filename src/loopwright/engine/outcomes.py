@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from ..errors import BudgetExceeded, ConfigurationError, StepError, nearest
 from ..records import Reason, Result, Status
 from ..records.codec import Json
-from ..records.typed import ValueType
+from ..records.typed import CARRIERS, TypedMembers, ValueType
 from .context import Context
 from .step import CompositeStep, Step
 
@@ -23,6 +23,7 @@ __all__ = [
     "attempt",
     "checked",
     "combined",
+    "outputs_by_name",
 ]
 
 # From the worst to the best.
@@ -83,6 +84,13 @@ def combined(
     if accepted:
         detail = f"{detail}; accepted: {', '.join(accepted)}"
     return Result(Status.SATISFIED, reason, detail, output, name=name)
+
+
+def outputs_by_name(outputs: dict[str, Json]) -> Json:
+    """Return the outputs of several parts as an object that carries their declared types, if any has one."""
+    if CARRIERS.isdisjoint(map(type, outputs.values())):
+        return outputs
+    return TypedMembers(outputs)
 
 
 def _named_detail(name: str, detail: str) -> str:
