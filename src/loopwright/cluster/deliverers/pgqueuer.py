@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..._extras import require
 from ..delivery import Delivery, Handle, not_in_postgres
+from ..sessions import connected, is_pooled
 
 if TYPE_CHECKING:
     import psycopg
@@ -191,8 +192,6 @@ async def _is_prepared(queries: Queries) -> bool:
 
 
 async def _connected(url: str) -> psycopg.AsyncConnection:
-    from ..sessions import connected, is_pooled  # psycopg comes with an extra
-
     connection = await connected(url, "queue")
     # A prepared statement belongs to one session. Runs may be submitted through a pooler, which changes it.
     if await is_pooled(connection):
