@@ -557,7 +557,8 @@ class LoopRun:
         self._register(result)
         # Set before the hook is called, so that a cancellation during the hook keeps this end.
         self.ended = result
-        await self._terminated()
+        if loop.on_terminate is not None:
+            await self._terminated()
 
     async def concluded(self, result: Result) -> Mapping[str, Json] | None:
         """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""

@@ -40,13 +40,7 @@ from ..recorded.encoding import (
     sealed_values,
 )
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun
-from ..recorded.rows import (
-    RewindPlan,
-    find_row,
-    locked,
-    rewound,
-    taken,
-)
+from ..recorded.rows import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.writer import CommitOperation
 from .leases import LEASE, Clocks, LeaseOwner, owner_at, register, renew
 from .schema import FILE, connect_writer, create_private, journal_error, write_content
