@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..engine.context import Context
+from ..engine.context import Context, Scope
 from ..engine.for_each import for_each
-from ..engine.scope import Scope
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import EvaluationError
 from ..evaluators.judge.judge import Judge

@@ -17,7 +17,7 @@ from ...journal.results import recorded_result
 from ...journal.urls import shown_url
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
-from ...records import Iteration, Reason
+from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
@@ -201,8 +201,7 @@ def _overview(
     for one in sessions_in(entries):
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
         output.write((f"session {name}: ", "dim"), one.text)
-    questions = open_questions(surviving(entries))
-    report_output(result.output, output, questions)
+    report_output(result.output, output, open_questions(surviving(entries)))
     output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
         last = str(len(loops[path]))
@@ -214,7 +213,14 @@ def _overview(
         output.write(
             (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
         )
-    if questions:
+    _continuation(info, entries, result, url, output)
+
+
+def _continuation(
+    info: RunInfo, entries: list[Entry], result: Result, url: str, output: Output
+) -> None:
+    """Write how the run continues: by an answer, after its files are put back, or by a resume."""
+    if questions := open_questions(surviving(entries)):
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
     elif folders := unrecorded_folders(info, entries):
