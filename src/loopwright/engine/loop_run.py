@@ -536,9 +536,10 @@ class LoopRun:
         # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
             reported = await evaluate_output_again(self, stop, self._output(stop))
-        for code, remark in list(loop.remarks(stop, self.history)):
-            run.warn(remark, self.path, code=code)
+        remarks = list(loop.remarks(stop, self.history))
         stop = run.cleaned_stop(stop)
+        for code, remark in remarks:
+            run.warn(remark, self.path, code=code)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
         if self.snapshots is not None:
             result = replace(result, held_out=await self.concluded(result))
