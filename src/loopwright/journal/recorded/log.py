@@ -18,7 +18,7 @@ from ...records import NOTHING, Evaluation, Iteration, Usage
 from ...records.codec import Json, encode
 from ..entries import Entry
 from ..protocol import RunInfo
-from .encoding import DEPTHS, KINDS, RunRow, Value, chained, content_digest, utf8
+from .encoding import DEPTHS, KINDS, RunRow, Value, chain_start, chained, content_digest, utf8
 
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
@@ -175,11 +175,12 @@ class Contents:
     def fold_evaluation(self, value: Evaluation) -> str:
         """Return the JSON text of an evaluation, or the place in this row of the value it was read from."""
         # An evaluation is usually the output of `evaluate`, which is in the same row.
-        text = self.fold(value.to_json())
+        data, only_score = value.to_json(), value.has_only_score
+        text = self.fold(data)
         forms = [text]
         if value.passed is None:
             forms.append(text.replace('"passed":null,', "", 1))
-            if value.has_only_score:  # evaluators may return a plain number
+            if only_score:  # evaluators may return a plain number
                 forms.append(repr(value.score))
         for form in forms:
             if form in self.here:
@@ -198,6 +199,20 @@ class Contents:
             content_id = self._ids[digest] = self._next()
             self.waiting.append((content_id, digest, len(data), body))
         return f'{{"{kind}":{content_id}}}'
+
+
+def new_row(info: RunInfo, contents: Contents, *, opened: float, owner: int | None) -> RunRow:
+    """Return the row of a new run; its large values become `contents`, which the store writes."""
+    return RunRow(
+        key=0,
+        info=info,
+        input=contents.fold(info.input),
+        source=contents.fold(info.source),
+        opened=opened,
+        last=0,
+        head=chain_start(info.run_id),
+        owner=owner,
+    )
 
 
 class DurableLog:
