@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from loopwright import Loop, MaxIterations, MemoryJournal, ScoreAtLeast, run
-from loopwright.journal.recorded.encoding import Contents, entry_text, sealed_row
+from loopwright.journal.recorded.log import Contents, entry_text, sealed_row
 from loopwright.journal.sqlite import SqliteJournal
 
 from .durable import bare

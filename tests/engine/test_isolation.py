@@ -10,6 +10,7 @@ import asyncio
 import copy
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -329,7 +330,47 @@ def test_a_view_equals_its_record_and_shares_what_nobody_can_change() -> None:
     assert record.evaluation is not None and record.evaluation.votes == ({"v": [1]},)
     flat = Iteration(1, "in", "out", Evaluation(0.5))
     assert flat.view() is flat
+    kept = Iteration(1, "in", "out", files={"commit": "c"})
+    wreck("files", kept.view().files)
+    assert kept.files == {"commit": "c"}
     assert dataclasses.replace(view, output=2) == dataclasses.replace(view, output=2)
+
+
+VIEWED = [
+    Iteration(1, {"a": [1]}, "text", Evaluation(0.5, votes=({"v": [1]},)), files={"commit": "c"}),
+    Evaluation(0.5, details={"a": [1]}, metrics={"seconds": 2.0}),
+    Result(Status.SATISFIED, Reason.COMPLETED, "", {"a": [1]}, steps={"s": {"b": [1]}}),
+    ItemOutcome(0, {"a": [1]}, output={"b": [1]}),
+    StepOutcome("s", output={"c": [1]}, items=(ItemOutcome(0, [1]),)),
+    RunInfo("r", "n", {"a": [1]}, source={"document": "x.yaml"}),
+]
+
+
+@pytest.mark.parametrize("record", VIEWED, ids=lambda record: type(record).__name__)
+def test_a_view_is_a_record_of_its_class(record: Any) -> None:
+    """Rule: a view is compared, printed and copied as its record, and has its errors."""
+    view = record.view()
+    assert view is not record
+    assert view == record and record == view and repr(view) == repr(record)
+    assert isinstance(view, type(record)) and view.view() == record
+    copies = [dataclasses.replace(view), copy.copy(view)]
+    if not isinstance(record, Result):  # the history of a reader cannot be pickled
+        copies.append(pickle.loads(pickle.dumps(view)))
+    assert all(type(made) is type(record) and made == record for made in copies)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = view.no_such_name
+
+
+@pytest.mark.parametrize("record", VIEWED, ids=lambda record: type(record).__name__)
+def test_the_json_of_a_view_is_that_of_its_record(record: Any) -> None:
+    """Rule: a view writes the recorded values, whatever its reader changes; changes of the JSON reach no record."""
+    before, view = json.dumps(record.to_json()), record.view()
+    for item in dataclasses.fields(record):
+        wreck("view", getattr(view, item.name))
+    written = view.to_json()
+    assert json.dumps(written) == before
+    wreck("json", written)
+    assert json.dumps(view.to_json()) == json.dumps(record.to_json()) == before
 
 
 def test_an_evaluation_is_recorded_as_it_was_returned() -> None:

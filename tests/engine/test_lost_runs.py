@@ -102,6 +102,22 @@ async def test_a_step_may_finish_its_call(
     await two.close()
 
 
+async def test_a_run_lost_before_its_last_commit_raises(tmp_path: Path) -> None:
+    """The end of a run that another owner has is not recorded, so `run` raises OwnershipLost and returns no result."""
+    one, two = SqliteJournal(tmp_path / "r.db"), SqliteJournal(tmp_path / "r.db")
+
+    async def take_over(result: object) -> None:
+        log = await two.open(await two.find("r"), takeover=True)
+        await log.close(log.info)
+
+    loop = Loop(lambda value: value, until=MaxIterations(1), name="l", on_terminate=take_over)
+    with pytest.raises(OwnershipLost, match="another owner took this run over"):
+        await run(loop, "x", journal=one, run_id="r")
+    await one.close()
+    assert [e.path for e in await two.entries("r") if e.kind == "ended"] == ["l"]
+    await two.close()
+
+
 def test_another_policy_is_refused() -> None:
     """`on_lost` has two values."""
     with pytest.raises(ConfigurationError, match="on_lost: 'wait' is not 'cancel' or 'finish'"):

@@ -21,7 +21,6 @@ from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
 from loopwright.journal.sqlite.database import SideLock
 from loopwright.journal.sqlite.leases import LeaseOwner, place, register, started
-from loopwright.journal.sqlite.run_ownership import SqliteRuns
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, query
@@ -254,7 +253,7 @@ async def test_a_rewind_gives_way_to_who_wrote_meanwhile(journal: SqliteJournal)
     await recorded(journal, info(), rounds(1))
     row = await journal._read(lambda reader: reader.row("run-1"))
     plan = RewindPlan(row, "refine", 3, b"old", 1)
-    stale = Transaction(lambda db: SqliteRuns(journal._database).rewind(db, plan))
+    stale = Transaction(lambda db: journal._database.rewind(db, plan))
     with pytest.raises(RunLocked, match=r"^run-1: it is running; cancel it before you rewind it$"):
         await journal._writer.perform(stale)
     assert len(await journal.entries("run-1")) == 3

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
@@ -23,12 +23,18 @@ from ..records.typed import ValueType
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
-from .scope import Scope
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes
+from .snapshots import Snapshots
 from .step import UNREAD, Leaf
 from .stubs import acting
 
 __all__ = ["being_cancelled", "perform", "recorded", "retyped", "unrecorded"]
+
+
+class EffectScope(Protocol):
+    """The part of a Scope that an effect needs."""
+
+    files: Snapshots | None
 
 
 class EffectContext(Protocol):
@@ -40,7 +46,10 @@ class EffectContext(Protocol):
     account: Account
     spent: Usage
     spent_exact: bool
-    scope: Scope | None
+
+    @property
+    def scope(self) -> EffectScope | None:
+        """The variables of the loop or workflow around it."""
 
     def below(self, name: str) -> str:
         """Return the path of a step inside this one."""
@@ -92,7 +101,12 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     # Listeners receive an entry only once it is durable, so they cost one more wait.
     pending = run.settle() if run.listeners else run.sync()
     if pending is not None:
-        await _durable(ctx, started, pending)
+        try:
+            await pending
+            _check_allowed(ctx)  # again: waiting took time
+        except BaseException as error:
+            _cut(ctx, started, NOTHING, error)  # it did not begin, so it costs nothing
+            raise
     # Annotations are read at the first call, because they may name classes that are defined later.
     types = step.declared() if step.types is UNREAD else step.types
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
@@ -101,9 +115,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     try:
         # The step gets a copy: it may change its input, and the record must stay the same.
         argument = own_json(value) if types is None else types.read(value)
-        act = step.act if run.stubs is None else acting(run.stubs, step, path)
-        if step.finishes:
-            act = functools.partial(run.to_its_end, act)
+        act = _action(run, step, path)
         if gate is None:
             output = await act(argument, inner)
         else:
@@ -129,6 +141,12 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         finally:
             cause = None  # otherwise this frame and its traceback keep each other alive
     return output
+
+
+def _action(run: Run, step: Leaf, path: str) -> Callable[..., Awaitable[Json]]:
+    """Return the function that acts: that of the step, or of its stub, to its end if the step asks for it."""
+    act = step.act if run.stubs is None else acting(run.stubs, step, path)
+    return functools.partial(run.to_its_end, act) if step.finishes else act
 
 
 def _warn_of_overshoot(ctx: EffectContext, finished: Entry) -> None:
@@ -244,16 +262,6 @@ async def _reserve(ctx: EffectContext, step: Leaf, value: Json, started: Entry) 
     started.reserved = amount
     # The wait counts as time of the loop: it began when it requested the reservation.
     started.seconds = run.now() - started.at
-
-
-async def _durable(ctx: EffectContext, started: Entry, pending: Awaitable[None]) -> None:
-    """Wait until "started" is durable; a call that may not begin after that costs nothing."""
-    try:
-        await pending
-        _check_allowed(ctx)
-    except BaseException as error:
-        _cut(ctx, started, NOTHING, error)
-        raise
 
 
 def _broken(

@@ -31,14 +31,13 @@ from ..records.typed import ValueType, item_type_of, json_of
 from .at_once import AtOnce
 from .budget import Account
 from .concurrency import run_all
-from .context import Context
+from .context import Context, Scope
 from .deadlines import DeadlineScope
 from .list_items import ItemsStep
 from .loop_attempt import Attempt
 from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
 from .outcomes import attempt
-from .scope import Scope
 from .step import Step
 
 __all__ = ["ListDeclaration", "ListRun"]

@@ -505,9 +505,8 @@ class Loop(CompositeStep[In, Out]):
             stops = [*(stops or []), stalled]
         if not sound and (given_up := self.impossible.check(history)) is not None:
             stops = [*(stops or []), given_up]
-        return None if stops is None else self._preferred(stops)
-
-    def _preferred(self, stops: list[Stop]) -> Stop | None:
+        if stops is None:
+            return None
         preferred = stops[0] if len(stops) == 1 else prefer(stops)
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)

@@ -12,11 +12,10 @@ from ..errors import StepError, Stopped
 from ..records import Evaluation, History, Reason, Stop, as_evaluation
 from ..records.codec import Json
 from ..records.excerpts import shortened
-from .context import Context
+from .context import Context, Scope
 from .loop_declaration import LoopDeclaration
 from .loop_verdicts import FEEDBACK_SHOWN
 from .run_state import Run
-from .scope import Scope
 from .step import Step
 
 __all__ = ["evaluate_input", "evaluate_output_again", "unusable"]

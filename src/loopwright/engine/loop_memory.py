@@ -12,8 +12,7 @@ from ..records import Iteration, Result, Status, codec
 from ..records.codec import Json
 from ..records.excerpts import excerpt_line
 from .composites import Wrapper
-from .context import Context
-from .scope import Scope
+from .context import Context, Scope
 from .step import CompositeStep, Leaf, StepLike, as_step, digest_of
 
 __all__ = [

@@ -46,7 +46,7 @@ from ..records import (
 from ..records.codec import Json, error_line
 from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
-from .context import Context
+from .context import Context, Scope
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, recorded, retyped, unrecorded
 from .loop_approval import approved, settled
@@ -54,7 +54,6 @@ from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .loop_evaluations import evaluate_input, evaluate_output_again
 from .loop_exploration import explores, may_continue
-from .scope import Scope
 from .snapshots import Snapshots
 
 __all__ = ["LoopRun"]
@@ -178,12 +177,13 @@ class LoopRun:
         if run.replay is not None:
             spent = run.replay.spent(path)
             self._restore(run.replay)
+        deadlines = self._deadlines(ctx.gate)
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
             self.history.effects = self.account.effects
         if budget is not None and loop.unbound:
             run.warn(loop.unbound, code=CANNOT_BIND)
-        self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
+        self.ctx = Context(run, path, deadlines, self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         self.call: Call = Context.call
         if loop.plain:
@@ -557,7 +557,8 @@ class LoopRun:
         self._register(result)
         # Set before the hook is called, so that a cancellation during the hook keeps this end.
         self.ended = result
-        await self._terminated()
+        if loop.on_terminate is not None:
+            await self._terminated()
 
     async def concluded(self, result: Result) -> Mapping[str, Json] | None:
         """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""

@@ -38,7 +38,6 @@ from .run_options import (
     with_models,
 )
 from .run_record import (
-    bounded,
     cut_result,
     ended_loops,
     failed_part,
@@ -153,6 +152,7 @@ async def run(
     check_names(root, resources)
     if root.explores:
         check_surroundings(root)
+    shown = (*listeners, *progress_listeners(progress))
     store, opened = journal_of(journal)
     if store is None:
         refuse_past(root)
@@ -161,22 +161,21 @@ async def run(
     # No context manager around it, and no list as a local variable: the garbage collector visits them
     # in each of 10,000 running loops (the row "loops at once" of `benchmarks.engine`).
     try:
-        shown = (*listeners, *progress_listeners(progress))
-        fresh, log = await open_run(
+        info, log = await open_run(
             root, value, store, resources=run_resources, redactor=redactor, budget=budget,
             source=source or {}, accept_changes=accept_changes, run_id=run_id, takeover=takeover,
             observed=bool(shown), has_input=has_input,
         )  # fmt: skip
         started, failed = opened_listeners(shown, log)
         state = Run(
-            fresh.run_id, log, clock or system_clock(), random or _random.random,
+            info.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
             in_doubt=in_doubt, redactor=redactor,
         )  # fmt: skip
         # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
         try:
-            return (await _drive(state, root, fresh, budget, store)).view()
+            return (await _drive(state, root, info, budget, store)).view()
         finally:
             if state.owned:
                 await state.release()
@@ -320,19 +319,18 @@ def resume_sync(
 
 
 def _drive(
-    state: Run, step: Step, fresh: RunInfo, budget: Budget | None, store: Journal | None
+    state: Run, step: Step, info: RunInfo, budget: Budget | None, store: Journal | None
 ) -> Coroutine[object, object, Result]:
     """Return the coroutine that runs the step to its end."""
-    info = state.log.info
     if state.accept_changes:
-        _accept(state, info.fingerprint, fresh.fingerprint)
+        _accept(state, info.fingerprint, step.fingerprint)
     if budget is not None or state.tuned is not None:
         budget = _cap(state, budget)
     if budget is not None and (unbound := cannot_bind(step, budget, "run")):
         state.warn(unbound, code=CANNOT_BIND)
     if state.silent:  # it has no record, so only its result matters
-        return _outcome(state, step, fresh.input)
-    return _recorded(state, step, bounded(info, fresh), store)
+        return _outcome(state, step, info.input)
+    return _recorded(state, step, info, store)
 
 
 def _accept(state: Run, recorded: str, now: str) -> None:
@@ -377,8 +375,11 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         result = await _outcome(state, step, _typed_input(step, info.input))
         _stop_reading(state)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
-        await state.settle()
+        state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
+        # Listeners receive the end before the run is released. Without them, one commit does both.
+        if state.listeners:
+            await state.settle()
+        committed = state.sync()
     except BaseException as error:  # of any kind: the lease must be released
         _stop_reading(state)
         await _interrupted(state, info, error)
@@ -387,7 +388,12 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             raise OwnershipLost(f"{state.run_id}: another owner took this run over") from None
         raise
     if not state.log.silent:
-        await state.log.close(row_of(info, result, state.now()))
+        try:
+            await state.log.close(row_of(info, result, state.now()))
+        finally:
+            # `close` is silent if another owner has the run, but its end is not recorded then.
+            if committed is not None:
+                await committed
     return result
 
 
@@ -485,7 +491,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         state.task = None  # a later cancel must not reach the caller's task
     if state.cancelled is not None:
         await _uncancel(task)
-    account = state.account
+    account, seconds = state.account, state.now()
     failed = failed_part(result, state)
     return Result(
         result.status,
@@ -501,7 +507,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         steps=state.steps,
         agents=state.agents,
         warnings=state.warnings,
-        seconds=state.now(),
+        seconds=seconds,
         request=request,
         judging=account.judging,
         reported_score=result.reported_score,

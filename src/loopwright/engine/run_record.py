@@ -41,7 +41,6 @@ from .step import CompositeStep, Leaf, Step
 from .workflow import Workflow
 
 __all__ = [
-    "bounded",
     "cut_result",
     "described",
     "ended_loops",
@@ -104,7 +103,7 @@ def described(
     return replace(fresh, fingerprint=step.fingerprint, source=described_source)
 
 
-def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
+def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     """Return the row with the bounds of this opening: a resume may have others than the first one."""
     bounds = fresh.source.get("bounds")
     if bounds is None or info.source.get("bounds") == bounds:
@@ -127,7 +126,7 @@ async def open_run(
     observed: bool,
     has_input: bool,
 ) -> tuple[RunInfo, RunLog]:
-    """Open the journal of a run; return the row of a new run, and the log.
+    """Open the journal of a run; return its row, with the bounds of this opening, and the log.
 
     `has_input` is whether the caller passed the value: a default is not compared with a recorded input.
 
@@ -156,7 +155,7 @@ async def open_run(
             )
         if log.info.queue:  # limits may have been changed before it started
             await take_up(store, log)
-        return fresh, log
+        return _bounded(log.info, fresh), log
     try:
         if not accept_changes:
             _check_same(log, step, fresh, has_input=has_input)
@@ -166,7 +165,7 @@ async def open_run(
         raise
     # Answers that were posted while no process ran it become entries before the replay.
     await take_up(store, log)
-    return fresh, log
+    return _bounded(log.info, fresh), log
 
 
 def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> None:

@@ -69,7 +69,7 @@ class FunctionTypes:
 
     def write(self, output: object, clean: Callable[[Json], Json] | None) -> Json:
         """Return the output as JSON that carries its declared type, without secrets."""
-        if (declared := self.output) is not None and type(output) is not Evaluation:
+        if (declared := self.output) is not None and not isinstance(output, Evaluation):
             return declared.write(output, clean)
         if self.like is not None and type(output) not in ATOMS:
             expected: ValueType | None = self.like.input_type

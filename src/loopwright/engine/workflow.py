@@ -14,10 +14,9 @@ from ..records.codec import Json
 from ..records.typed import ValueType, mixed, same_type
 from .at_once import at_once_of
 from .concurrency import run_all
-from .context import Context
+from .context import Context, Scope
 from .outcomes import Unsatisfied, attempt, combined
 from .run_state import Run
-from .scope import Scope
 from .snapshots import Snapshots
 from .state import StateSource
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of

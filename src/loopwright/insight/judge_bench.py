@@ -26,6 +26,7 @@ from .._statistics import (
 )
 from ..errors import ConfigurationError, nearest
 from ..evaluators.judge.votes import best_rule, unattainable
+from ..records import number_text
 from ..records.codec import Json, in_flow, number, text_of
 
 __all__ = ["JudgeCase", "JudgeReport", "cases_from_jsonl", "measure_judge"]
@@ -192,9 +193,7 @@ def measure_judge(
         >>> measure_judge(good + bad).to_json()["sensitivity"]["value"]
         1.0
     """
-    for name, share in (("alpha", alpha), ("certify", certify)):
-        if share is not None and not 0 < number(name, share, minimum=0) < 1:
-            raise ConfigurationError(f"{name}: {share} is not between 0 and 1")
+    check_shares(alpha, certify)
     # One vote for each case: several votes of one case are not independent.
     decided = [case for case in cases if case.votes and case.votes[0] is not None]
     if not decided:
@@ -228,6 +227,17 @@ def measure_judge(
     values["certified"] = None if certify is None else _certified(cases, certify)
     values["persistent"] = list(_persistent(decided))
     return JudgeReport(values)
+
+
+def check_shares(alpha: float, certify: float | None) -> None:
+    """Check the accepted shares of errors.
+
+    Raises:
+        ConfigurationError: for a share outside 0 to 1.
+    """
+    for name, share in (("alpha", alpha), ("certify", certify)):
+        if share is not None and not 0 < number(name, share, minimum=0) < 1:
+            raise ConfigurationError(f"{name}: {number_text(share)} is not between 0 and 1")
 
 
 class _Kind(NamedTuple):

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..engine.context import Context
+from ..engine.context import Context, Scope
 from ..engine.for_each import for_each
-from ..engine.scope import Scope
 from ..engine.step import CompositeStep, Step, digest_of
+from ..errors import EvaluationError
 from ..evaluators.judge.judge import Judge
 from ..records import Reason, Result, Status, as_evaluation
 from ..records.codec import Json, integer
-from .judge_bench import JudgeCase, measure_judge
+from .judge_bench import JudgeCase, check_shares, measure_judge
 
 __all__ = ["BENCH", "JudgeMeasurement", "judge_json", "measurement_input", "robustness_set"]
 
@@ -77,7 +77,12 @@ def measurement_input(
     max_votes: int = 7,
     certify: float | None = None,
 ) -> dict[str, Json]:
-    """Return the input of a measurement, for `JudgeMeasurement`; see `measure_judge` for the options."""
+    """Return the input of a measurement, for `JudgeMeasurement`; see `measure_judge` for the options.
+
+    Raises:
+        ConfigurationError: for a share outside 0 to 1, before a model is asked.
+    """
+    check_shares(alpha, certify)
     return {
         "cases": [
             {"id": c.id, "output": c.output, "label": c.label, "input": c.input} for c in cases
@@ -149,6 +154,14 @@ class JudgeMeasurement(CompositeStep):
         """Ask for the votes on each case of `value`, and return the report."""
         items = _items(value, self.judge)
         rows: list[Json] = await ctx.call("cases", self.cases, items)
+        if not any(row["votes"][0] is not None for row in rows[: len(value["cases"])]):
+            raise EvaluationError(
+                "the judge decided on no case: each first vote is undecided. Correct its prompt, or use "
+                "another model.",
+                path=ctx.path,
+                kind="undecided",
+                retryable=False,
+            )
         # Resampling takes seconds, and the page or other runs share the event loop.
         report = await asyncio.to_thread(_report, value, items, rows)
         output = {"judge": judge_json(self.judge), **report}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import RunNotFound, nearest
-from ..records import NOTHING, Evaluation, Failure, HeldJson, Iteration, Usage, read_by_copy
+from ..records import NOTHING, Evaluation, Failure, Iteration, Usage, own_json
 from ..records.codec import Json
 
 
@@ -69,8 +69,8 @@ class Entry:
             seconds=self.seconds,
             seq=self.seq,
         )
-        # Copied when it is read, because most readers look at a few entries of many.
-        copy.value = HeldJson(self.value)
+        del copy.value
+        copy.recorded = self.value
         return copy
 
     def __repr__(self) -> str:
@@ -118,11 +118,18 @@ class Entry:
         )
 
 
-@read_by_copy("value")
 class _View(Entry):
-    """An entry for one reader: its value is copied when it is first read."""
+    """An entry for one reader: its value is copied when it is first read, as most readers read few of many."""
 
-    __slots__ = ("value",)
+    __slots__ = ("recorded",)
+    recorded: Json
+
+    def __getattr__(self, name: str) -> Json:
+        # Only the slot of the value is empty, until it is read.
+        if name != "value":
+            return object.__getattribute__(self, name)
+        self.value = own_json(self.recorded)
+        return self.value
 
 
 def surviving(entries: Sequence[Entry]) -> list[Entry]:

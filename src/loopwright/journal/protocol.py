@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import RunLocked, RunNotFound
-from ..records import NOTHING, HeldJson, Iteration, Record, Usage, read_by_copy
+from ..records import NOTHING, Iteration, Record, Usage, viewed
 from ..records.codec import Json
 from .entries import Entry
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@read_by_copy("input", "source")
+@viewed("input", "source")
 @dataclass(frozen=True, slots=True)
 class RunInfo(Record):
     """The row of a run in the list of runs.
@@ -68,8 +68,7 @@ class RunInfo(Record):
 
     def view(self, *, typed: bool = False) -> RunInfo:
         """Return the row for one reader, who receives copies of its input and source."""
-        held: dict[str, Any] = {"input": HeldJson(self.input), "source": HeldJson(self.source)}
-        return replace(self, **held)
+        return Record.view(self, typed=typed)
 
     def to_json(self) -> dict[str, Json]:
         """Return the row as a JSON object, as the command line prints it."""

@@ -16,8 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..engine.context import Context
-from ..engine.scope import Scope
+from ..engine.context import Context, Scope
 from ..engine.step import FunctionStep
 from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError

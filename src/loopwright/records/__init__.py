@@ -2,7 +2,7 @@
 
 from .evaluation import Criterion, Evaluation, Tampering, as_evaluation, reaches
 from .history import History, agents_history
-from .isolation import Held, HeldJson, Record, own, own_json, read_by_copy
+from .isolation import Record, own, own_json, viewed
 from .iteration import Failure, Iteration
 from .metrics import MAXIMISE, MINIMISE, Measure, number_text
 from .outcome import Reason, Status, Stop
@@ -24,8 +24,6 @@ __all__ = [
     "Criterion",
     "Evaluation",
     "Failure",
-    "Held",
-    "HeldJson",
     "History",
     "ItemOutcome",
     "Iteration",
@@ -50,5 +48,5 @@ __all__ = [
     "own",
     "own_json",
     "reaches",
-    "read_by_copy",
+    "viewed",
 ]

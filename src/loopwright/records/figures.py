@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from .codec import Json, text_of
 from .excerpts import one_line
 from .iteration import Iteration
 from .metrics import number_text
 from .usage import Usage
+
+
+def value_line(value: Json) -> str:
+    """Return a value on one line, with its numbers for people; `--json` and exports keep them exact.
+
+    >>> value_line({"score": 0.1 + 0.2, "votes": [True, None]})
+    '{"score": 0.3, "votes": [true, null]}'
+    """
+    return one_line(text_of(_rounded(value)))
+
+
+def _rounded(value: Json) -> Json:
+    if isinstance(value, float):
+        # Of an integer, six digits would be another number.
+        return value if value.is_integer() else float(number_text(value))
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def score(value: float | None) -> str:

@@ -13,6 +13,7 @@ from dataclasses import FrozenInstanceError, replace
 from typing import ClassVar, Generic, overload
 
 from . import codec, display
+from .isolation import Record
 from .iteration import In, Iteration, Out
 from .metrics import Measure
 from .usage import NOTHING, Usage
@@ -129,7 +130,7 @@ def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
     return History(replace(item, number=number) for number, item in enumerate(started, start=1))
 
 
-class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
+class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
     """The iterations so far, and the other figures that a condition may read.
 
     Args:

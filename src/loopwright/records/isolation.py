@@ -1,25 +1,30 @@
 """Records that no reader can change: each reader receives copies of their values.
 
-`Record.view` returns a record for one reader. Text, numbers, booleans and None are shared, because
-they are immutable. Lists and objects are copied at the first access, and the copy stays in the view.
+A record has plain fields. `Record.view` returns it for one reader, as an instance of a subclass that takes each
+field from the record at the first access. Text, numbers, booleans and None are shared, because they are immutable.
+Lists and objects are copied, and the copy stays in the view.
 """
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from .codec import ATOMS, Json
 from .typed import CARRIERS, json_of
 
-_Kind = TypeVar("_Kind", bound=type)
+_Kind = TypeVar("_Kind", bound="type[Record]")
+_new = object.__new__  # past `__init__`: a new view has no values
+_put = object.__setattr__  # past the refusal of a frozen record
 
 
 class Record:
     """A frozen record; `view` returns it with copies of its mutable values."""
 
     __slots__ = ()
+    _view_class: ClassVar[type[_View]]  # the class of its views, which `viewed` sets
 
     def view(self, *, typed: bool = True) -> Self:
         """Return the record for one reader, whose changes have no effect on other readers.
@@ -27,37 +32,37 @@ class Record:
         Args:
             typed: whether values are read in their declared types, or as JSON.
         """
-        return self
+        view = _new(self._view_class)
+        _put(view, "_recorded", self)
+        _put(view, "_own", own if typed else own_json)
+        return view  # type: ignore[return-value]  # its class is a subclass
 
 
-_UNREAD = object()  # the copy of a value that its reader has not read
-EMPTY = object()  # represents an object without members in a record
-
-
-class Held:
-    """A value of a view before its first access."""
-
-    __slots__ = ("copy", "value")
-
-    def __init__(self, value: Json) -> None:
-        self.value = value
-        self.copy: Json = _UNREAD
-
-
-class HeldJson(Held):
-    """A value of a view whose reader wants JSON, without declared types."""
+class _View:
+    """The rules of a view; its fields are slots that stay empty until they are read."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, object]]
+    _copied: ClassVar[frozenset[str]]
+    _recorded: Record
+    _own: Callable[[Json], Json]
 
+    def __getattr__(self, name: str) -> Json:
+        value = getattr(
+            self._recorded, name
+        )  # a name that is no attribute raises the error of the record
+        if name in self._copied:
+            value = self._own(value)
+        # Kept in the slot: a reader that changes a list must find its change there.
+        if name in self.__dataclass_fields__:
+            _put(self, name, value)
+        return value
 
-def unread(value: Json) -> Json:
-    """Return the recorded value of a slot that holds it for its first reader."""
-    return value.value if isinstance(value, Held) else value
+    def view(self, *, typed: bool = True) -> Record:
+        return self._recorded.view(typed=typed)
 
-
-def json_in(slot: Json) -> Json:
-    """Return the JSON of a recorded value in a slot, held for its first reader or not."""
-    return own_json(slot.value) if isinstance(slot, Held) else json_of(slot)
+    def __reduce__(self) -> tuple[object, ...]:
+        return copyreg.__newobj__, (self.__class__,), self.__getstate__()  # type: ignore[attr-defined]
 
 
 def own_json(value: Json) -> Json:
@@ -96,23 +101,6 @@ def own(value: Json) -> Json:
     return value.view() if isinstance(value, Record) else value
 
 
-def _reader(get: Callable[[object], Json]) -> Callable[[object], Json]:
-    def read(record: object) -> Json:
-        value = get(record)
-        kind = type(value)
-        if kind is Held or kind is HeldJson:
-            # The recorded value stays beside the copy: `to_json` writes that.
-            if value.copy is _UNREAD:
-                # Kept in the slot: a reader that changes a list must find its change there.
-                value.copy = own(value.value) if kind is Held else own_json(value.value)
-            return value.copy
-        if value is EMPTY:  # a new one each time: a shared one could be changed
-            return {}
-        return value
-
-    return read
-
-
 def _not_set(record: object, name: str, _: object) -> None:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
@@ -121,27 +109,29 @@ def _not_deleted(record: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def read_by_copy(*names: str) -> Callable[[_Kind], _Kind]:
-    """Return a decorator: fields of a class with slots copy a `Held` value when they are first read.
+def _written(name: str) -> Callable[[_View], Json]:
+    """Return a method that writes the record of a view, without the changes of its reader."""
+    return lambda view: own_json(getattr(view._recorded, name)())
 
-    `_raw_NAME` is the content of the slot, held or not.
+
+def viewed(*copied: str, written: tuple[str, ...] = ("to_json",)) -> Callable[[_Kind], _Kind]:
+    """Return a decorator for a frozen dataclass with slots: its views have copies of the fields `copied`.
+
+    `written` are its methods that return JSON.
     """
 
     def decorate(kind: _Kind) -> _Kind:
-        for name in names:
-            # The slot stays under another name, so that the engine reads the record without a copy.
-            slot = kind.__dict__[name]
-            setattr(kind, f"_raw_{name}", slot)
-            setattr(kind, name, property(_reader(slot.__get__), slot.__set__))
         # A frozen dataclass with slots raises TypeError, not this error, for a name that is not a field.
-        if issubclass(kind, Record):
-            for method, refuse in (("__setattr__", _not_set), ("__delattr__", _not_deleted)):
-                setattr(kind, method, refuse)
+        kind.__setattr__, kind.__delattr__ = _not_set, _not_deleted  # type: ignore[method-assign]
+        members: dict[str, object] = {name: _written(name) for name in written}
+        members |= {
+            "__slots__": ("_own", "_recorded"),
+            "__module__": kind.__module__,
+            # A view compares, copies and prints itself as the record: a dataclass asks for this class.
+            "__class__": property(lambda _: kind),
+            "_copied": frozenset(copied),
+        }
+        kind._view_class = type(kind.__name__, (_View, kind), members)
         return kind
 
     return decorate
-
-
-def slot_of(kind: type, name: str) -> Json:
-    """Return the descriptor of a field, which assigns to a frozen record."""
-    return kind.__dict__.get(f"_raw_{name}") or kind.__dict__[name]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from ..errors import BudgetExceeded, StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
-from .isolation import Held, HeldJson, Record, json_in, read_by_copy, unread
+from .isolation import Record, viewed
 from .metrics import Measure
+from .typed import json_of
 from .usage import NOTHING, Usage
 
 In = TypeVar("In", default=Any)  # the defaults keep a bare Iteration legal under `mypy --strict`
@@ -113,7 +114,7 @@ class Failure:
         return cls(**data) if data else None
 
 
-@read_by_copy("input", "output", "steps")
+@viewed("input", "output", "evaluation", "steps", "files")
 @dataclass(frozen=True, slots=True)
 class Iteration(Record, Generic[In, Out]):
     """One iteration of a loop: adapt, execute and evaluate, successful or not.
@@ -156,42 +157,19 @@ class Iteration(Record, Generic[In, Out]):
     accepted: bool | None = None
     explored: bool = False
 
-    _raw_input: ClassVar[Json]
-    _raw_output: ClassVar[Json]
-    _raw_steps: ClassVar[Json]
-
     def view(self, *, typed: bool = True) -> Iteration[In, Out]:
         """Return the iteration for one reader, who receives copies of its values."""
         # Immutable values need no copies: most iterations of simple loops are returned themselves.
         evaluation = self.evaluation
-        judged = None if evaluation is None else evaluation.view()
         if (
-            judged is evaluation
-            and type(self._raw_input) in ATOMS
-            and type(self._raw_output) in ATOMS
-            and self._raw_steps is None
+            type(self.input) in ATOMS
+            and type(self.output) in ATOMS
+            and self.steps is None
+            and self.files is None
+            and (evaluation is None or not evaluation.holds_values())
         ):
             return self
-        keep = Held if typed else HeldJson
-        held: dict[str, Json] = {
-            "input": keep(unread(self._raw_input)),
-            "output": keep(unread(self._raw_output)),
-            "steps": keep(unread(self._raw_steps)),
-        }
-        return Iteration(
-            number=self.number,
-            evaluation=judged,
-            error=self.error,
-            usage=self.usage,
-            seconds=self.seconds,
-            interrupted=self.interrupted,
-            truncated=self.truncated,
-            files=None if self.files is None else dict(self.files),
-            measures=self.measures,
-            accepted=self.accepted,
-            explored=self.explored,
-            **held,
-        )
+        return Record.view(self, typed=typed)
 
     @property
     def score(self) -> float | None:
@@ -262,8 +240,8 @@ class Iteration(Record, Generic[In, Out]):
             "passed": self.passed,
             "feedback": self.feedback,
             "error": self.error.to_json() if self.error else None,
-            "output": json_in(self._raw_output),
-            "input": json_in(self._raw_input),
+            "output": json_of(self.output),
+            "input": json_of(self.input),
             "seconds": round(self.seconds, 6),
             "usage": self.usage.to_json(),
         }
@@ -273,7 +251,7 @@ class Iteration(Record, Generic[In, Out]):
             if getattr(self, flag):
                 data[flag] = True
         if self.steps:
-            data["steps"] = dict(json_in(self._raw_steps))
+            data["steps"] = dict(json_of(self.steps))
         if self.files is not None:
             data["files"] = dict(self.files)
         if self.measures:

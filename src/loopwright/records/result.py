@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ..errors import NotSatisfied
 from . import display
-from .codec import ATOMS, Json
+from .codec import Json
 from .history import History
-from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, slot_of, unread
+from .isolation import Record, viewed
 from .iteration import Failure, Iteration, Out
 from .outcome import Reason, Status, Stop
+from .typed import json_of
 from .usage import NOTHING, Usage, by_purpose
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@viewed("item", "output")
 @dataclass(frozen=True, slots=True)
 class ItemOutcome(Record):
     """The outcome of one item of a list.
@@ -40,11 +42,6 @@ class ItemOutcome(Record):
     detail: str = ""
     output: Json = None
     error: Failure | None = None
-
-    def view(self, *, typed: bool = True) -> ItemOutcome:
-        """Return the outcome for one reader, who receives copies of its values."""
-        copy = own if typed else own_json
-        return replace(self, item=copy(self.item), output=copy(self.output))
 
     def to_json(self) -> Json:
         """Return the outcome as a row of the item table."""
@@ -93,6 +90,7 @@ def item_stop(record: Iteration) -> Stop:
     return Stop(Reason.COMPLETED)
 
 
+@viewed("output", "items")
 @dataclass(frozen=True, slots=True)
 class StepOutcome(Record):
     """The outcome of a step of a workflow.
@@ -113,11 +111,6 @@ class StepOutcome(Record):
     output: Json = None
     items: tuple[ItemOutcome, ...] = ()
 
-    def view(self, *, typed: bool = True) -> StepOutcome:
-        """Return the outcome for one reader, who receives copies of its values."""
-        copy = own if typed else own_json
-        return replace(self, output=copy(self.output), items=copy(self.items))
-
     def to_json(self) -> Json:
         """Return the outcome as a JSON object, without the output: `steps` of the result has it."""
         data: dict[str, Json] = {
@@ -132,11 +125,6 @@ class StepOutcome(Record):
 
 
 _NO_LISTS: frozenset[str] = frozenset()  # shared by all runs without a list
-_WRITTEN = (
-    "output",
-    "steps",
-)  # mutable fields; `to_json` writes them without their reader's changes
-_COPIED = ("loops", "request", "agents", "items", "outcomes")  # the other mutable fields
 _BY_ERRORS = (
     Reason.ERROR, Reason.REPEATED_FAILURE, Reason.ALL_FAILED, Reason.ITEMS_FAILED,
     Reason.SUCCESS_RATE,
@@ -163,7 +151,10 @@ def key_of(step: object, members: Mapping[str, object]) -> str:
     return getattr(step, "name", "") or getattr(step, "__name__", "")
 
 
-@read_by_copy(*_WRITTEN, *_COPIED)
+@viewed(
+    "output", "history", "loops", "steps", "request", "agents", "items", "outcomes", "workspace", "held_out",
+    written=("to_json", "loop_json"),
+)  # fmt: skip
 @dataclass(frozen=True, slots=True)
 class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.
@@ -209,9 +200,6 @@ class Result(Record, Generic[Out]):
         ('satisfied', 2, 1)
     """
 
-    _raw_output: ClassVar[Json]
-    _raw_steps: ClassVar[Json]
-
     status: Status
     reason: Reason
     detail: str
@@ -239,24 +227,6 @@ class Result(Record, Generic[Out]):
     workspace: Mapping[str, Json] | None = None
     held_out: Mapping[str, Json] | None = None
     explored_iterations: int = 0
-
-    def view(self, *, typed: bool = True) -> Result[Out]:
-        """Return the result for one reader, who receives copies of its values."""
-        # Field by field: `replace` would copy each value before it is read.
-        copy, keep = object.__new__(Result), Held if typed else HeldJson
-        for get, put in _SHARED:
-            put(copy, get(self))
-        for get, put in _WRITTEN_SLOTS:
-            value = get(self)
-            put(copy, value if type(value) in ATOMS else keep(unread(value)))
-        for get, put in _COPIED_SLOTS:
-            value = get(self)
-            # Most are empty. The garbage collector visits a `Held`, but not an empty object.
-            empty = {} if isinstance(value, dict) else value
-            put(copy, keep(unread(value)) if value else empty)
-        _, put = _HISTORY
-        put(copy, self.history.view(typed=typed))
-        return copy
 
     @property
     def satisfied(self) -> bool:
@@ -331,7 +301,7 @@ class Result(Record, Generic[Out]):
             "score": best.score if best else None,
             "best_iteration": best.number if best else None,
             **_measured(best),
-            "output": json_in(self._raw_output),
+            "output": json_of(self.output),
             **self._reported(),
             **self._failed(),
             **({} if self.workspace is None else {"workspace": dict(self.workspace)}),
@@ -367,7 +337,7 @@ class Result(Record, Generic[Out]):
             "reason": self.reason.value,
             "detail": self.detail,
             "also": [reason.value for reason in self.also],
-            "output": json_in(self._raw_output),
+            "output": json_of(self.output),
             "iterations": self.total
             or self.iterations
             or sum(r.iterations for r in self.loops.values()),
@@ -376,7 +346,7 @@ class Result(Record, Generic[Out]):
             else None,
             **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
-            "steps": dict(json_in(self._raw_steps)),
+            "steps": dict(json_of(self.steps)),
             **self._outcomes(),
             **({"agents": {k: dict(v) for k, v in self.agents.items()}} if self.agents else {}),
             **({} if self.workspace is None else {"workspace": dict(self.workspace)}),
@@ -393,20 +363,6 @@ def _measured(best: Iteration | None) -> dict[str, Json]:
     if best is None or not best.measures:
         return {}
     return {"measures": {item.name: item.to_json() for item in best.measures}}
-
-
-def _access(name: str) -> tuple[Callable[[Result], Any], Callable[[Result, Any], None]]:
-    """Return the functions that read and write the slot of a field."""
-    slot = slot_of(Result, name)
-    return slot.__get__, slot.__set__
-
-
-_SHARED = tuple(
-    _access(f.name) for f in fields(Result) if f.name not in {*_WRITTEN, *_COPIED, "history"}
-)
-_WRITTEN_SLOTS = tuple(map(_access, _WRITTEN))
-_COPIED_SLOTS = tuple(map(_access, _COPIED))
-_HISTORY = _access("history")
 
 
 class LoopResults(dict[str, Result]):

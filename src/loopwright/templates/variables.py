@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..engine.context import Context
-from ..engine.scope import Scope
+from ..engine.context import Context, Scope
 from ..errors import StepError
 from ..records import Evaluation, History, Iteration, Result
 from ..records.codec import Json

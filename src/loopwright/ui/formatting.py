@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..records import Iteration, Status, StepOutcome
+from ..records import Iteration, Status, StepOutcome, number_text
+from ..records.codec import Json
 from ..records.excerpts import clean, clean_json, one_line
 from ..records.figures import (
     cost,
@@ -19,13 +20,14 @@ from ..records.figures import (
     rated,
     score,
     spent,
+    value_line,
     verdict_word,
 )
 
 __all__ = [
     "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end",
-    "measured", "money", "objective", "one_line", "plural", "rated", "score", "sparkline", "spent", "start", "status_of_step", "verdict",
-    "when", "width",
+    "limit_text", "measured", "money", "objective", "one_line", "plural", "rated", "score", "sparkline",
+    "spent", "start", "status_of_step", "value_line", "verdict", "when", "width",
 ]  # fmt: skip
 
 
@@ -114,6 +116,15 @@ def objective(item: Iteration, signs: Signs = UNICODE) -> str:
         return ""
     shown = one_line(str(measure).removeprefix(f"{measure.name} "))
     return shown if signs is UNICODE else shown.replace("↓ ", "").replace("↑ ", "")
+
+
+def limit_text(name: str, value: Json) -> str:
+    """Return a limit, or what is used or left of it, for people; "" for None."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if name == "timeout":
+        return duration(value)
+    return number_text(value)
 
 
 def when(moment: float) -> str:

@@ -8,7 +8,6 @@ from ..documents.schema.fields import duration
 from ..engine.tune import CLEAR
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json
-from ..records.figures import duration as seconds_text
 
 
 def limit_value(name: str, text: str) -> Json:
@@ -32,16 +31,6 @@ def limit_value(name: str, text: str) -> Json:
         examples = "use seconds, text like 30s or 5m, or" if name == "timeout" else "use one, or"
         hint = nearest(text, [CLEAR]) or f"; {examples} {CLEAR}"
         raise ConfigurationError(f"{name}: {text[:40]!r} is not {what}{hint}") from None
-
-
-def limit_text(name: str, value: Json) -> str:
-    """Return a limit, or what is used or left of it, for people; "" for None."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if name == "timeout":
-        return seconds_text(value)
-    # `g` alone would show 2,500,000 tokens as 2.5e+06.
-    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _seconds(text: str) -> float:

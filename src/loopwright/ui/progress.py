@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ..journal import Entry, surviving
 from ..journal.replay import RecordedRun
 from ..progress import depth_of
-from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
+from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging, number_text
 from ..records.codec import Json, text_of
 from ..records.figures import cost, plural
+from .formatting import limit_text
 
 
 class _AtPath:
@@ -114,7 +115,7 @@ def _notice(entry: Entry) -> str:
     if entry.kind == "answered":
         return answer_text(entry.path, entry.value)
     if entry.kind == "accepted" and entry.value is not None:
-        raised = ", ".join(f"{key} is now {value:g}" for key, value in entry.value.items())
+        raised = ", ".join(f"{key} is now {number_text(n)}" for key, n in entry.value.items())
         return f"{entry.path or 'run'}: {raised}"
     if entry.kind == "forked":
         spent = Usage.from_json(entry.value["inherited"])
@@ -129,7 +130,9 @@ def _notice(entry: Entry) -> str:
         return f"{loop}: normal end after {count} ({why}); later iterations are explored"
     if entry.kind == "tuned":
         change = entry.value
-        new = "removed" if change["new"] is None else f"now {text_of(change['new'])}"
+        new = "removed"
+        if change["new"] is not None:
+            new = f"now {limit_text(change['key'], change['new'])}"
         why = f" ({change['reason']})" if change["reason"] else ""
         return f"{change['loop'] or 'run'}: {change['who']} tuned {change['key']}, {new}{why}"
     return ""

@@ -94,6 +94,15 @@ def test_a_gate_that_is_not_met_has_exit_code_3(labelled: Project) -> None:
             ("judge", "note.yaml", "cases.jsonl", "--recorded", "--max-flip", "inf"),
             "--max-flip: inf",
         ),
+        # Before the judge is asked, because its votes cost money.
+        (("judge", "note.yaml", "cases.jsonl", "--alpha", "2"), "alpha: 2 is not between 0 and 1"),
+        (("judge", "note.yaml", "cases.jsonl", "--certify", "0"), "certify: 0 is not between"),
+        (
+            ("judge", "note.yaml", "cases.jsonl", "--min-kappa", "2"),
+            "--min-kappa: 2 is not a number from -1 to 1",
+        ),
+        (("judge", "note.yaml", "cases.jsonl", "--max-flip", "-1"), "is not a number from 0 to 1"),
+        (("judge", "note.yaml", "cases.jsonl", "--out", "none/f.json"), "there is no folder none"),
     ],
 )
 def test_wrong_input_is_one_sentence(

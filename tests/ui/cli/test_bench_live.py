@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import pytest
@@ -111,6 +112,24 @@ def test_unreadable_votes_are_undecided(live: Project) -> None:
     (live.folder / "replies.yaml").write_text(json.dumps(rules))
     counts = measured(live, "--votes", "1", "--json").json["confusion"]
     assert counts == {"tp": 4, "fp": 0, "tn": 0, "fn": 0, "undecided": 4}
+
+
+def test_a_judge_that_decides_nothing_fails_the_run(live: Project) -> None:
+    """The run has ended, and its reason names the judge, not the file of cases."""
+    (live.folder / "replies.yaml").write_text(json.dumps([{"replies": ["hm"] * 99}]))
+    answer = measured(live, "--votes", "1", "--run-id", "m", "--json")
+    assert (answer.code, answer.json["status"]) == (1, "failed")
+    assert answer.json["error"]["kind"] == "undecided"
+    assert "the judge decided on no case" in answer.json["detail"]
+
+
+def test_scores_of_cases_have_few_digits(live: Project) -> None:
+    """The mean of 0.1, 0.1 and 0.1 is 0.1 on the terminal; the record and JSON keep it exact."""
+    assert '"score": 0.1}' in (terminal := measured(live, "--run-id", "m").out)
+    shown = live.call("show", "m").out.partition("output:")[0]
+    assert not re.search(r"[0-9]\.[0-9]{7}", terminal + shown)
+    output = live.call("show", "m", "--iteration", "8", "--json").json["output"]
+    assert output["score"] == sum([0.9] * 3) / 3
 
 
 def test_gates_and_failures_have_exit_codes(live: Project) -> None:

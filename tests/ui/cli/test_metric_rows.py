@@ -75,3 +75,18 @@ def test_the_report_shows_the_values(tuned: Project) -> None:
     assert "4.5 s ↓ -4.5" in text
     assert "rejected" in text
     assert "time, s of 3 iterations: first 9" in text
+
+
+def test_compared_metrics_have_few_digits(project: Project) -> None:
+    """A comparison shows a metric as `show` does; its JSON is exact."""
+    text = DOCUMENT.replace(
+        "command: \"sed -e 's/1/9/' -e 's/2/4.5/' -e 's/3/7/'\"",
+        'command: "echo 0.30000000000000004"',
+    )
+    (project.folder / "tune.yaml").write_text(text.replace("time", "loss"))
+    for name in ("one", "two"):
+        assert project.call("run", "tune.yaml", "--yes", "--run-id", name).code == 3
+    rows = project.call("compare", "one", "two").out.splitlines()
+    assert next(row.split() for row in rows if row.startswith("loss ")) == ["loss", "0.3", "0.3"]
+    runs = project.call("compare", "one", "two", "--json").json["runs"]
+    assert runs[0]["metrics"] == {"loss": 0.30000000000000004}

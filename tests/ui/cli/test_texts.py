@@ -136,6 +136,29 @@ def test_every_verdict_has_its_word(item: Iteration, word: str) -> None:
     assert texts.verdict(item)[1] == word
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"score": 0.1 + 0.2, "votes": [True, None]}, '{"score": 0.3, "votes": [true, null]}'),
+        ([1e-7, 2 / 3, 12345678.0, -0.0041], "[1e-07, 0.666667, 12345678.0, -0.0041]"),
+        ("0.30000000000000004", "0.30000000000000004"),
+        (None, ""),
+    ],
+)
+def test_numbers_in_lines_have_few_digits(value: object, shown: str) -> None:
+    """Numbers are rounded to six digits; texts are unchanged."""
+    assert texts.value_line(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [("max_usd", 0.1 + 0.2, "0.3"), ("max_total_tokens", 2_500_000.0, "2500000"), ("timeout", 90.0, "1m 30s")],
+)  # fmt: skip
+def test_limits_have_few_digits(name: str, value: float, shown: str) -> None:
+    """Counts in full, amounts without noise, times as elsewhere."""
+    assert texts.limit_text(name, value) == shown
+
+
 @pytest.mark.parametrize("code", ["list_runs", "mix_versions", "raise_limit", "path"])
 def test_each_surface_writes_its_own_advice(code: str) -> None:
     """The message has neither; the command line adds a command or an option, the page its own control."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...conditions import Budget, Condition, MaxIterations, Passed, PhaseLimit, ScoreAtLeast
-from ...engine.context import Context
+from ...engine.context import Context, Scope
 from ...engine.deadlines import DeadlineScope
 from ...engine.loop import Loop, any_of
-from ...engine.scope import Scope
 from ...engine.step import CompositeStep, Step
 from ...errors import Stopped
 from ...records import (

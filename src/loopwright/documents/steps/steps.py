@@ -10,9 +10,8 @@ from typing import Any
 
 from ...engine.budget import reports
 from ...engine.composites import Wrapper
-from ...engine.context import Context
+from ...engine.context import Context, Scope
 from ...engine.outcomes import attempt
-from ...engine.scope import Scope
 from ...engine.signatures import FunctionTypes
 from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of
 from ...engine.workflow import Workflow

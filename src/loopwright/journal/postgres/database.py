@@ -14,17 +14,18 @@ Rules:
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 import psycopg
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..protocol import RunInfo
-from ..recorded.encoding import Content, RunRow, Value, utf8
-from ..recorded.log import WIDTH, Batch, DurableLog
+from ..recorded.encoding import RunRow, Value, utf8
+from ..recorded.log import WIDTH, Batch, Content, DurableLog
 from ..recorded.writer import CommitOperation
 from .connection import Connection, Server, is_transient, patiently
 from .owners import LeaseRenewal
@@ -72,26 +73,12 @@ _KEEP = (
 T = TypeVar("T")
 
 
-class BulkRows(Protocol):
-    """Rows of many runs at once."""
-
-    def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
-        """Insert the rows of runs that are new and owned by this store; return these by id."""
-
-    def write_all(
-        self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
-    ) -> set[DurableLog]:
-        """Write the rows of runs that their owners release; return the logs that are complete."""
-
-
-class Database:
+class Database(ABC):
     """The connection that writes, opened at the first use; only the writer's thread may use it.
 
     `logs` are the open runs of this store by key. Of this transaction, `taken` are the keys of runs that
     were taken, `inserted` the new rows by the id of their runs, and `written` the logs whose rows are written.
     """
-
-    rows: BulkRows
 
     def __init__(
         self,
@@ -266,9 +253,19 @@ class Database:
         opening = [operation.opening for operation in operations if operation.opening is not None]
         closing = [operation.closing for operation in operations if operation.closing is not None]
         if len(opening) > 1:
-            self.inserted = self.rows.insert_all(db, opening)
+            self.inserted = self.insert_all(db, opening)
         if len(closing) > 1:
-            self.written = self.rows.write_all(db, closing)
+            self.written = self.write_all(db, closing)
+
+    @abstractmethod
+    def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
+        """Insert the rows of runs that are new and owned by this store; return these by id."""
+
+    @abstractmethod
+    def write_all(
+        self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
+    ) -> set[DurableLog]:
+        """Write the rows of runs that their owners release; return the logs that are complete."""
 
     def _was_committed(self, db: Connection) -> bool:
         """Return the outcome of a transaction whose connection was lost as it was committed."""
@@ -332,7 +329,7 @@ class Database:
             self._points += position == "before"
             self._on_point(position, self._points)
 
-    def beat(self) -> None:
+    def beat(self) -> None:  # noqa: B027 - not abstract
         """Do nothing: the beats have a thread and a session of their own."""
 
     def finish(self) -> None:

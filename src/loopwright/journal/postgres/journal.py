@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import psycopg
@@ -15,13 +15,13 @@ from ..file_store import FileStore
 from ..recorded.encoding import as_damage
 from ..recorded.journal import RecordedJournal
 from ..recorded.memory import AppendQueue
-from ..recorded.writer import BEAT, Transaction, Writer
+from ..recorded.writer import BEAT, Transaction
 from .connection import Connection, Row, Server, patiently
-from .database import PATIENCE, Database, OnPoint
+from .database import PATIENCE, OnPoint
 from .memory import PostgresMemory, append_rows
 from .owners import LEASE
 from .reader import PostgresWatch, Reader
-from .runs import PostgresRunTable, prune, prune_files
+from .runs import PostgresRuns, prune, prune_files
 from .schema import VERSION, notes_of
 from .shared_schema import problems_of
 
@@ -58,21 +58,18 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
     ) -> None:
         self.server = Server(url)
         self.url = url
-        self._lease, self._beat, self._patience = lease, beat, patience
-        self._on_point = on_point
-        super().__init__()
-
-    def _renew_writer(self) -> None:
-        database = Database(
-            self.server,
-            lease=self._lease,
-            beat=self._beat,
-            patience=self._patience,
-            on_point=self._on_point,
+        self._lease, self._patience = lease, patience
+        super().__init__(
+            partial(
+                PostgresRuns,
+                self.server,
+                lease=lease,
+                beat=beat,
+                patience=patience,
+                on_point=on_point,
+            ),
+            beat,
         )
-        self._database = database
-        self._runs = PostgresRunTable(database)
-        self._start(Writer(database, self._beat))
 
     @property
     def version(self) -> int:

@@ -9,38 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...errors import JournalUnavailable
 from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.encoding import (
-    Content,
-    Contents,
     RunRow,
     answer_values,
+    new_row,
     queue_values,
     read_answer,
     read_row,
     sealed_values,
 )
-from ..recorded.log import DurableLog
+from ..recorded.log import Content, Contents, DurableLog, OpenedRun
 from ..recorded.rows import (
-    OpenedRun,
     OwnerState,
     RewindPlan,
-    closed_row,
     find_row,
     locked,
-    new_row,
     present,
     rewound,
     taken,
 )
 from .connection import Connection
+from .database import Database
 from .owners import CHANGES, channel_of, owners_of
-
-if TYPE_CHECKING:
-    from .database import Database
 
 WAITING = f"{CHANGES}_waiting"
 """The channel on which the ids of runs are announced that were answered; empty for created ones."""
@@ -104,20 +97,16 @@ def answers_of(db: Connection, run: int) -> list[Posted]:
     return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
 
 
-class PostgresRunTable:
-    """The rows of runs in a PostgreSQL journal; see RunTable."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        database.rows = self
+class PostgresRuns(Database):
+    """The database with the rows of runs; see OwningStore."""
 
     def take(self, db: Connection, info: RunInfo, *, resume: bool, takeover: bool) -> OpenedRun:
         """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
-        new = None if resume else self._database.inserted.pop(info.run_id, None)
+        new = None if resume else self.inserted.pop(info.run_id, None)
         if new is None and not resume:
-            new = self._create(db, _first(info), self._database.owner)
+            new = self._create(db, _first(info), self.owner)
         if new is not None:
-            self._database.taken.add(new.key)
+            self.taken.add(new.key)
             return OpenedRun(new, "")
         values = db.execute(_BY_ID_LOCKED, (info.run_id,)).fetchone()
         if values is None:
@@ -126,18 +115,16 @@ class PostgresRunTable:
         owner = self._owner(db, row)
         if owner is not None and owner.alive and not takeover:
             raise locked(info.run_id, owner)
-        database = self._database
-        opened = taken(row, owner, opened=database.seconds, owner=database.owner)
+        opened = taken(row, owner, opened=self.seconds, owner=self.owner)
         _write_row(db, opened.row, row.info.epoch)
-        database.taken.add(row.key)
+        self.taken.add(row.key)
         return opened
 
     def _owner(self, db: Connection, row: RunRow) -> OwnerState | None:
         """Return the owner of a run; None if it is this store and the run is not open here."""
         if row.owner is None:
             return None
-        database = self._database
-        if row.owner == database.owner and not database.holds(row.key):
+        if row.owner == self.owner and not self.holds(row.key):
             return None
         return owners_of(db, [row.owner]).get(row.owner)
 
@@ -150,11 +137,11 @@ class PostgresRunTable:
         return [row.info.run_id for row in created]
 
     def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
-        """Insert the rows of runs that are new and owned by this store; see BulkRows."""
+        """Insert the rows of runs that are new and owned by this store; see Database."""
         rows = []
         for info in runs:
             with suppress(JournalUnavailable):  # `take` reports a value that is too large
-                rows.append(self._new_row(_first(info), self._database.owner))
+                rows.append(self._new_row(_first(info), self.owner))
         return {row.info.run_id: row for row in self._insert(db, rows)}
 
     def _insert(self, db: Connection, rows: Sequence[NewRow]) -> list[RunRow]:
@@ -168,14 +155,14 @@ class PostgresRunTable:
                 created.append(replace(row, key=key))
                 new_contents += [(key, content) for content in contents]
             cursor.nextset()
-        self._database.keep_contents(db, new_contents)
+        self.keep_contents(db, new_contents)
         return created
 
     def _new_row(self, info: RunInfo, owner: int | None) -> NewRow:
-        contents = Contents(self._database.new_content)
-        row = new_row(_storable(info), contents, opened=self._database.seconds, owner=owner)
-        new_contents = contents.take()
-        self._database.refuse_large(new_contents)
+        contents = Contents(self.new_content)
+        row = new_row(_storable(info), contents.fold, opened=self.seconds, owner=owner)
+        new_contents = contents.waiting
+        self.refuse_large(new_contents)
         return row, new_contents
 
     def _create(self, db: Connection, info: RunInfo, owner: int | None) -> RunRow | None:
@@ -187,24 +174,24 @@ class PostgresRunTable:
             return None
         [key] = new
         assert isinstance(key, int)
-        self._database.keep_contents(db, [(key, content) for content in contents])
+        self.keep_contents(db, [(key, content) for content in contents])
         return replace(row, key=key)
 
     def give_back(self, log: DurableLog, info: RunInfo, db: Connection) -> DurableLog:
         """Write the row of a run and release it, if the log still owns it; return the log."""
-        if log in self._database.written:
+        if log in self.written:
             return log
         if log.failure is not None:  # the entries may lack the end that `info` describes
             return self.leave(log, "interrupted", db)
         closed, new_contents = self._closed(log, info)
         if _write_row(db, closed, log.row.info.epoch):
-            self._database.keep_contents(db, [(closed.key, content) for content in new_contents])
+            self.keep_contents(db, [(closed.key, content) for content in new_contents])
         return log
 
     def write_all(
         self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
     ) -> set[DurableLog]:
-        """Write the rows of runs that their owners release; see BulkRows."""
+        """Write the rows of runs that their owners release; see Database."""
         logs, rows, new_contents = [], [], []
         for log, info in runs:
             if log.failure is None:
@@ -220,15 +207,15 @@ class PostgresRunTable:
             for (key,) in cursor.fetchall():
                 contents_of += [(key, content) for content in contents]
             cursor.nextset()
-        self._database.keep_contents(db, contents_of)
+        self.keep_contents(db, contents_of)
         return set(logs)
 
     def _closed(self, log: DurableLog, info: RunInfo) -> NewRow:
         """Return the row of a run that its owner releases, and the contents to store with it."""
-        contents = Contents(self._database.new_content)
-        closed = closed_row(log, _storable(info), contents)
-        new_contents = contents.take()
-        self._database.refuse_large(new_contents)
+        contents = Contents(self.new_content)
+        closed = log.closed_row(_storable(info), contents)
+        new_contents = contents.waiting
+        self.refuse_large(new_contents)
         return closed, new_contents
 
     def leave(self, log: DurableLog, status: str, db: Connection) -> DurableLog:
@@ -247,7 +234,7 @@ class PostgresRunTable:
         db.execute("UPDATE loopwright.runs SET cancel=1 WHERE id=%s", (row.key,))
         db.execute("SELECT pg_notify(%s, '')", (channel_of(owner.key),))
         # The owner is this process: it need not wait for its own notification.
-        log = self._database.logs.get(row.key)
+        log = self.logs.get(row.key)
         if log is not None and log.info.epoch == row.info.epoch:
             log.request_cancel()
         return True
@@ -266,7 +253,7 @@ class PostgresRunTable:
             row,
             owners_of(db, [row.owner]).get(row.owner or 0),
             head=None if latest is None else latest[0],
-            contents=Contents(self._database.new_content),
+            contents=Contents(self.new_content),
         )
         db.execute(
             "INSERT INTO loopwright.entries(run,first,body,sum) VALUES(%s,%s,%s,%s)",
@@ -280,7 +267,7 @@ class PostgresRunTable:
         db.execute(_SHARE, {"run": run, "origin": origin})
 
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
-        """Store an answer unless the question has one; see RunTable."""
+        """Store an answer unless the question has one; see OwningStore."""
         row = find_run(db, run_id)
         # The first answer counts; a second person receives that one.
         db.execute(_PUT, answer_values(row.key, answer))

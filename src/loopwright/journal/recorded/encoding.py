@@ -1,13 +1,13 @@
-"""Rows of a durable journal: entries as compact JSON text, long values as contents, and checksums.
+"""Rows of a durable journal: their format, their checksums, and how they are decoded.
 
-Rules of the format:
+`log` writes the rows of entries. Rules of the format:
 
 1. The body of a row is an array of entries, each
    `[kind, path, at, fingerprint, seconds, value, usage, reserved, error]`. Empty fields are null or 0,
    or left off at the end. Kinds are letters (`KINDS`), times are whole microseconds, a usage is an
    array in the order of the fields of `Usage`. In the outcome of an effect, the fingerprint 1 stands
    for the fingerprint of its "started".
-2. A value longer than `INLINE` is stored once per run, by the digest of its bytes, and referred to:
+2. A value longer than 256 characters of JSON is stored once per run, by the digest of its bytes, and referred to:
    `{"$text": id}` is text stored as it is, `{"$json": id}` any other value stored as JSON. A short
    value that contains `"$` is stored that way too, so that no output of a step is read as a reference.
 3. An iteration has a `rank`: its number among the current iterations of the run and of its loop. A
@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...errors import JournalDamaged
-from ...records import NOTHING, Evaluation, Failure, Iteration, Measure, Usage, as_evaluation
+from ...records import NOTHING, Failure, Iteration, Measure, Usage, as_evaluation
 from ...records.codec import Json, encode
 from ..entries import Entry
 from ..protocol import Posted, RunInfo
@@ -37,8 +37,6 @@ Value = str | bytes | int | float | None  # what a column holds
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
 # The encoder of the standard library: `codec.encode` may change, the seals of old journals may not.
 _seal_text = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
-INLINE = 256  # characters of JSON; a longer value becomes a content
-Content = tuple[int, bytes, int, str | None]  # id, digest, size in bytes, body unless it is a file
 KINDS = {
     "started": "s", "finished": "f", "cut": "c", "iteration": "i", "ended": "e",
     "suspended": "p", "answered": "a", "accepted": "o", "rewound": "r",
@@ -50,7 +48,6 @@ DEPTHS = {
     "started": 1,
     "tuned": 1,
 }  # levels of fields that may be references
-_BLANK = ("", "", "", "0", "0", "null", "0", "0", "null")  # the text of an empty field
 _ABSENT: tuple[Json, ...] = (None, None, None, 0, 0, None, 0, 0, None)
 
 _COLUMNS = (
@@ -74,175 +71,6 @@ def utf8(text: str) -> tuple[str, bytes]:
 def content_digest(data: bytes) -> bytes:
     """Return the 20-byte BLAKE2b digest that identifies a content."""
     return hashlib.blake2b(data, digest_size=20).digest()
-
-
-class Contents:
-    """The long values of one open run: those already stored, and those waiting to be stored.
-
-    `waiting` collects new contents until `take`. `here` has the values of the row in progress,
-    `intents` the fingerprints of effects in flight by path, `ranks` the iterations so far by loop
-    ("" for all loops).
-    """
-
-    __slots__ = ("_ids", "_next", "here", "intents", "ranks", "waiting")
-
-    def __init__(self, next_id: Callable[[], int]) -> None:
-        self._next = next_id
-        self._ids: dict[bytes, int] = {}
-        self.here: list[str] = []
-        self.intents: dict[str, str] = {}
-        self.ranks: dict[str, int] = {}
-        self.waiting: list[Content] = []
-
-    def add_stored(self, stored: Mapping[bytes, int]) -> None:
-        """Add contents that are already stored, by digest."""
-        self._ids.update(stored)
-
-    def rank(self, loop: str) -> tuple[int, int]:
-        """Count an iteration of a loop; return its rank in the run and in the loop."""
-        ranks = self.ranks
-        ranks[loop] = in_loop = ranks.get(loop, 0) + 1
-        if loop:
-            ranks[""] = ranks.get("", 0) + 1
-        return ranks[""], in_loop
-
-    def take(self) -> list[Content]:
-        """Return the waiting contents and clear the list."""
-        contents, self.waiting = self.waiting, []
-        return contents
-
-    def fold(self, value: Json) -> str:
-        """Return the JSON text of a value, or of a reference to a long value."""
-        # A long text is stored without quotes, so that its digest is that of the text.
-        if type(value) is str:
-            return self._refer(value, value) if len(value) > INLINE else encode(value)
-        text = encode(value)
-        if len(text) <= INLINE and '"$' not in text:
-            return text
-        return self._refer(value, text)
-
-    def fold_fields(self, value: Json, depth: int) -> str:
-        """Return the JSON text of an object with references down to `depth` levels of fields."""
-        if not depth or type(value) is not dict or any(key.startswith("$") for key in value):
-            return self.fold(value)
-        text = encode(value)
-        if len(text) <= INLINE and '"$' not in text:  # then so is each field
-            return text
-        fields = [f"{encode(k)}:{self.fold_fields(v, depth - 1)}" for k, v in value.items()]
-        return "{" + ",".join(fields) + "}"
-
-    def fold_evaluation(self, value: Evaluation) -> str:
-        """Return the JSON text of an evaluation, or the place in this row of the value it was read from."""
-        # An evaluation is usually the output of `evaluate`, which is in the same row.
-        text = self.fold(value.to_json())
-        forms = [text]
-        if value.passed is None:
-            forms.append(text.replace('"passed":null,', "", 1))
-            if value.has_only_score:  # evaluators may return a plain number
-                forms.append(repr(value.score))
-        for form in forms:
-            if form in self.here:
-                return f'{{"$here":{self.here.index(form)}}}'
-        return text
-
-    def _refer(self, value: Json, body: str) -> str:
-        kind = "$text" if value is body else "$json"
-        if "\0" in body:  # SQLite's tools end a text at NUL
-            kind, body = "$json", encode(value)
-        body, data = utf8(body)
-        # The same text is stored once: the output of one iteration is often the input of the next.
-        digest = content_digest(data)
-        content_id = self._ids.get(digest)
-        if content_id is None:
-            content_id = self._ids[digest] = self._next()
-            self.waiting.append((content_id, digest, len(data), body))
-        return f'{{"{kind}":{content_id}}}'
-
-
-def _usage_text(usage: Usage) -> str:
-    text = f"[{usage.calls},{usage.input_tokens},{usage.output_tokens},{usage.usd!r}"
-    if usage.unpriced or usage.estimated:
-        return f"{text},{usage.unpriced},{usage.estimated}]"
-    return text + "]"
-
-
-def _microseconds(seconds: float) -> int:
-    return int(seconds * 1e6 + 0.5)
-
-
-def entry_text(entry: Entry, contents: Contents) -> str:
-    """Return an entry as compact JSON text; its long values go to `contents`."""
-    kind, value, reserved = entry.kind, entry.value, entry.reserved
-    folded = "null" if value is None else _value_text(entry, contents)
-    contents.here.append(folded)
-    fields = [
-        f'"{KINDS.get(kind, kind)}"',
-        encode(entry.path),
-        str(_microseconds(entry.at)),
-        _fingerprint_text(entry, contents),
-        str(_microseconds(entry.seconds)),
-        folded,
-        _usage_text(entry.usage) if entry.usage is not NOTHING else "0",
-        _usage_text(reserved) if reserved is not NOTHING and reserved else "0",
-        encode(entry.error.to_json()) if entry.error is not None else "null",
-    ]
-    # Most entries lack the last fields.
-    while fields[-1] == _BLANK[len(fields) - 1]:
-        fields.pop()
-    return f"[{','.join(fields)}]"
-
-
-def _fingerprint_text(entry: Entry, contents: Contents) -> str:
-    if not entry.fingerprint:
-        return "0"
-    if entry.kind == "started":
-        contents.intents[entry.path] = entry.fingerprint
-    # Forgotten once it is used, so that the table has effects in flight only.
-    elif contents.intents.pop(entry.path, "") == entry.fingerprint:
-        return "1"
-    return encode(entry.fingerprint)
-
-
-def _value_text(entry: Entry, contents: Contents) -> str:
-    if entry.kind == "iteration" and isinstance(entry.value, Iteration):
-        return _iteration_text(entry.value, entry.path, contents)
-    return contents.fold_fields(entry.value, DEPTHS.get(entry.kind, 0))
-
-
-def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
-    parts = [f'{{"iteration":{item.number}']
-    for name in ("input", "output"):
-        value = getattr(item, name)
-        if value is not None:
-            parts.append(f'"{name}":{contents.fold(value)}')
-    if item.evaluation is not None:
-        parts.append(f'"evaluation":{contents.fold_evaluation(item.evaluation)}')
-    if item.error is not None:
-        parts.append(f'"error":{encode(item.error.to_json())}')
-    if (usage := item.usage) is not NOTHING and usage:
-        parts.append(f'"used":{_usage_text(usage)}')
-    if item.seconds:
-        parts.append(f'"took":{_microseconds(item.seconds)}')
-    parts += [
-        f'"{flag}":true' for flag in ("interrupted", "truncated", "explored") if getattr(item, flag)
-    ]
-    if steps := item.steps:
-        parts.append(f'"steps":{contents.fold(dict(steps))}')
-    if item.files is not None:
-        parts.append(f'"files":{encode(dict(item.files))}')
-    parts += _measures_text(item)
-    in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
-    # A reader of one page compares it with the expected rank and so detects a missing row.
-    parts.append(f'"rank":[{in_run},{in_loop}]')
-    return ",".join(parts) + "}"
-
-
-def _measures_text(item: Iteration) -> Iterator[str]:
-    if item.measures:
-        measures = {measure.name: measure.to_json() for measure in item.measures}
-        yield f'"measures":{encode(measures)}'
-    if item.accepted is not None:
-        yield f'"accepted":{"true" if item.accepted else "false"}'
 
 
 def references(value: Json, kind: str = "") -> Iterator[int]:
@@ -375,12 +203,6 @@ def chain_start(run_id: str) -> bytes:
     return hashlib.blake2b(utf8(run_id)[1], digest_size=_SUM).digest()
 
 
-def sealed_row(entries: Sequence[str], before: bytes, first: int) -> tuple[str, bytes]:
-    """Return the body of a row of entries from number `first` on, and its checksum."""
-    body, data = utf8(f"[{','.join(entries)}]")
-    return body, chained(before, first, data)
-
-
 def chained(before: bytes, first: int, body: bytes) -> bytes:
     """Return the checksum of a row from the one before it, its first entry number and its body."""
     # The entry number too: a row that was moved would not match.
@@ -405,6 +227,22 @@ class RunRow:
     last: int
     head: bytes
     owner: int | None
+
+
+def new_row(
+    info: RunInfo, fold: Callable[[Json], str], *, opened: float, owner: int | None
+) -> RunRow:
+    """Return the row of a new run; `fold` returns the text of a value, or of a reference to it."""
+    return RunRow(
+        key=0,
+        info=info,
+        input=fold(info.input),
+        source=fold(info.source),
+        opened=opened,
+        last=0,
+        head=chain_start(info.run_id),
+        owner=owner,
+    )
 
 
 def read_row(values: Sequence[Json]) -> RunRow:

@@ -19,25 +19,17 @@ from ..entries import Entry, is_at, set_aside, surviving
 from ..inbox import cancel_waiting
 from ..protocol import Posted, Rewind, RunInfo, existing_run
 from ..views import RunPage, RunView, Wanted, Watch
-from .encoding import Contents
-from .log import CommitQueue, DurableLog
+from .log import CommitQueue, DurableLog, OpenedRun
 from .pages import PageReader
-from .rows import OpenedRun, RewindPlan, running
-from .writer import (
-    Connection,
-    Connection_co,
-    Connection_contra,
-    Store,
-    Transaction,
-    Writer,
-)
+from .rows import RewindPlan, running
+from .writer import Connection, Store, Transaction, Writer
 
 T = TypeVar("T")
 Reader = TypeVar("Reader", bound=PageReader)
 
 
-class OwningStore(Store[Connection_co], Protocol[Connection_co]):
-    """A database with the runs that this store owns."""
+class OwningStore(Store[Connection], Protocol[Connection]):
+    """A database with the rows of runs; methods with a connection work in a transaction."""
 
     def new_content(self) -> int:
         """Return a content id that no other store uses."""
@@ -48,50 +40,42 @@ class OwningStore(Store[Connection_co], Protocol[Connection_co]):
     def release(self, log: DurableLog) -> None:
         """Remove a run that was given back."""
 
-
-class RunTable(Protocol[Connection_contra]):
-    """The rows of runs; each method works in a transaction of the writer's thread."""
-
-    def take(
-        self, db: Connection_contra, info: RunInfo, *, resume: bool, takeover: bool
-    ) -> OpenedRun:
+    def take(self, db: Connection, info: RunInfo, *, resume: bool, takeover: bool) -> OpenedRun:
         """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
 
-    def create(self, db: Connection_contra, runs: Sequence[RunInfo]) -> list[str]:
+    def create(self, db: Connection, runs: Sequence[RunInfo]) -> list[str]:
         """Create runs without an owner; return the ids of those that are new."""
 
-    def give_back(self, log: DurableLog, info: RunInfo, db: Connection_contra) -> DurableLog:
+    def give_back(self, log: DurableLog, info: RunInfo, db: Connection) -> DurableLog:
         """Write the row of a run and release it, if the log still owns it; return the log."""
 
-    def leave(self, log: DurableLog, status: str, db: Connection_contra) -> DurableLog:
+    def leave(self, log: DurableLog, status: str, db: Connection) -> DurableLog:
         """Release a run with a status and no other change; return the log."""
 
-    def request_cancel(self, db: Connection_contra, run_id: str) -> bool:
+    def request_cancel(self, db: Connection, run_id: str) -> bool:
         """Ask the owner of a run to cancel it; return whether it has a live owner."""
 
-    def rewind(self, db: Connection_contra, plan: RewindPlan) -> None:
+    def rewind(self, db: Connection, plan: RewindPlan) -> None:
         """Record a rewind of a run without an owner. Raises RunLocked."""
 
-    def share(self, db: Connection_contra, origin: int, run: int) -> None:
+    def share(self, db: Connection, origin: int, run: int) -> None:
         """Let a run refer to the contents of another one, by their keys."""
 
-    def post(self, db: Connection_contra, run_id: str, answer: Posted) -> Posted:
+    def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; return the answer that is stored."""
 
 
 class RecordedJournal(ABC, Generic[Connection, Reader]):
     """A journal in a database; a store adds its connections and statements."""
 
-    _database: OwningStore[Connection]
-    _runs: RunTable[Connection]
-    _writer: Writer[Connection]
-
-    def __init__(self) -> None:
+    def __init__(self, new_database: Callable[[], OwningStore[Connection]], beat: float) -> None:
+        self._new_database = new_database
+        self._beat = beat  # seconds between renewals of the leases
         self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
         self._readers: list[Reader] = []  # one, after the first read
         # One connection for all readers, because a connection is for one thread at a time.
         self._reading = threading.Lock()
-        self._renew_writer()
+        self._begin()
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,15 +83,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @abstractmethod
-    def _renew_writer(self) -> None:
-        """Create the database and the rows of runs, and start a writer."""
-
-    def _start(self, writer: Writer[Connection]) -> None:
-        """Use a writer from now on."""
-        self._writer = writer
+    def _begin(self) -> None:
+        """Use a new database and writer from now on; nothing is opened before the first use."""
+        self._database = self._new_database()
+        self._writer = Writer(self._database, self._beat)
         # A journal that is dropped without `close` still releases its leases.
-        self._finalizer = weakref.finalize(self, _release, writer, self._readers)
+        self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @abstractmethod
     async def _read(self, work: Callable[[PageReader], T]) -> T:
@@ -131,42 +112,33 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         """Open a run for writing and take its lease; see Journal.open."""
         if resume:
             self._expect(info.run_id)
-        database, runs, writer = self._database, self._runs, self._writer
-        queue = self._queue()
+        database, writer, queue = self._database, self._writer, self._queue()
+        give_back = partial(writer.give_back, database.give_back, database.release)
 
-        def work(db: Connection) -> tuple[OpenedRun, DurableLog]:
-            opened = runs.take(db, info, resume=resume, takeover=takeover)
-            contents = Contents(database.new_content)
-            close = partial(_give_back, writer, runs, database)
-            return opened, DurableLog(opened.row, queue, contents, close)
+        def work(db: Connection) -> DurableLog:
+            opened = database.take(db, info, resume=resume, takeover=takeover)
+            return DurableLog(opened, queue, database.new_content, give_back)
 
-        def leave(opened: OpenedRun, log: DurableLog) -> Transaction[Connection, DurableLog]:
-            status = opened.before or "interrupted"
-            return Transaction(partial(runs.leave, log, status), database.release)
+        def leave(log: DurableLog) -> Transaction[Connection, DurableLog]:
+            status = log.before or "interrupted"
+            return Transaction(partial(database.leave, log, status), database.release)
 
-        opened, log = await writer.perform(
-            Transaction(
-                work,
-                lambda done: database.hold(done[1]),
-                opening=None if resume else info,
-                owning=True,
-            ),
-            unwanted=lambda done: writer.put(leave(*done)),
+        log = await writer.perform_or_undo(
+            Transaction(work, database.hold, opening=None if resume else info, owning=True),
+            undo=lambda log: writer.put(leave(log)),
         )
-        # A run whose entries cannot be read is released, or it would stay locked by a live process.
-        try:
-            await self._restore(log, opened)
-        except BaseException:
-            with suppress(JournalError):
-                await writer.perform(leave(opened, log))
-            raise
+        if log.before:
+            # A run whose entries cannot be read is released, or it would stay locked by a live process.
+            try:
+                await self._restore(log)
+            except BaseException:
+                with suppress(JournalError):
+                    await writer.perform(leave(log))
+                raise
         return log
 
-    async def _restore(self, log: DurableLog, opened: OpenedRun) -> None:
-        row = opened.row
-        if not opened.before:
-            log.restore(row.info, row.head)
-            return
+    async def _restore(self, log: DurableLog) -> None:
+        row = log.row
         info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
         entries = recorded.entries
         if entries:
@@ -176,8 +148,8 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
 
     async def create(self, runs: Sequence[RunInfo]) -> list[str]:
         """Create runs that no process has opened yet; see Journal.create."""
-        table = self._runs
-        return await self._perform(Transaction(lambda db: table.create(db, runs)))
+        database = self._database
+        return await self._perform(Transaction(lambda db: database.create(db, runs)))
 
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
@@ -210,22 +182,24 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def cancel(self, run_id: str) -> bool:
         """Request the cancellation of a run; see Journal.cancel."""
         self._expect(run_id)
-        table = self._runs
-        requested = await self._perform(Transaction(lambda db: table.request_cancel(db, run_id)))
+        database = self._database
+        requested = await self._perform(Transaction(lambda db: database.request_cancel(db, run_id)))
         return requested or await cancel_waiting(self, run_id)
 
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
         self._expect(run_id)
-        table, logs = self._runs, self._database.logs
+        database = self._database
 
         def announce(_: Posted) -> None:
             # The owner may be this store, whose own commits it does not look for.
-            for log in logs.values():
+            for log in database.logs.values():
                 if log.info.run_id == run_id:
                     log.announce_posted()
 
-        return await self._perform(Transaction(lambda db: table.post(db, run_id, answer), announce))
+        return await self._perform(
+            Transaction(lambda db: database.post(db, run_id, answer), announce)
+        )
 
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return the answers in the inbox of a run; see Journal.inbox."""
@@ -235,12 +209,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
         """Create a run that begins with entries of another one; see Journal.fork."""
         self._expect(origin)
-        table = self._runs
-        if not await self._perform(Transaction(lambda db: table.create(db, [info]))):
+        database = self._database
+        if not await self._perform(Transaction(lambda db: database.create(db, [info]))):
             raise existing_run(info.run_id)
         row, recorded = await self._read(lambda r: (r.row(origin), r.recorded(r.row(origin))))
         log = await self.open(info, resume=True)
-        await self._perform(Transaction(lambda db: table.share(db, row.key, log.key)))
+        await self._perform(Transaction(lambda db: database.share(db, row.key, log.key)))
         # The texts of long values are recognised by their digests, and only referred to.
         log.share(recorded.contents)
         # In one pass of the event loop, and so in one transaction: a fork has all its entries or none.
@@ -251,7 +225,7 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def rewind(self, run_id: str, path: str) -> Rewind:
         """Discard the recorded results from `path` onward; see Journal.rewind."""
         self._expect(run_id)
-        table = self._runs
+        database = self._database
 
         def read(reader: PageReader) -> tuple[RewindPlan, int]:
             row = reader.row(run_id)
@@ -263,10 +237,10 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
             first = next(entry.seq for entry in remaining if is_at(entry, path))
             return RewindPlan(row, path, recorded.last, recorded.head, first), count
 
-        # Read outside the transaction, which is short; `RunTable.rewind` refuses a run that changed
+        # Read outside the transaction, which is short; `OwningStore.rewind` refuses a run that changed
         # meanwhile.
         plan, count = await self._read(read)
-        await self._perform(Transaction(lambda db: table.rewind(db, plan)))
+        await self._perform(Transaction(lambda db: database.rewind(db, plan)))
         return Rewind(path, count)
 
     async def look(self, work: Callable[[PageReader], T]) -> T:
@@ -312,11 +286,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         queue = self._queues.get(asyncio.get_running_loop())
         if queue is not None:
             queue.flush()
-        await asyncio.to_thread(self._close_reader)
+        if self._readers or self._reading.locked():
+            await asyncio.to_thread(self._close_reader)
         self._finalizer.detach()
         # Renewed before the old one ends, so that a use meanwhile opens the journal again.
         writer, self._queues = self._writer, {}
-        self._renew_writer()
+        self._begin()
         await writer.stop()
 
     def _close_reader(self) -> None:
@@ -327,8 +302,8 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         while self._readers:
             self._readers.pop().close()
 
-    async def _perform(self, transaction: Transaction[Connection, T]) -> T:
-        return await self._writer.perform(transaction)
+    def _perform(self, transaction: Transaction[Connection, T]) -> asyncio.Future[T]:
+        return self._writer.perform(transaction)
 
 
 def _release(writer: Writer[Connection], readers: Sequence[PageReader]) -> None:
@@ -336,14 +311,3 @@ def _release(writer: Writer[Connection], readers: Sequence[PageReader]) -> None:
     for reader in readers:
         reader.close()
     writer.stop_soon()
-
-
-async def _give_back(
-    writer: Writer[Connection],
-    runs: RunTable[Connection],
-    database: OwningStore[Connection],
-    log: DurableLog,
-    info: RunInfo,
-) -> None:
-    work = partial(runs.give_back, log, info)
-    await writer.perform(Transaction(work, database.release, closing=(log, info)))

@@ -1,25 +1,32 @@
-"""The open runs of a durable journal, whose entries become batches.
+"""The open runs of a durable journal, whose entries become rows, and the rows batches.
 
 Entries that all runs of an event loop append within one pass of the loop become one batch, which is
 handed to the writer at the end of the pass. The entries of one run in a batch become one row: the
-"finished" of an effect and the "started" of the next share it.
+"finished" of an effect and the "started" of the next share it. An entry is encoded when it is appended,
+so that a value that no journal can hold is refused there; `encoding` describes the format.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from ...errors import JournalError, OwnershipLost
+from ...records import NOTHING, Evaluation, Iteration, Usage
+from ...records.codec import Json, encode
 from ..entries import Entry
 from ..protocol import RunInfo
-from .encoding import Content, Contents, RunRow, Value, entry_text, sealed_row
+from .encoding import DEPTHS, KINDS, RunRow, Value, chained, content_digest, utf8
 
-GiveBack = Callable[["DurableLog", RunInfo], Awaitable[None]]
+GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
+INLINE = 256  # characters of JSON; a longer value becomes a content
+Content = tuple[int, bytes, int, str | None]  # id, digest, size in bytes, body unless it is a file
 # A batch with this many runs is passed on early, so that the writer need not wait.
 BATCH_RUNS = 512
+_BLANK = ("", "", "", "0", "0", "null", "0", "0", "null")  # the text of an empty field
 _ROW_ENTRIES = 64  # a bound on the size of a row, which a reader decodes as a unit
 
 
@@ -102,8 +109,99 @@ class CommitQueue:
             await waiter
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """A run whose lease was taken: its row now, and its status before; "" for a new run."""
+
+    row: RunRow
+    before: str
+
+
+class Contents:
+    """The long values of one open run: those already stored, and those waiting to be stored.
+
+    `waiting` collects new contents until `take`. `here` has the values of the row in progress,
+    `intents` the fingerprints of effects in flight by path, `ranks` the iterations so far by loop
+    ("" for all loops).
+    """
+
+    __slots__ = ("_ids", "_next", "here", "intents", "ranks", "waiting")
+
+    def __init__(self, next_id: Callable[[], int]) -> None:
+        self._next = next_id
+        self._ids: dict[bytes, int] = {}
+        self.here: list[str] = []
+        self.intents: dict[str, str] = {}
+        self.ranks: dict[str, int] = {}
+        self.waiting: list[Content] = []
+
+    def add_stored(self, stored: Mapping[bytes, int]) -> None:
+        """Add contents that are already stored, by digest."""
+        self._ids.update(stored)
+
+    def rank(self, loop: str) -> tuple[int, int]:
+        """Count an iteration of a loop; return its rank in the run and in the loop."""
+        ranks = self.ranks
+        ranks[loop] = in_loop = ranks.get(loop, 0) + 1
+        if loop:
+            ranks[""] = ranks.get("", 0) + 1
+        return ranks[""], in_loop
+
+    def take(self) -> list[Content]:
+        """Return the waiting contents and clear the list."""
+        contents, self.waiting = self.waiting, []
+        return contents
+
+    def fold(self, value: Json) -> str:
+        """Return the JSON text of a value, or of a reference to a long value."""
+        # A long text is stored without quotes, so that its digest is that of the text.
+        if type(value) is str:
+            return self._refer(value, value) if len(value) > INLINE else encode(value)
+        text = encode(value)
+        if len(text) <= INLINE and '"$' not in text:
+            return text
+        return self._refer(value, text)
+
+    def fold_fields(self, value: Json, depth: int) -> str:
+        """Return the JSON text of an object with references down to `depth` levels of fields."""
+        if not depth or type(value) is not dict or any(key.startswith("$") for key in value):
+            return self.fold(value)
+        text = encode(value)
+        if len(text) <= INLINE and '"$' not in text:  # then so is each field
+            return text
+        fields = [f"{encode(k)}:{self.fold_fields(v, depth - 1)}" for k, v in value.items()]
+        return "{" + ",".join(fields) + "}"
+
+    def fold_evaluation(self, value: Evaluation) -> str:
+        """Return the JSON text of an evaluation, or the place in this row of the value it was read from."""
+        # An evaluation is usually the output of `evaluate`, which is in the same row.
+        text = self.fold(value.to_json())
+        forms = [text]
+        if value.passed is None:
+            forms.append(text.replace('"passed":null,', "", 1))
+            if value.has_only_score:  # evaluators may return a plain number
+                forms.append(repr(value.score))
+        for form in forms:
+            if form in self.here:
+                return f'{{"$here":{self.here.index(form)}}}'
+        return text
+
+    def _refer(self, value: Json, body: str) -> str:
+        kind = "$text" if value is body else "$json"
+        if "\0" in body:  # SQLite's tools end a text at NUL
+            kind, body = "$json", encode(value)
+        body, data = utf8(body)
+        # The same text is stored once: the output of one iteration is often the input of the next.
+        digest = content_digest(data)
+        content_id = self._ids.get(digest)
+        if content_id is None:
+            content_id = self._ids[digest] = self._next()
+            self.waiting.append((content_id, digest, len(data), body))
+        return f'{{"{kind}":{content_id}}}'
+
+
 class DurableLog:
-    """The open run of a durable journal; see RunLog."""
+    """The open run of a durable journal; see RunLog. `before` is its status until it was opened."""
 
     __slots__ = (
         "_batch",
@@ -122,6 +220,7 @@ class DurableLog:
         "_seq",
         "_sum",
         "_taken",
+        "before",
         "failure",
         "info",
         "key",
@@ -134,16 +233,21 @@ class DurableLog:
     silent = False
 
     def __init__(
-        self, row: RunRow, queue: CommitQueue, contents: Contents, give_back: GiveBack
+        self,
+        opened: OpenedRun,
+        queue: CommitQueue,
+        new_content: Callable[[], int],
+        give_back: GiveBack,
     ) -> None:
-        self.row = row
+        self.row = row = opened.row
+        self.before = opened.before
         self.key = row.key
         self.info = row.info
         self.recorded: Sequence[Entry] = []
         self.failure: Callable[[], BaseException] | None = None
         self.verified = 0  # the state of the database in which the epoch was compared
         self._queue = queue
-        self._contents = contents
+        self._contents = Contents(new_content)
         self._give_back = give_back
         self._on_cancel: Callable[[], None] | None = None
         self._cancelled = False
@@ -154,7 +258,7 @@ class DurableLog:
         self.posted = 0  # new limits in its inbox when the store looked last
         self._batch: Batch | None = None
         self._pending: list[str] = []
-        self._seq, self._first, self._sum = 0, 1, b""
+        self._seq, self._first, self._sum = 0, 1, row.head
         self._loop: str | None = None
         self._mark: int | None = None
 
@@ -162,14 +266,14 @@ class DurableLog:
         self,
         info: RunInfo,
         head: bytes,
-        last: int = 0,
-        recorded: Sequence[Entry] = (),
-        stored: Mapping[bytes, int] | None = None,
+        last: int,
+        recorded: Sequence[Entry],
+        stored: Mapping[bytes, int],
     ) -> None:
         """Continue after recorded entries: up to entry `last`, whose row has the checksum `head`."""
         self.info = info
         self.recorded = recorded
-        self._contents.add_stored(stored or {})
+        self._contents.add_stored(stored)
         for entry in recorded:
             if entry.kind == "iteration":
                 self._contents.rank(entry.path)
@@ -179,10 +283,14 @@ class DurableLog:
         """Refer to contents of another run, by their digests, instead of storing them again."""
         self._contents.add_stored(stored)
 
-    @property
-    def position(self) -> tuple[int, bytes]:
-        """The number of the last entry in a batch and the checksum of its row."""
-        return self._seq, self._sum
+    def closed_row(self, info: RunInfo, contents: Contents) -> RunRow:
+        """Return the row of the run when it is released; a changed source goes to `contents`."""
+        source = self.row.source
+        # Folded only if it changed, because the former contents are stored.
+        if info.source != self.info.source:
+            source = contents.fold(info.source)
+        last, head = self._seq, self._sum
+        return replace(self.row, info=info, source=source, last=last, head=head, owner=None)
 
     @property
     def on_cancel(self) -> Callable[[], None] | None:
@@ -328,3 +436,95 @@ class DurableLog:
 
     def _error(self) -> BaseException | None:
         return self.failure() if self.failure is not None else None
+
+
+def sealed_row(entries: Sequence[str], before: bytes, first: int) -> tuple[str, bytes]:
+    """Return the body of a row of entries from number `first` on, and its checksum."""
+    body, data = utf8(f"[{','.join(entries)}]")
+    return body, chained(before, first, data)
+
+
+def _usage_text(usage: Usage) -> str:
+    text = f"[{usage.calls},{usage.input_tokens},{usage.output_tokens},{usage.usd!r}"
+    if usage.unpriced or usage.estimated:
+        return f"{text},{usage.unpriced},{usage.estimated}]"
+    return text + "]"
+
+
+def _microseconds(seconds: float) -> int:
+    return int(seconds * 1e6 + 0.5)
+
+
+def entry_text(entry: Entry, contents: Contents) -> str:
+    """Return an entry as compact JSON text; its long values go to `contents`."""
+    kind, value, reserved = entry.kind, entry.value, entry.reserved
+    folded = "null" if value is None else _value_text(entry, contents)
+    contents.here.append(folded)
+    fields = [
+        f'"{KINDS.get(kind, kind)}"',
+        encode(entry.path),
+        str(_microseconds(entry.at)),
+        _fingerprint_text(entry, contents),
+        str(_microseconds(entry.seconds)),
+        folded,
+        _usage_text(entry.usage) if entry.usage is not NOTHING else "0",
+        _usage_text(reserved) if reserved is not NOTHING and reserved else "0",
+        encode(entry.error.to_json()) if entry.error is not None else "null",
+    ]
+    # Most entries lack the last fields.
+    while fields[-1] == _BLANK[len(fields) - 1]:
+        fields.pop()
+    return f"[{','.join(fields)}]"
+
+
+def _fingerprint_text(entry: Entry, contents: Contents) -> str:
+    if not entry.fingerprint:
+        return "0"
+    if entry.kind == "started":
+        contents.intents[entry.path] = entry.fingerprint
+    # Forgotten once it is used, so that the table has effects in flight only.
+    elif contents.intents.pop(entry.path, "") == entry.fingerprint:
+        return "1"
+    return encode(entry.fingerprint)
+
+
+def _value_text(entry: Entry, contents: Contents) -> str:
+    if entry.kind == "iteration" and isinstance(entry.value, Iteration):
+        return _iteration_text(entry.value, entry.path, contents)
+    return contents.fold_fields(entry.value, DEPTHS.get(entry.kind, 0))
+
+
+def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
+    parts = [f'{{"iteration":{item.number}']
+    for name in ("input", "output"):
+        value = getattr(item, name)
+        if value is not None:
+            parts.append(f'"{name}":{contents.fold(value)}')
+    if item.evaluation is not None:
+        parts.append(f'"evaluation":{contents.fold_evaluation(item.evaluation)}')
+    if item.error is not None:
+        parts.append(f'"error":{encode(item.error.to_json())}')
+    if (usage := item.usage) is not NOTHING and usage:
+        parts.append(f'"used":{_usage_text(usage)}')
+    if item.seconds:
+        parts.append(f'"took":{_microseconds(item.seconds)}')
+    parts += [
+        f'"{flag}":true' for flag in ("interrupted", "truncated", "explored") if getattr(item, flag)
+    ]
+    if steps := item.steps:
+        parts.append(f'"steps":{contents.fold(dict(steps))}')
+    if item.files is not None:
+        parts.append(f'"files":{encode(dict(item.files))}')
+    parts += _measures_text(item)
+    in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
+    # A reader of one page compares it with the expected rank and so detects a missing row.
+    parts.append(f'"rank":[{in_run},{in_loop}]')
+    return ",".join(parts) + "}"
+
+
+def _measures_text(item: Iteration) -> Iterator[str]:
+    if item.measures:
+        measures = {measure.name: measure.to_json() for measure in item.measures}
+        yield f'"measures":{encode(measures)}'
+    if item.accepted is not None:
+        yield f'"accepted":{"true" if item.accepted else "false"}'

@@ -12,18 +12,15 @@ from ...errors import RunLocked
 from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import RunInfo, missing_run
-from .encoding import Contents, RunRow, chain_start, chained, entry_text, read_row, utf8
-from .log import DurableLog
+from .encoding import RunRow, read_row
+from .log import Contents, OpenedRun, entry_text, sealed_row
 
 __all__ = [
-    "OpenedRun",
     "OwnerState",
     "RewindPlan",
     "Rewound",
-    "closed_row",
     "find_row",
     "locked",
-    "new_row",
     "present",
     "rewound",
     "running",
@@ -47,14 +44,6 @@ class OwnerState:
     def name(self) -> str:
         """Its host and process."""
         return f"{self.host}:{self.pid}"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedRun:
-    """A run whose lease was taken: its row now, and its status before; "" for a new run."""
-
-    row: RunRow
-    before: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +120,6 @@ def present(row: RunRow, owner: OwnerState | None) -> RunInfo:
     return replace(info, owner=owner.name) if owner.alive else replace(info, status="interrupted")
 
 
-def new_row(info: RunInfo, contents: Contents, *, opened: float, owner: int | None) -> RunRow:
-    """Return the row of a new run; its large values become `contents`, which the store writes."""
-    return RunRow(
-        key=0,
-        info=info,
-        input=_folded(info.input, contents),
-        source=_folded(info.source, contents),
-        opened=opened,
-        last=0,
-        head=chain_start(info.run_id),
-        owner=owner,
-    )
-
-
 def taken(row: RunRow, before: OwnerState | None, *, opened: float, owner: int) -> OpenedRun:
     """Return a run that the store `owner` takes from the owner before, if it had one."""
     info = present(row, before)
@@ -152,16 +127,6 @@ def taken(row: RunRow, before: OwnerState | None, *, opened: float, owner: int) 
     opened_info = replace(info, epoch=info.epoch + 1, status="running", owner="")
     status = "interrupted" if info.status == "running" else info.status
     return OpenedRun(replace(row, info=opened_info, opened=opened, owner=owner), status)
-
-
-def closed_row(log: DurableLog, info: RunInfo, contents: Contents) -> RunRow:
-    """Return the row of a run that its owner releases."""
-    row = log.row
-    # Folded only if it changed, because the former contents are stored.
-    changed = info.source != log.info.source
-    source = _folded(info.source, contents) if changed else row.source
-    last, head = log.position
-    return replace(row, info=info, source=source, last=last, head=head, owner=None)
 
 
 def rewound(
@@ -182,11 +147,7 @@ def rewound(
     if info.status == "running" or changed:
         raise running(info.run_id)
     last = plan.last + 1
-    body = f"[{entry_text(Entry('rewound', plan.path, info.active), contents)}]"
-    new_head = chained(plan.head, last, body.encode())
+    entry = Entry("rewound", plan.path, info.active)
+    body, new_head = sealed_row([entry_text(entry, contents)], plan.head, last)
     info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
     return Rewound(replace(row, info=info, last=last, head=new_head, owner=None), body)
-
-
-def _folded(value: Json, contents: Contents) -> str:
-    return utf8(contents.fold(value))[0]

@@ -183,27 +183,37 @@ class Writer(Generic[Connection]):
         if self._ended:
             self._refuse_late()
 
-    async def perform(
-        self,
-        transaction: Transaction[Connection, Outcome],
-        *,
-        unwanted: Callable[[Outcome], None] | None = None,
-    ) -> Outcome:
-        """Perform a transaction and return its result once it is durable.
+    def perform(self, transaction: Transaction[Connection, Outcome]) -> asyncio.Future[Outcome]:
+        """Hand over a transaction, and return a future for its result once it is durable.
 
-        The transaction continues if the caller is cancelled; `unwanted` then receives its result.
+        The transaction continues if the caller is cancelled.
         """
         waiter = transaction.wait()
         self.put(transaction)
-        if unwanted is None:
-            return await waiter
-        # Shielded: the transaction cannot be taken back, so its result must reach `unwanted`.
+        return waiter
+
+    async def perform_or_undo(
+        self, transaction: Transaction[Connection, Outcome], undo: Callable[[Outcome], None]
+    ) -> Outcome:
+        """Perform a transaction; if the caller is cancelled, `undo` receives its result."""
+        waiter = self.perform(transaction)
+        # Shielded: the transaction cannot be taken back, so its result must reach `undo`.
         try:
             return await asyncio.shield(waiter)
         except asyncio.CancelledError:
-            waiter.add_done_callback(partial(_pass_on, unwanted))
+            waiter.add_done_callback(partial(_pass_on, undo))
             await asyncio.wait({waiter})
             raise
+
+    def give_back(
+        self,
+        work: Callable[[DurableLog, RunInfo, Connection], DurableLog],
+        after: Callable[[DurableLog], None],
+        log: DurableLog,
+        info: RunInfo,
+    ) -> asyncio.Future[DurableLog]:
+        """Release a run and write its row by `work`, once its entries are written."""
+        return self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
 
     async def stop(self) -> None:
         """Finish the accepted jobs, release the leases and close the database."""
@@ -298,9 +308,9 @@ def _notify(jobs: Sequence[Job[Connection]]) -> None:
             loop.call_soon_threadsafe(_resolve, mine)
 
 
-def _pass_on(unwanted: Callable[[Outcome], None], done: asyncio.Future[Outcome]) -> None:
+def _pass_on(undo: Callable[[Outcome], None], done: asyncio.Future[Outcome]) -> None:
     if not done.cancelled() and done.exception() is None:
-        unwanted(done.result())
+        undo(done.result())
 
 
 def _resolve(jobs: Sequence[Job[Connection]]) -> None:

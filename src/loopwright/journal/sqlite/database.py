@@ -1,4 +1,4 @@
-"""The database of an SQLite journal as the writer's thread uses it.
+"""The database of an SQLite journal as the writer's thread uses it, with the rows of runs.
 
 Rules:
 
@@ -23,22 +23,51 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ..._platform.locks import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
-from ..recorded.encoding import Content, Value
-from ..recorded.log import WIDTH, Batch, DurableLog
+from ..protocol import Posted, RunInfo, missing_run
+from ..recorded.encoding import (
+    RunRow,
+    Value,
+    answer_values,
+    new_row,
+    queue_values,
+    read_answer,
+    read_row,
+    sealed_values,
+)
+from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun
+from ..recorded.rows import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.writer import CommitOperation
-from .files import FILE, create_private, write_content
-from .leases import LEASE, Clocks, LeaseOwner, register, renew
-from .schema import connect_writer, journal_error
+from .leases import LEASE, Clocks, LeaseOwner, owner_at, register, renew
+from .schema import FILE, connect_writer, create_private, journal_error, write_content
 
 OnPoint = Callable[[str, int], None]
 PATIENCE = 30.0  # seconds to wait until another process releases the side lock
 _CHUNKS = (1024, 128, 16, 1)
 _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
 _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
+_BY_ID = "SELECT * FROM runs WHERE run_id=?"
+_BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
+_LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
+_ASIDE = "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark>=?"
+_INSERT = (
+    "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+    "ON CONFLICT(run_id) DO NOTHING"
+)
+# The constant columns (id, run_id, name) are left out: their indexes are not touched. Writing the
+# row also takes back a request to cancel.
+_WRITE = (
+    "UPDATE runs SET status=?,reason=?,detail=?,input=?,source=?,fingerprint=?,created=?,updated=?,"
+    "active=?,epoch=?,iterations=?,score=?,usage=?,opened=?,last=?,head=?,seal=?,owner=?,cancel=? "
+    "WHERE id=? AND epoch=?"
+)
+_PUT = "INSERT INTO inbox VALUES (?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+_ANSWERS = "SELECT run,asked,path,value,who,at,seal FROM inbox WHERE run=? ORDER BY asked,path"
+_ANSWER = "SELECT run,asked,path,value,who,at,seal FROM inbox WHERE run=? AND asked=? AND path=?"
 _EPOCHS = "SELECT id, epoch FROM runs WHERE id IN (SELECT value FROM json_each(?))"
 _CANCELLED = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
 _POSTED = (  # new limits, which stand under the question 0
@@ -99,7 +128,7 @@ class SqliteDatabase:
         self.logs: dict[int, DurableLog] = {}
         self.path = path
         self.name = str(path)
-        self.files = path.with_name(f"{path.name}.files")
+        self.files = files_of(path)
         self.clocks = clocks
         self.lease = lease  # seconds that a lease lasts without a beat
         self._synchronous = synchronous
@@ -316,6 +345,137 @@ class SqliteDatabase:
                 renew(db, self._owner, 0.0, self.seconds)
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.close()
+
+
+class SqliteRuns(SqliteDatabase):
+    """The database with the rows of runs; see OwningStore."""
+
+    def take(
+        self, db: sqlite3.Connection, info: RunInfo, *, resume: bool, takeover: bool
+    ) -> OpenedRun:
+        """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
+        first = replace(info, epoch=1, status="running")
+        new = None if resume else self._create(db, first, self.owner.key)
+        if new is not None:
+            return OpenedRun(new, "")
+        values = db.execute(_BY_ID, (info.run_id,)).fetchone()
+        if values is None:
+            raise missing_run(info.run_id)
+        row = read_row(values)
+        owner = owner_at(db, row.owner, self.clocks.wall())
+        if owner is not None and owner.alive and not takeover:
+            raise locked(info.run_id, owner)
+        opened = taken(row, owner, opened=self.seconds, owner=self.owner.key)
+        _write_row(db, opened.row, row.info.epoch)
+        return opened
+
+    def create(self, db: sqlite3.Connection, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs without an owner; return the ids of those that are new."""
+        queued = (replace(info, epoch=0, status="queued") for info in runs)
+        return [info.run_id for info in queued if self._create(db, info, None) is not None]
+
+    def _create(self, db: sqlite3.Connection, info: RunInfo, owner: int | None) -> RunRow | None:
+        """Create a run and return its row; None if its id is taken."""
+        opened, contents = self.seconds, Contents(self.new_content)
+        row = new_row(info, contents.fold, opened=opened, owner=owner)
+        values = [*sealed_values(row), *queue_values(info)]
+        filed = self.filed(contents.waiting)  # first, as files can be refused
+        cursor = db.execute(_INSERT, values)
+        if not cursor.rowcount:
+            return None
+        self.keep_contents(db, filed)
+        return replace(row, key=cursor.lastrowid or 0)
+
+    def give_back(self, log: DurableLog, info: RunInfo, db: sqlite3.Connection) -> DurableLog:
+        """Write the row of a run and release it, if the log still owns it; return the log."""
+        if log.failure is not None:  # the entries may lack the end that `info` describes
+            return self.leave(log, "interrupted", db)
+        contents = Contents(self.new_content)
+        closed = log.closed_row(info, contents)
+        filed = self.filed(contents.waiting)  # first, as files can be refused
+        if _write_row(db, closed, log.row.info.epoch):
+            self.keep_contents(db, filed)
+        return log
+
+    def leave(self, log: DurableLog, status: str, db: sqlite3.Connection) -> DurableLog:
+        """Release a run with a status and no other change; return the log."""
+        row = log.row
+        _write_row(
+            db, replace(row, info=replace(row.info, status=status), owner=None), row.info.epoch
+        )
+        return log
+
+    def request_cancel(self, db: sqlite3.Connection, run_id: str) -> bool:
+        """Ask the owner of a run to cancel it; return whether it has a live owner."""
+        row = find_run(db, run_id)
+        owner = owner_at(db, row.owner, self.clocks.wall())
+        if owner is None or not owner.alive:
+            return False
+        db.execute("UPDATE runs SET cancel=1 WHERE id=?", (row.key,))
+        log = self.logs.get(row.key)
+        if log is not None and log.info.epoch == row.info.epoch:
+            log.request_cancel()
+        return True
+
+    def rewind(self, db: sqlite3.Connection, plan: RewindPlan) -> None:
+        """Record a rewind of a run without an owner; the discarded iterations leave the pages.
+
+        Raises:
+            RunLocked: if the run has a live owner, or changed since it was read.
+        """
+        row = find_run(db, plan.row.info.run_id)
+        latest = db.execute(_LATEST, (row.key,)).fetchone()
+        rewind = rewound(
+            plan,
+            row,
+            owner_at(db, row.owner, self.clocks.wall()),
+            head=None if latest is None else latest[0],
+            contents=Contents(self.new_content),
+        )
+        values = (row.key, rewind.row.last, rewind.body, rewind.row.head)
+        db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
+        # Only the marks of the index are removed, the entries stay.
+        db.execute(_ASIDE, (row.key, plan.first))
+        _write_row(db, rewind.row, row.info.epoch)
+
+    def share(self, db: sqlite3.Connection, origin: int, run: int) -> None:
+        """Do nothing: contents belong to the file, and no run is ever deleted from it."""
+
+    def post(self, db: sqlite3.Connection, run_id: str, answer: Posted) -> Posted:
+        """Store an answer unless the question has one; see RunTable."""
+        return put(db, find_run(db, run_id).key, answer)
+
+
+def find_run(db: sqlite3.Connection, run_id: str) -> RunRow:
+    """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
+    return find_row(
+        run_id,
+        lambda name: db.execute(_BY_ID, (name,)).fetchall(),
+        lambda first, end: db.execute(_BY_BEGINNING, (first, end)).fetchall(),
+    )
+
+
+def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
+    """Write the variable columns of a row if its epoch is still this one; return whether it was."""
+    values = sealed_values(row)
+    # The epoch is the fence: after a takeover the old owner changes nothing.
+    return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
+
+
+def put(db: sqlite3.Connection, run: int, answer: Posted) -> Posted:
+    """Store an answer unless the question has one; return the answer that is stored."""
+    db.execute(_PUT, answer_values(run, answer))
+    return read_answer(db.execute(_ANSWER, (run, answer.asked, answer.path)).fetchone())
+
+
+def posted(db: sqlite3.Connection, run: int) -> list[Posted]:
+    """Return the answers to the questions of a run."""
+    return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
+
+
+def files_of(path: Path) -> Path:
+    """Return the folder of the files beside a database."""
+    return path.with_name(f"{path.name}.files")
 
 
 def _file_number(path: Path) -> tuple[int, int] | None:

@@ -17,12 +17,11 @@ from ..recorded.encoding import as_damage
 from ..recorded.journal import RecordedJournal
 from ..recorded.memory import AppendQueue
 from ..recorded.pages import PageReader
-from ..recorded.writer import BEAT, Transaction, Writer
+from ..recorded.writer import BEAT, Transaction
 from ..views import RunPage, Wanted
-from .database import OnPoint, SqliteDatabase
+from .database import OnPoint, SqliteRuns, files_of
 from .leases import LEASE, Clocks
 from .memory import SqliteMemory, append_rows
-from .run_ownership import SqliteRuns
 from .schema import VERSION, connect_reader, expect_journal, journal_error
 from .views import Pages, SqliteWatch
 
@@ -67,20 +66,10 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
                 f"{nearest(synchronous, _SYNCHRONOUS)}"
             )
         self.path = Path(path)
-        self._synchronous = synchronous
-        self._lease, self._beat = lease, beat
         self._clocks = clocks or Clocks()
-        self._on_point = on_point
-        super().__init__()
-
-    def _renew_writer(self) -> None:
-        database = SqliteDatabase(
-            self.path, self._synchronous, self._clocks, self._on_point, lease=self._lease
+        super().__init__(
+            partial(SqliteRuns, self.path, synchronous, self._clocks, on_point, lease=lease), beat
         )
-        self._database = database
-        self._files = database.files
-        self._runs = SqliteRuns(database)
-        self._start(Writer(database, self._beat))
 
     @property
     def version(self) -> int:
@@ -95,7 +84,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
     @property
     def files(self) -> FileStore:
         """The files of its runs, in a folder beside the database."""
-        return FileStore(self.path.with_name(f"{self.path.name}.files"))
+        return FileStore(files_of(self.path))
 
     @property
     def live(self) -> LiveLines:
@@ -166,7 +155,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
         if version != VERSION:
             db.close()
             raise _Outdated
-        return Pages(db, self._files, self._clocks.wall)
+        return Pages(db, files_of(self.path), self._clocks.wall)
 
 
 class _Outdated(Exception):

@@ -17,9 +17,9 @@ from ..protocol import Posted, RunInfo
 from ..recorded.encoding import RunRow, Value, read_row
 from ..recorded.reader import RowReader
 from ..recorded.rows import present
-from .files import read_content
+from .database import find_run, posted
 from .leases import owner_at, owners_at
-from .run_ownership import find_run, posted
+from .schema import read_content
 
 STATEMENTS = {
     "timeline": "SELECT first, body, sum FROM entries WHERE run=? AND first>=? "

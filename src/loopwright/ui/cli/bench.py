@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,11 @@ from ...engine.run import new_run_id
 from ...errors import ConfigurationError, nearest
 from ...insight import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge, measurement_input
 from ...insight.judge_run import judge_json
-from ...records import Result
+from ...records import Result, Usage
 from ...records.codec import Json
 from .. import formatting as texts
 from ..measuring import judge_of, measurement_of
+from ..run_summary import result_json
 from ..sources import SourceSettings, load_source
 from ..trust import approved
 from .options import RunCommandOptions, RunId, expanded
@@ -95,13 +95,13 @@ class BenchOptions(RunCommandOptions):
         """Return the lowest and the highest accepted value of each figure with a gate.
 
         Raises:
-            ConfigurationError: for a value that is not a number, with which no figure could be compared.
+            ConfigurationError: for a value that the figure cannot have.
         """
         for option in ("min_kappa", "min_sensitivity", "min_specificity", "max_flip"):
-            value = getattr(self, option)
-            if value is not None and not math.isfinite(value):
+            value, lowest = getattr(self, option), -1 if option == "min_kappa" else 0
+            if value is not None and not lowest <= value <= 1:
                 word = f"--{option.replace('_', '-')}"
-                raise ConfigurationError(f"{word}: {value} is not a number from -1 to 1")
+                raise ConfigurationError(f"{word}: {value:g} is not a number from {lowest} to 1")
         return {
             "kappa": (self.min_kappa, None),
             "sensitivity": (self.min_sensitivity, None),
@@ -135,18 +135,24 @@ def bench(
     if kind != "judge":
         hint = nearest(kind, ("judge",)) or "; use judge"
         raise ConfigurationError(f"bench: {kind!r} cannot be measured{hint}")
-    cases = _cases(file)
+    cases, gates = _cases(file), options.gates()
+    if options.out is not None and not options.out.parent.is_dir():
+        # The report would be lost after all votes are paid.
+        raise ConfigurationError(f"--out: there is no folder {options.out.parent}")
     with Output(as_json=options.as_json) as output:
         if options.recorded:
             values = _of_recorded_votes(document, cases, options)
         else:
             result = _measured(document, cases, options, output)
             if not result.satisfied:
-                report_result(result, output, options.journal)
+                if options.as_json:
+                    output.write_json(result_json(result))
+                else:
+                    report_result(result, output, options.journal)
                 return result.status.exit_code
             report: dict[str, Json] = result.output or {}
             values = {"run_id": result.run_id, **report, "usage": result.usage.to_json()}
-        failed = _failed(values, options.gates())
+        failed = _failed(values, gates)
         values["gate"] = {"ok": not failed, "failed": failed}
         if options.out is not None:
             _write_file(options.out, values)
@@ -258,9 +264,7 @@ def _write(values: dict[str, Json], output: Output) -> None:
         label = "yes" if row["label"] else "no"
         output.write((f"always wrong: {row['id']} (human {label}): ", "yellow"), row["output"])
     if usage := values["usage"]:
-        output.write(
-            (f"{usage['calls']} calls, {usage['usd']:.2f} USD, run {values['run_id']}", "dim")
-        )
+        output.write((f"{texts.spent(Usage.from_json(usage))}, run {values['run_id']}", "dim"))
     for sentence in values["gate"]["failed"]:
         output.write((f"gate: {sentence}", "red"))
 

@@ -11,7 +11,8 @@ import typer
 from ...insight.comparing import ComparedRun, Comparison
 from ...journal import Entry, Journal, RunInfo
 from ...records.codec import Json, text_of
-from ...records.figures import duration
+from ...records.figures import duration, score, value_line
+from ...records.metrics import number_text
 from ..diff import side_by_side
 from ..formatting import fit, one_line, sparkline
 from ..journals import DEFAULT, find_run, reading
@@ -64,7 +65,7 @@ def _write(done: Comparison, output: Output) -> None:
         if any(cells):
             output.write(row(title, cells))
     for name in dict.fromkeys(name for run in done.runs for name in run.metrics):
-        output.write(row(name, [text_of(run.metrics.get(name)) for run in done.runs]))
+        output.write(row(name, [value_line(run.metrics.get(name)) for run in done.runs]))
     if any(run.scores for run in done.runs):
         output.write(row("scores", [_curve(run, output) for run in done.runs]))
         for number, cells in _by_iteration(done.runs):
@@ -86,7 +87,7 @@ def _line(width: int, title: str, cells: Sequence[str]) -> str:
 
 def _by_iteration(runs: Sequence[ComparedRun]) -> Iterator[tuple[int, list[str]]]:
     for number in range(max(len(run.scores) for run in runs)):
-        cells = [_score(run.scores[number]) if number < len(run.scores) else "" for run in runs]
+        cells = [score(run.scores[number]) if number < len(run.scores) else "" for run in runs]
         yield number + 1, cells
 
 
@@ -95,12 +96,9 @@ def _curve(run: ComparedRun, output: Output) -> str:
     return sparkline(scores, _COLUMN - 2, output.signs) if scores else ""
 
 
-def _score(score: float | None) -> str:
-    return "" if score is None else f"{score:.3f}"
-
-
 def _with(total: float, inherited: float) -> str:
-    return f"{total:g}" if not inherited else f"{total - inherited:g} + {inherited:g} inherited"
+    own = number_text(total - inherited)
+    return own if not inherited else f"{own} + {number_text(inherited)} inherited"
 
 
 def _origin(run: ComparedRun) -> str:
@@ -111,7 +109,7 @@ def _origin(run: ComparedRun) -> str:
 _ROWS: Sequence[tuple[str, Callable[[ComparedRun], str]]] = (
     ("status", lambda run: run.info.status),
     ("reason", lambda run: run.info.reason.replace("_", " ")),
-    ("score", lambda run: _score(None if run.best is None else run.best.score)),
+    ("score", lambda run: score(None if run.best is None else run.best.score)),
     ("iterations", lambda run: str(run.iterations)),
     ("calls", lambda run: _with(run.usage.calls, run.inherited.calls)),
     ("USD", lambda run: _with(run.usage.usd, run.inherited.usd)),
@@ -121,7 +119,7 @@ _ROWS: Sequence[tuple[str, Callable[[ComparedRun], str]]] = (
 
 
 def _shown(value: Json) -> str:
-    return "none" if value is None else text_of(value)
+    return "none" if value is None else value_line(value)
 
 
 def _write_diffs(runs: Sequence[ComparedRun], output: Output) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from ...conditions import Budget
 from ...journal import Entry
 from ...records import Iteration, Reason, Result, Status, StepOutcome
-from ...records.codec import Json, text_of
+from ...records.codec import Json
 from .. import formatting as texts
 from ..formatting import Signs
 from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of
@@ -140,7 +140,7 @@ def _of_item(row: IterationRow, signs: Signs) -> str:
 def _summary(item: Iteration) -> str:
     text = item.feedback
     if not text and item.evaluation is None:
-        text = text_of(item.output)  # without an evaluation, the output is shown
+        text = texts.value_line(item.output)  # without an evaluation, the output is shown
     if changed := files_text(item):
         text = f"{changed}  {text}"
     if item.explored:
@@ -179,7 +179,7 @@ def step_line(one: StepOutcome, columns: ColumnWidths, signs: Signs) -> list[Par
     word = texts.status_of_step(one)
     style = _STATUS_STYLES[one.status] if one.status is not None else "dim"
     failed = one.status is not None and one.status is not Status.SATISFIED
-    result = one.detail if failed else text_of("" if one.output is None else one.output)
+    result = one.detail if failed else texts.value_line(one.output)
     room = columns.feedback + columns.bar
     return [
         (_padded(texts.fit(texts.one_line(one.name), columns.label, signs), columns.label), "bold"),
@@ -439,7 +439,7 @@ def effect_line(entry: Entry, output: Output) -> str:
     if entry.kind == "cut":
         facts.append("cut short")
     line = f"  {texts.one_line(entry.path)}: {', '.join(fact for fact in facts if fact)}"
-    result = entry.error.message if entry.error else text_of(entry.value)
+    result = entry.error.message if entry.error else texts.value_line(entry.value)
     return f"{line}: {texts.fit(texts.one_line(result), 80, output.signs)}" if result else line
 
 

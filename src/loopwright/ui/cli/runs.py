@@ -16,7 +16,7 @@ from ...journal.replay import RecordedRun
 from ...journal.urls import shown_url
 from ...journal.views import step_outcomes
 from ...records import Status, StepOutcome
-from ...records.codec import Json, text_of
+from ...records.codec import Json
 from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
 from ..run_files import UNRECORDED, unrecorded_folders
@@ -197,7 +197,7 @@ def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) 
         if not executions:
             output.note(f"no executions of agents in {shown_url(url)}")
         for one in executions:
-            result = texts.one_line(one.error or text_of(one.result))
+            result = texts.one_line(one.error or texts.value_line(one.result))
             started = texts.when(one.started_at) if one.started_at is not None else ""
             count = f"{texts.plural(one.interaction_count, 'interaction'):>15}"
             head = f"  {one.status:9}  {one.agent}  {count}  {started}  "

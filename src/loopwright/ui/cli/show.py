@@ -190,7 +190,7 @@ def _overview(
         output.write((f"from {origin}", "dim"))
     output.write((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
     report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
-    if text := texts.one_line(text_of(info.input)):
+    if text := texts.value_line(info.input):
         output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
     if not loop:
         _steps(info, entries, output)
@@ -454,7 +454,7 @@ def _outcome(entry: Entry) -> tuple[str, str]:
         ]
         called = f"calls {', '.join(calls)}" if calls else ""
         return " ".join(filter(None, (value["text"], called))), "dim"
-    return text_of(value), "dim"
+    return texts.value_line(value), "dim"
 
 
 def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:

@@ -13,9 +13,9 @@ from ...errors import ConfigurationError
 from ...journal import Journal
 from ...records.codec import Json
 from ...records.redaction import of_environment
-from ..formatting import plural
+from ..formatting import limit_text, plural
 from ..journals import DEFAULT, find_run, reading
-from ..limit_values import limit_text, limit_value
+from ..limit_values import limit_value
 from .options import AsJson, JournalUrl, RunName
 from .output import Output
 

@@ -16,7 +16,8 @@ from ...insight.comparing import compare as compare_runs
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from ..diff import side_by_side
-from ..limit_values import limit_text, limit_value
+from ..formatting import limit_text
+from ..limit_values import limit_value
 from .access import is_loop, is_run_id
 from .page import Page
 from .render import cut, readable, render

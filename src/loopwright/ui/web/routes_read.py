@@ -16,6 +16,7 @@ from ...journal import Entry, surviving
 from ...journal.questions import open_questions
 from ...journal.views import RunView, Wanted
 from ...records import Failure, Reason
+from .. import formatting as texts
 from ..diff import side_by_side
 from ..export import FORMS
 from ..run_files import REPLACED, files_text, turned_tests, unrecorded_files
@@ -240,7 +241,7 @@ async def compare(page: Page, request: Request) -> Response:
         items = [view.iteration(loop, number) for number in numbers]
         titles = [
             f"Iteration {item.number}"
-            + (f" (score {item.score:.2f})" if item.score is not None else "")
+            + (f" (score {texts.score(item.score)})" if item.score is not None else "")
             for item in items
         ]
         return [readable(item.output) for item in items], titles, name_of(loop, view.info)

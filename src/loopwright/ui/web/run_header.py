@@ -254,7 +254,7 @@ def _add_held_out(value: Json, facts: dict[str, UsedPart]) -> None:
     for name, one in (figures or {}).items():
         gap = one.get("gap")
         label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
-        limit = "" if gap is None else f"score gap {gap:.2f}"
+        limit = "" if gap is None else f"score gap {texts.score(gap)}"
         facts.setdefault(label, UsedPart(label, f"{one['passing']} of {one['total']} pass", limit))
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from ...._regex import Pattern, PatternTimeout, compile_pattern
 from ....engine.composites import Wrapper
-from ....engine.context import Context
+from ....engine.context import Context, Scope
 from ....engine.loop import Loop
-from ....engine.scope import Scope
 from ....engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
 from ....engine.workflow import Workflow
 from ....evaluators.parsing.text import AGENTS, LAST, agents_in, reply_text

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
-from ....engine.context import Context
-from ....engine.scope import Scope
+from ....engine.context import Context, Scope
 from ....evaluators.parsing.text import AGENTS, agents_in, objects_in, shown
 from ....records import History, Iteration
 from ....records.codec import Json, text_of
