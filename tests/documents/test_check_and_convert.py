@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from loopwright.documents import check, convert
+from loopwright.documents import check, convert, load
 from loopwright.errors import DocumentError
+from loopwright.ui.cli import main
 
 VALID = "schema: loopwright/1\nname: hello\nsteps:\n  - name: greet\n    python: mine:f\n"
 
@@ -30,6 +32,73 @@ def test_every_problem_is_returned_with_its_line(tmp_path: Path) -> None:
     assert [problem.line for problem in check(file)] == [6, 7]
     with pytest.raises(DocumentError):
         convert(file)
+
+
+CODING = """\
+schema: loopwright/1
+name: fixing
+workspace: {kind: copy, path: project, %s}
+steps:
+  - name: fix
+    loop:
+      execute: {agent: {%s, prompt: Fix it.}}
+      evaluate: {tests: {command: pytest -q, %s}}
+      until: [passed, {max_iterations: 2}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines"),
+    [
+        (("merge: none", "cli: sh.yaml", "timeout: 5m"), []),
+        (("max_file: huge", "cli: clod", "timeout: 5m"), [3, 7]),
+        (("retain: 7d", "cli: sh.yaml", "on_tamper: x"), [8]),
+        (("setup: 'a {{ input }}'", "cli: sh.yaml", "timeout: 5m"), [3]),
+        (("reset: [a, '{{ input }}']", "cli: sh.yaml", "protect: [../x]"), [3, 8]),
+        (("branch: a..b", "cli: sh.yaml, max_turns: 3", "cwd: /etc"), [3, 7, 8]),
+        (("merge: none", "cli: sh.yaml, output: {schema: {type: nothing}}", "timeout: 5m"), [7]),
+    ],
+)
+def test_a_coding_document_has_the_same_problems_as_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], parts: tuple[str, ...], lines: list[int]
+) -> None:
+    """`check` in Python and `loopwright check` find the problems of the workspace, the agent and its check."""
+    (tmp_path / "sh.yaml").write_text("program: sh\ncommand: [-s]\nevents: text\n")
+    (tmp_path / "project").mkdir()
+    file = document(tmp_path, CODING % parts)
+    problems = check(file)
+    assert sorted({problem.line for problem in problems}) == lines
+    assert main(["check", str(file), "--json", "--offline"]) == (2 if lines else 0)
+    [report] = json.loads(capsys.readouterr().out)["documents"]
+    assert [str(problem) for problem in problems] == [one["text"] for one in report["problems"]]
+
+
+def test_a_provider_is_unknown_to_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default settings of `check` know the providers, as the command does."""
+    text = VALID.replace("python: mine:f", "{prompt: Hello, model: 'opnai:x'}").replace(
+        "    {prompt", "    loop: {execute: {prompt"
+    )
+    file = document(
+        tmp_path, text.replace("'opnai:x'}", "'opnai:x'}, until: [{max_iterations: 1}]}")
+    )
+    [problem] = check(file)
+    assert main(["check", str(file), "--json", "--offline"]) == 2
+    [report] = json.loads(capsys.readouterr().out)["documents"]
+    assert [str(problem)] == [one["text"] for one in report["problems"]]
+
+
+def test_missing_programs_and_folders_are_listed(tmp_path: Path) -> None:
+    """Before a run the program of an agent, the folder of a workspace and that of held-out tests must exist."""
+    (tmp_path / "no.yaml").write_text(
+        "program: no-such-agent\ncommand: [-s]\nevents: text\ninstall: pip install agent\n"
+    )
+    file = document(tmp_path, CODING % ("merge: none", "cli: no.yaml", "held_out: hidden"))
+    missing = {(one.line, one.message) for one in load(file).missing(offline=True)}
+    assert missing == {
+        (3, f"there is no folder '{tmp_path / 'project'}'"),
+        (7, "there is no program 'no-such-agent' on PATH; install it with: pip install agent"),
+        (8, f"there is no folder '{tmp_path / 'hidden'}'"),
+    }
 
 
 def test_a_converted_document_converts_to_itself(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ..engine.composites import with_timeout
 from ..engine.limits import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.step import Step
 from ..errors import DocumentError, LoopwrightWarning, Problem, listed, nearest
+from ..models.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
 from .check.convert import to_native_yaml
 from .check.lints import lints, merge_repeats
@@ -78,7 +79,9 @@ class Loaded(LoadedDocument):
         return lints(self)
 
     def missing(self, *, offline: bool = False) -> list[Problem]:
-        """Return what the document needs and this machine lacks: keys, packages and local servers.
+        """Return what the document needs and this machine lacks.
+
+        These are keys, packages, local servers, the programs of coding agents, folders and git.
 
         Args:
             offline: Do not connect to local servers. Default: False.
@@ -264,6 +267,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         calls=project.calls,
         agents=settings.agents,
         asks=() if settings.replies is not None else tuple(project.asks),
+        needs=tuple(project.needs),
         models=tuple(
             (model, ask.base_url)
             for _, ask in project.asks
@@ -283,8 +287,8 @@ def check(path: str | Path, settings: Settings | None = None) -> tuple[Problem, 
 
     Args:
         path: The file, YAML or JSON, at most 1 MiB.
-        settings: The decisions of the caller. Default: `Settings(execute=False)`, which imports no Python
-            function.
+        settings: The decisions of the caller. Default: those of `loopwright check`, which imports no Python
+            function and knows the providers of models.
 
     Returns:
         Every problem, each with its file, line, column and remedy. Empty if the document is valid.
@@ -298,7 +302,9 @@ def check(path: str | Path, settings: Settings | None = None) -> tuple[Problem, 
         [(3, 'steps[0].sett')]
     """
     try:
-        load(path, settings or Settings(execute=False))
+        load(
+            path, settings or Settings(execute=False, environ=os.environ, providers=PROVIDER_NAMES)
+        )
     except DocumentError as error:
         return tuple(error.problems)
     return ()

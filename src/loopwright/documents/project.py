@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from ..coding.agents.manifest import Manifest
 from ..conditions import Budget, RunLimits
 from ..engine.limits import Limits
 from ..engine.step import Step
@@ -22,6 +24,7 @@ __all__ = ["LoadedDocument", "Project", "Recorded", "Settings", "shown_path"]
 
 
 GENERATED = ".loopwright-"  # the beginning of the name of a document that no file holds
+LocalNeed = Manifest | Path | Literal["git"]  # a program, a folder or git
 MAX_RECORDED = 1_000_000  # bytes of all documents of a run; larger ones are not recorded
 
 
@@ -126,9 +129,9 @@ class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
-    settings of model calls with their places, `models` the models with their addresses, `contents` the files with their
-    bytes, `keys` the variables and the hosts that receive them. `item_files` are the files of lists, by their text in the
-    document; None if the name is known only when the list starts.
+    settings of model calls with their places, `needs` the programs of agents, the folders and git, `models` the models
+    with their addresses, `contents` the files with their bytes, `keys` the variables and the hosts that receive them.
+    `item_files` are the files of lists, by their text in the document; None if the name is known only when the list starts.
     """
 
     name: str
@@ -144,6 +147,7 @@ class LoadedDocument:
     calls: Mapping[tuple[str, str], str] = field(default_factory=dict)
     agents: Mapping[str, str] = field(default_factory=dict)
     asks: tuple[tuple[Problem, PromptSettings], ...] = ()
+    needs: tuple[tuple[Problem, LocalNeed], ...] = ()
     models: tuple[tuple[str, str], ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     contents: Mapping[Path, bytes] = field(default_factory=dict)
@@ -180,6 +184,7 @@ class Project:
     settable: frozenset[str] = frozenset()  # the variables that the document uses
     dialect: str = ""  # of the first document
     asks: list[tuple[Problem, PromptSettings]] = field(default_factory=list)
+    needs: list[tuple[Problem, LocalNeed]] = field(default_factory=list)
     gaps: dict[str, Gaps] = field(default_factory=dict)  # the parts that were left out, by file
 
     @property

@@ -323,7 +323,8 @@ def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended; `active` are its active seconds."""
-    best = result.best or next((r.best for r in result.loops.values() if r.best), None)
+    inner = (r.history.best for r in result.loops.values() if r.history.best)
+    best = result.history.best or next(inner, None)
     return replace(
         info,
         status=result.status.value,

@@ -125,7 +125,7 @@ def ended_entry(result: Result) -> dict[str, Json]:
         "name": result.name,
         "stop": Stop(result.reason, result.detail, result.also).to_json(),
         "output": result.output,
-        "iterations": result.iterations,
+        "iterations": result.history.length,
         "steps": dict(result.steps),
         "warnings": list(result.warnings),
         "usage": result.usage.to_json(),

@@ -78,6 +78,21 @@ def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str)
     assert shared.call("runs").out.rstrip().endswith(text)
 
 
+def test_a_queue_that_no_worker_serves_is_named(shared: Project, postgres_url: str) -> None:
+    """`workers` says so beside the queue, because its name may be mistyped; a worker of another queue does not count."""
+    for queue in ("default", "nightli"):
+        shared.call("submit", "steps:refine", "--input", "x", "--queue", queue)
+    shown = []
+
+    async def enter(_: Journal, runs: SharedRuns) -> None:
+        await runs.enter({"default": 1, "nightly": 1})
+        shown.append(await asyncio.to_thread(shared.call, "workers"))
+
+    change(postgres_url, enter)
+    listed = [line for line in shown[0].out.splitlines() if " waiting" in line]
+    assert [line.endswith("; no worker serves it") for line in listed] == [False, True]
+
+
 def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: str) -> None:
     """`workers` and `show` count the workers; once it is suspended, `show` names the command that starts it again."""
 
@@ -219,6 +234,27 @@ async def test_a_submission_that_waits_writes_the_reason_once(
         assert await waiting == Status.CANCELLED.exit_code
         await runs.close()
     assert len({*output.lines}) == 6
+
+
+@pytest.mark.parametrize(
+    ("names", "stopped"),
+    [
+        (("one",), "the run continues; watch: loopwright watch one --journal memory:"),
+        (("one", "two"), "the runs continue; workers: loopwright workers --journal memory:"),
+    ],
+)
+async def test_a_submission_that_stops_waiting_names_the_runs(
+    names: tuple[str, ...], stopped: str
+) -> None:
+    """Ctrl-C stops `submit --wait` and not the runs, so it writes how to follow them."""
+    journal, output = MemoryJournal(), Notes()
+    await journal.create([RunInfo(name, name, status="queued", queue="default") for name in names])
+    waiting = asyncio.create_task(_waited(names, journal, SubmitOptions(journal="memory:"), output))
+    await output.until(f"waiting for {'one' if len(names) == 1 else '2 runs'} in memory:")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert output.lines[1:] == [f"stopped waiting; {stopped}"]
 
 
 async def test_a_reason_is_read_after_a_restart_of_the_database(postgres_url: str) -> None:

@@ -17,6 +17,7 @@ from ...models.replies.values import read_value
 from ...prompts.prompt import Text, filled_in, source_of, unsupplied_names
 from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
+from ...records.json_schema import check_schema
 from ...templates.variables import fill
 from ...tools.process import variable_names
 from ...tools.sandbox import Sandbox, SandboxMode
@@ -501,6 +502,10 @@ def _constant(name: str, args: Sequence[str]) -> tuple[str, ...]:
 
 def _output(name: str, output: Output) -> Output:
     if isinstance(output, Mapping):
+        try:
+            check_schema(output)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{name}: output: {error}") from None
         return dict(output)
     if output not in ("text", "result"):
         raise ConfigurationError(

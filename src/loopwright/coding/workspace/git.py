@@ -6,6 +6,7 @@ Nothing of the user's configuration reaches these calls, and no hook, filter or 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,12 @@ from pathlib import Path
 
 from ...errors import StepError
 
-__all__ = ["GIT_VERSION", "Git", "GitError", "problem_with_git"]
+__all__ = ["GIT_VERSION", "Git", "GitError", "is_branch_name", "problem_with_git"]
 
 GIT_VERSION = (2, 32)  # the first with GIT_CONFIG_GLOBAL
+_NO_BRANCH = re.compile(
+    r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|(?:^|/)\.|\.lock(?:/|$)|^[-/]|[/.]$|^@$"
+)
 # Of every call: names of any form are allowed, and bytes and modes stay as they are.
 _SETTINGS = {
     # A hook or a file monitor would run code of the repository without approval.
@@ -56,6 +60,15 @@ class GitError(StepError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="workspace", retryable=False)
+
+
+def is_branch_name(name: str) -> bool:
+    """Return whether a branch can have a name, by the rules of git-check-ref-format(1).
+
+    >>> is_branch_name("loopwright/run-1"), is_branch_name("a..b"), is_branch_name("-x")
+    (True, False, False)
+    """
+    return bool(name) and name != "HEAD" and _NO_BRANCH.search(name) is None
 
 
 def problem_with_git() -> str:

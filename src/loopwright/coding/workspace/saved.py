@@ -17,7 +17,7 @@ from ..._platform import locks
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.redaction import Redactor, secrets_in
-from .git import Git
+from .git import Git, is_branch_name
 from .merge import HandOver, applied, make_branch
 from .secrets import paths_with_secrets
 from .sources import WorkspaceSource
@@ -248,8 +248,7 @@ class SavedWorkspace:
                 f"{self.source} is not a git repository; use loopwright workspace diff for a patch"
             )
         wanted = name or f"loopwright/{slug_of(self.run)}"
-        words = ("check-ref-format", "--branch", wanted)
-        if wanted.startswith("-") or Git(cwd=self.home).run(*words, ok=(0, 128)).returncode:
+        if not is_branch_name(wanted):
             raise ConfigurationError(f"{wanted!r} is not a name for a branch")
         return make_branch(self.tree.store, source, self._hand_over(commit, title), wanted)
 

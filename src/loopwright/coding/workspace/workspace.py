@@ -21,7 +21,7 @@ from ...records.redaction import Redactor
 from ...tools.process import run_command
 from .ending import handed_over
 from .forking import take_over
-from .git import Git, GitError, problem_with_git
+from .git import Git, GitError, is_branch_name, problem_with_git
 from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 from .store import HOME, GitStore, slug_of
 from .tree import FileTree
@@ -127,6 +127,11 @@ class Workspace:
         if not _AGE.fullmatch(self.retain):
             raise ConfigurationError(
                 f"workspace: retain: {self.retain!r} is not a duration; use text such as 7d or 12h"
+            )
+        # At the end of a run, an invalid name would lose the branch after all the work.
+        if not is_branch_name(self.branch.replace("{run}", "run")):
+            raise ConfigurationError(
+                f"workspace: branch: {self.branch!r} is not a name for a branch"
             )
         for name in ("include", "exclude", "link"):
             value = getattr(self, name)

@@ -1,4 +1,4 @@
-"""The keys, packages and servers that a document needs and this machine lacks.
+"""The keys, packages, servers, programs and folders that a document needs and this machine lacks.
 
 Rules:
 
@@ -14,11 +14,14 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..._extras import missing as missing_extra
 from ..._extras import sentence
+from ...coding.agents.call_settings import is_missing
+from ...coding.workspace.git import problem_with_git
 from ...errors import ConfigurationError, Problem
 from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
@@ -26,7 +29,7 @@ from ...models.registry import split_model
 from ...prompts.settings import PromptSettings
 
 if TYPE_CHECKING:
-    from ..project import LoadedDocument
+    from ..project import LoadedDocument, LocalNeed
 from ..schema.tools import ServerSpec
 
 __all__ = ["missing"]
@@ -55,7 +58,23 @@ def missing(
             result += [
                 source.problem(at, words) for words in _missing_for_server(server, environ, servers)
             ]
+    for place, need in loaded.needs:
+        if words := _missing_here(need):
+            result.append(replace(place, message=words))
     return list(dict.fromkeys(result))
+
+
+def _missing_here(need: LocalNeed) -> str:
+    """Return the problem of a program, a folder or git, or ""."""
+    if need == "git":
+        return problem_with_git()
+    if isinstance(need, Path):
+        return "" if need.is_dir() else f"there is no folder {str(need)!r}"
+    program = need.program[0]
+    if not is_missing(program, {}):
+        return ""
+    hint = f"; install it with: {need.install}" if need.install else ""
+    return f"there is no program {program!r} on PATH{hint}"
 
 
 class _Servers:

@@ -40,6 +40,9 @@ def compile_agent(
     # The user approves which variables the program receives. A manifest could have the name of another program.
     names = manifest.keys if spec.pass_env is None else spec.pass_env
     compilation.project.keys += [f"{variable} to the agent {spec.cli}" for variable in names]
+    # A path may be one of the workspace, which a setup makes.
+    if "/" not in manifest.program[0] and "PATH" not in spec.env:
+        compilation.project.needs.append((compilation.source.problem((*path, "cli"), ""), manifest))
     options: dict[str, Any] = {
         key: value
         for key in _PLAIN

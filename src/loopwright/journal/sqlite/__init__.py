@@ -4,7 +4,7 @@
    waits becomes one transaction (`recorded/writer`, `database`). Durable means committed with
    `synchronous=FULL`.
 2. Rows are small. A value longer than 256 bytes is stored once per run by its digest, above 1 MiB as
-   a file (`recorded/encoding`, `schema`). Lists, timelines and pages of iterations use indexes
+   a file (`recorded/log`, `schema`). Lists, timelines and pages of iterations use indexes
    (`schema`, `reader`, `views`).
 3. Every row has a checksum of the row before it, its number and its body. The row of a run is
    sealed, and contents match their digests. All of this is checked before use (`recorded/reader`).

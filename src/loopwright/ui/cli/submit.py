@@ -135,7 +135,8 @@ def submit(
     The runs carry the document and its files, so that workers need no copy of them. A step of a Python
     module must be installed on the workers. Commands and Python code run on workers that trust the digest.
 
-    Exit codes: 0 submitted; with --wait those of run, of several runs the worst.
+    Exit codes: 0 submitted; with --wait those of run, of several runs the worst. Ctrl-C stops waiting, not
+    the runs.
     """
     with Output(as_json=options.as_json) as output:
         if bool(file) == bool(again_run):
@@ -346,13 +347,23 @@ async def _waited(
     run_ids: Sequence[str], store: Journal, options: SubmitOptions, output: Output
 ) -> int:
     """Wait for runs, report them, and return the exit code of the worst."""
-    output.note(f"waiting for {texts.plural(len(run_ids), 'run')} in {shown_url(options.journal)}")
+    several = len(run_ids) > 1
+    subject = texts.plural(len(run_ids), "run") if several else run_ids[0]
+    output.note(f"waiting for {subject} in {shown_url(options.journal)}")
     results: list[Result] = []
-    waits = _Waits(store, output, several=len(run_ids) > 1)
-    for run_id in run_ids:
-        info = await wait_until_over(run_id, journal=store, note=waits.note)
-        results.append(recorded_result(info, await store.entries(run_id)))
-    if len(results) > 1:
+    waits = _Waits(store, output, several=several)
+    try:
+        for run_id in run_ids:
+            info = await wait_until_over(run_id, journal=store, note=waits.note)
+            results.append(recorded_result(info, await store.entries(run_id)))
+    except asyncio.CancelledError:  # Ctrl-C
+        where = ("workers", "") if several else ("watch", run_ids[0])
+        output.note(
+            f"stopped waiting; the run{'s continue' if several else ' continues'}; "
+            f"{where[0]}: {command_line(*where, options.journal)}"
+        )
+        raise
+    if several:
         _report_all(results, output, as_json=options.as_json)
     else:
         questions = (

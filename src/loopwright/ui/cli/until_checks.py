@@ -16,7 +16,7 @@ from ..._regex import PatternError
 from ...coding.agent_command import KNOWN, known_agent
 from ...coding.agents.manifest import load_manifest
 from ...coding.metric_task import MetricOption
-from ...coding.workspace.git import Git
+from ...coding.workspace.git import Git, is_branch_name
 from ...errors import ConfigurationError, DocumentError, Problem, nearest
 from ...evaluators.metric import number_pattern
 
@@ -159,11 +159,13 @@ def _check_branch(branch: str, *, git: bool, resumed: bool) -> None:
     if not git:
         raise ConfigurationError("--branch: the result is no branch here; remove the option")
     name = branch.replace("{run}", "run")
-    call = Git(cwd=Path.cwd())
-    valid = call.run("check-ref-format", "--branch", name, ok=(0, 1, 128)).returncode == 0
-    if name.startswith("-") or not valid:
+    if not is_branch_name(name):
         raise ConfigurationError(f"--branch: {branch!r} is not a name for a branch")
-    refs = call.text("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
+    refs = (
+        Git(cwd=Path.cwd())
+        .text("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads")
+        .splitlines()
+    )
     for other in () if resumed or name != branch else refs:
         # Git keeps a branch as a file, so that `a` and `a/b` exclude each other.
         if f"{name}/".startswith(f"{other}/") or other.startswith(f"{name}/"):

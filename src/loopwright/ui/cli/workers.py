@@ -137,8 +137,10 @@ def _write(
         oldest = (
             f", the oldest for {duration(max(0.0, now - queue.oldest))}" if queue.oldest else ""
         )
+        # Without any worker the note above says so.
+        served = not active or any(worker.alive and worker.serves(queue.name) for worker in active)
         output.write(
             (queue.name, "bold"),
             f"  {queue.waiting} waiting{oldest}, {queue.running} running, {queue.scheduled} scheduled, "
-            f"{queue.suspended} suspended",
+            f"{queue.suspended} suspended{'' if served else '; no worker serves it'}",
         )
