@@ -79,10 +79,10 @@ async def storm(
                     result.kills += 1
                     processes[number] = Process(url, deliverer, ledger)
                 # A worker that starts while the database restarts ends with an error; an operator starts it again.
-                processes = [
-                    Process(url, deliverer, ledger) if process.ended else process
-                    for process in processes
-                ]
+                for number, process in enumerate(processes):
+                    if process.ended:
+                        process.kill()  # closes its log
+                        processes[number] = Process(url, deliverer, ledger)
                 if not faults and await _over(journal, runs):
                     break
                 await asyncio.sleep(0.1)
