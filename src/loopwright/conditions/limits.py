@@ -55,9 +55,9 @@ class _IterationLimit(Limit):
             )
 
     def check(self, history: History) -> Stop | None:
-        if len(history) < self.limit:
+        if history.length < self.limit:
             return None
-        return Stop(self.reason, used_up(len(history), self.limit, self.unit))
+        return Stop(self.reason, used_up(history.length, self.limit, self.unit))
 
 
 @condition

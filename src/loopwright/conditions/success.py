@@ -40,7 +40,7 @@ class ScoreAtLeast(Condition):
         integer("score_at_least: min_iterations", self.min_iterations, minimum=1)
 
     def applies_to(self, item: Iteration) -> bool:
-        return item.score is not None
+        return item.evaluation is not None and item.evaluation.score is not None
 
     def check(self, history: History) -> Stop | None:
         last = history.last
@@ -51,7 +51,7 @@ class ScoreAtLeast(Condition):
         if score is None or not reaches(score, self.threshold):
             return None
         # An interrupted or truncated output may have a score, but it is incomplete.
-        if not last.can_satisfy or len(history) < self.min_iterations:
+        if not history.can_satisfy or history.length < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
 
@@ -81,13 +81,13 @@ class Passed(Condition):
         integer("passed: min_iterations", self.min_iterations, minimum=1)
 
     def applies_to(self, item: Iteration) -> bool:
-        return item.passed is not None
+        return item.evaluation is not None and item.evaluation.passed is not None
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.can_satisfy or last.passed is not True:
+        if last is None or last.evaluation is None or last.evaluation.passed is not True:
             return None
-        if len(history) < self.min_iterations:
+        if not history.can_satisfy or history.length < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"iteration {last.number} passed its evaluation")
 
@@ -113,7 +113,7 @@ class AllCriteriaMet(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.can_satisfy or last.evaluation is None:
+        if last is None or not history.can_satisfy or last.evaluation is None:
             return None
         criteria = last.evaluation.criteria
         # Without criteria nothing was checked, although `all` would hold.
@@ -158,7 +158,7 @@ class OutputMatches(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.can_satisfy:
+        if last is None or not history.can_satisfy:
             return None
         try:
             match = self._compiled().search(text_of(last.output))
@@ -192,7 +192,7 @@ class _MetricLimit(Condition):
         if last is None or last.evaluation is None or not last.eligible or last.passed is False:
             return None
         value = last.evaluation.metrics.get(self.metric)
-        if value is None or len(history) < self.min_iterations:
+        if value is None or history.length < self.min_iterations:
             return None
         if value < self.value if self.lower else value > self.value:
             return None

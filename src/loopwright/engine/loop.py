@@ -499,7 +499,7 @@ class Loop(CompositeStep[In, Out]):
             if stop is None:
                 continue
             # `min_iterations` delays conditions, but not limits and not the failure of a condition.
-            if not condition.early or len(history) >= self.min_iterations or stop.failure:
+            if not condition.early or history.length >= self.min_iterations or stop.failure:
                 stops = [stop] if stops is None else [*stops, stop]
         if self.on_stall is not None and (stalled := self.on_stall.check(history)) is not None:
             stops = [*(stops or []), stalled]

@@ -44,7 +44,6 @@ __all__ = [
     "cut_result",
     "described",
     "ended_loops",
-    "failed_part",
     "failed_result",
     "finished",
     "fresh_row",
@@ -237,14 +236,6 @@ def failed_result(error: StepError, state: Run, step: Step) -> Result:
     return replace(stopped, error=failure, cause=error.__cause__)
 
 
-def failed_part(result: Result, state: Run) -> Result:
-    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
-    if result.error is not None or result.status is not Status.FAILED:
-        return result
-    loops = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
-    return next(loops, result)
-
-
 def cut_result(stop: Stop, state: Run, step: Step) -> Result:
     """Return the result of a run that was ended from outside its root step, with its output so far."""
     own = state.loops.get(step.name)
@@ -323,7 +314,8 @@ def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended; `active` are its active seconds."""
-    best = result.best or next((r.best for r in result.loops.values() if r.best), None)
+    inner = (r.history.best for r in result.loops.values() if r.history.best)
+    best = result.history.best or next(inner, None)
     return replace(
         info,
         status=result.status.value,

@@ -146,9 +146,21 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
     (2, 2, [0.4, 0.9])
     """
 
-    __slots__ = ("_items", "_length", "_mark", "effects", "elapsed", "last", "now", "usage")
-    # The latest iteration; a slot, because every condition reads it.
+    __slots__ = (
+        "_items", "_mark", "best", "can_satisfy", "effects", "elapsed", "last", "length", "now", "usage",
+    )  # fmt: skip
+    # Slots, because every decision reads them.
+    length: int
+    """The number of iterations."""
     last: Iteration[In, Out] | None
+    """The latest iteration."""
+    best: Iteration[In, Out] | None
+    """The eligible iteration with the highest score, the earliest of several; without scores, the latest.
+
+    In a loop with an objective: the last accepted iteration.
+    """
+    can_satisfy: bool
+    """Whether the latest iteration may satisfy a loop; True before the first."""
 
     def __init__(
         self,
@@ -164,8 +176,12 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         for place, item in enumerate(iterations):
             self._items.append(item)
             self._mark = _marked(self._mark, place, item)
-        self._length = len(self._items)
+        self.length = len(self._items)
         self.last = self._items[-1] if self._items else None
+        self.best, self.can_satisfy = (
+            self._items[self._mark[0]] if self._mark[0] >= 0 else None,
+            self._mark[5],
+        )
         self.elapsed, self.usage, self.now, self.effects = elapsed, usage, now, effects
 
     @property
@@ -179,9 +195,10 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
-        window._items, window._length, window._mark = self._items, self._length, self._mark
+        window._items, window.length, window._mark = self._items, self.length, self._mark
         window.elapsed, window.usage, window.now = elapsed, usage, now
-        window.effects, window.last = self.effects, self.last
+        window.effects, window.last, window.best = self.effects, self.last, self.best
+        window.can_satisfy = self.can_satisfy
         return window
 
     def view(self, *, typed: bool = True) -> History[In, Out]:
@@ -198,20 +215,21 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
-        items, length = self._items, self._length
+        items, length = self._items, self.length
         # Another history continues from here, so its iterations must not become part of this one.
         if length != len(items):
             return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
         items.append(item)
         window = _new(History)
-        window._items, window._length = items, length + 1
-        window._mark = _marked(self._mark, length, item)
+        window._items, window.length = items, length + 1
+        window._mark = mark = _marked(self._mark, length, item)
+        window.best, window.can_satisfy = items[mark[0]] if mark[0] >= 0 else None, mark[5]
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
         window.last = item
         return window
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     @overload
     def __getitem__(self, index: int) -> Iteration[In, Out]: ...
@@ -220,16 +238,16 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
     def __getitem__(self, index: int | slice) -> Iteration[In, Out] | Sequence[Iteration[In, Out]]:
         if isinstance(index, slice):
             # The list may be longer: later histories share it.
-            return self._items[: self._length][index]
+            return self._items[: self.length][index]
         if index < 0:
-            index += self._length
-        if not 0 <= index < self._length:
-            count = "1 iteration" if self._length == 1 else f"{self._length} iterations"
+            index += self.length
+        if not 0 <= index < self.length:
+            count = "1 iteration" if self.length == 1 else f"{self.length} iterations"
             raise IndexError(f"there is no iteration {index + 1}; the history has {count}")
         return self._items[index]
 
     def __iter__(self) -> Iterator[Iteration[In, Out]]:
-        return iter(self._items[: self._length])
+        return iter(self._items[: self.length])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and list(self) == list(other)
@@ -241,15 +259,6 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
 
     def _repr_html_(self) -> str:
         return display.history_html(self)
-
-    @property
-    def best(self) -> Iteration[In, Out] | None:
-        """The eligible iteration with the highest score, the earliest of several; without scores, the latest.
-
-        In a loop with an objective: the last accepted iteration.
-        """
-        place = self._mark[0]
-        return self._items[place] if place >= 0 else None
 
     @property
     def put_backs(self) -> int:
@@ -268,7 +277,7 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
     @property
     def scores(self) -> list[float]:
         """The valid scores, in order: those of eligible iterations."""
-        if self._length and self[0].accepted is not None:
+        if self.length and self[0].accepted is not None:
             return [item.score for item in self if item.eligible and item.score is not None]
         return self._items.over_scores().scores[: self._count]
 
@@ -310,11 +319,6 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
     def undecided(self) -> int:
         """The number of undecided iterations in a row, up to the latest."""
         return self._mark[4]
-
-    @property
-    def can_satisfy(self) -> bool:
-        """Whether the latest iteration may satisfy a loop; True before the first."""
-        return self._mark[5]
 
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
         """Return the canonical digest of an iteration's `output` or `input`; it is computed once."""
@@ -364,20 +368,20 @@ class _View(History):
     def __getitem__(self, index: slice) -> Sequence[Iteration]: ...
     def __getitem__(self, index: int | slice) -> Iteration | Sequence[Iteration]:
         if isinstance(index, slice):
-            return [self._item(place) for place in range(self._length)[index]]
+            return [self._item(place) for place in range(self.length)[index]]
         super().__getitem__(index)  # raises IndexError
-        return self._item(index % self._length)
+        return self._item(index % self.length)
 
     def __iter__(self) -> Iterator[Iteration]:
-        return map(self._item, range(self._length))
+        return map(self._item, range(self.length))
 
     @property
     def last(self) -> Iteration | None:  # type: ignore[override]
         """The latest iteration."""
-        return self._item(self._length - 1) if self._length else None
+        return self._item(self.length - 1) if self.length else None
 
     @property
-    def best(self) -> Iteration | None:
+    def best(self) -> Iteration | None:  # type: ignore[override]
         """The best iteration; see History.best."""
         place = self._mark[0]
         return self._item(place) if place >= 0 else None
@@ -393,8 +397,9 @@ class _JsonView(_View):
 def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: float) -> None:
     put = object.__setattr__
     put(window, "_items", source._items)
-    put(window, "_length", source._length)
+    put(window, "length", source.length)
     put(window, "_mark", source._mark)
+    put(window, "can_satisfy", source.can_satisfy)
     put(window, "effects", source.effects)
     put(window, "_views", {})
     put(window, "elapsed", elapsed)

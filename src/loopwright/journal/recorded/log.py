@@ -18,7 +18,7 @@ from ...records import NOTHING, Evaluation, Iteration, Usage
 from ...records.codec import Json, encode
 from ..entries import Entry
 from ..protocol import RunInfo
-from .encoding import DEPTHS, KINDS, RunRow, Value, chained, content_digest, utf8
+from .encoding import DEPTHS, KINDS, RunRow, Value, chain_start, chained, content_digest, utf8
 
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
@@ -174,17 +174,19 @@ class Contents:
 
     def fold_evaluation(self, value: Evaluation) -> str:
         """Return the JSON text of an evaluation, or the place in this row of the value it was read from."""
-        # An evaluation is usually the output of `evaluate`, which is in the same row.
+        # An evaluation is usually the output of `evaluate`, which is in the same row: a number, or an object.
+        if value.passed is None and value.has_only_score:
+            number = repr(value.score)
+            if number in self.here:
+                return self._reference(number)
         text = self.fold(value.to_json())
         forms = [text]
         if value.passed is None:
             forms.append(text.replace('"passed":null,', "", 1))
-            if value.has_only_score:  # evaluators may return a plain number
-                forms.append(repr(value.score))
-        for form in forms:
-            if form in self.here:
-                return f'{{"$here":{self.here.index(form)}}}'
-        return text
+        return next((self._reference(form) for form in forms if form in self.here), text)
+
+    def _reference(self, text: str) -> str:
+        return f'{{"$here":{self.here.index(text)}}}'
 
     def _refer(self, value: Json, body: str) -> str:
         kind = "$text" if value is body else "$json"
@@ -198,6 +200,20 @@ class Contents:
             content_id = self._ids[digest] = self._next()
             self.waiting.append((content_id, digest, len(data), body))
         return f'{{"{kind}":{content_id}}}'
+
+
+def new_row(info: RunInfo, contents: Contents, *, opened: float, owner: int | None) -> RunRow:
+    """Return the row of a new run; its large values become `contents`, which the store writes."""
+    return RunRow(
+        key=0,
+        info=info,
+        input=contents.fold(info.input),
+        source=contents.fold(info.source),
+        opened=opened,
+        last=0,
+        head=chain_start(info.run_id),
+        owner=owner,
+    )
 
 
 class DurableLog:
