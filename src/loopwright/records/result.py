@@ -402,3 +402,28 @@ class LoopResults(dict[str, Result]):
                 in_list = True
             remaining.append(part)
         return "/".join(remaining), in_list
+
+
+def ended_entry(result: Result) -> dict[str, Json]:
+    """Return the value of the entry of a run's end."""
+    return {
+        "name": result.name,
+        "stop": Stop(result.reason, result.detail, result.also).to_json(),
+        "output": result.output,
+        "iterations": result.history.length,
+        "steps": dict(result.steps),
+        "warnings": list(result.warnings),
+        "usage": result.usage.to_json(),
+        "seconds": result.seconds,
+        "loops": list(result.loops),
+        "request": result.request,
+        **({} if result.error is None else {"error": result.error.to_json()}),
+        **({} if result.workspace is None else {"workspace": dict(result.workspace)}),
+    }
+
+
+def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
+    """Return the iterations that a loop explored; of another step, those that its loops explored."""
+    if own is not None and own.explored_iterations:
+        return own.explored_iterations
+    return sum(loop.explored_iterations for loop in loops.values())
