@@ -113,9 +113,9 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
+        act = _action(run, step, path)
         # The step gets a copy: it may change its input, and the record must stay the same.
         argument = own_json(value) if types is None else types.read(value)
-        act = _action(run, step, path)
         if gate is None:
             output = await act(argument, inner)
         else:

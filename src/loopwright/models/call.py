@@ -142,8 +142,9 @@ class _Call(Recovery):
             else:
                 self._go_to(target)
             listener = self._listener()
+            request = self.request if self.request.timeouts.answer is None else self.in_time()
             attempt = ModelAttempt(
-                self.models, self.request, self.ctx, name=self.name, number=self.number,
+                self.models, request, self.ctx, name=self.name, number=self.number,
                 target=self.tally.target, waited=self.waited, on_text=listener,
             )  # fmt: skip
             try:

@@ -178,6 +178,18 @@ class Recovery(ABC):
             math.inf if answer is None else answer - (self.ctx.run.clock.monotonic() - self.begun)
         )
 
+    def in_time(self) -> Request:
+        """Return the request with timeouts that end with the time for the answer."""
+        # 1 ms instead of 0, because a timer of 0 is not valid.
+        left, timers = self._left(), self.request.timeouts
+        if left >= timers.whole:
+            return self.request
+        cut = {
+            name: min(getattr(timers, name), max(left, 0.001))
+            for name in ("first_byte", "idle", "whole")
+        }
+        return replace(self.request, timeouts=replace(timers, **cut))
+
     async def _do(self, action: Action, failure: ModelError, wait: float) -> None:
         if action == "wait":
             await self._wait(failure, wait)

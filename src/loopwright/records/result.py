@@ -427,3 +427,11 @@ def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
     if own is not None and own.explored_iterations:
         return own.explored_iterations
     return sum(loop.explored_iterations for loop in loops.values())
+
+
+def failed_part(result: Result, loops: LoopResults) -> Result:
+    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
+    if result.error is not None or result.status is not Status.FAILED:
+        return result
+    failed = (loop for loop in reversed(loops.values()) if loop.error is not None)
+    return next(failed, result)

@@ -92,6 +92,8 @@ def test_reports_of_judges_over_time(browser: Any, recorded: Server, width: int)
     assert "bench-b" in rows.nth(0).text_content()
     assert "too few: 4 of 100 cases" in rows.nth(0).text_content()
     assert page.locator("figure.plot circle").count() == 4
+    # No column is cut, so that nobody has to scroll for the advice.
+    assert page.locator(".scroll").evaluate("(one) => one.scrollWidth <= one.clientWidth")
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     if folder := os.environ.get("LOOPWRIGHT_SCREENSHOTS"):
