@@ -7,6 +7,7 @@ inside `needs`, so a missing package is reported as a sentence with the command 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -82,7 +83,8 @@ def missing(extra: str) -> bool:
 
 def _installed(package: str) -> bool:
     try:
-        return find_spec(package) is not None
+        # Celery, once it is imported, is a module without a specification.
+        return package in sys.modules or find_spec(package) is not None
     except (ImportError, ValueError):  # its parent package is not installed
         return False
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.at_once import at_once_of
 from .engine.composites import retry
-from .engine.concurrency import run_all
+from .engine.concurrency import at_once_of, run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
 from .engine.outcomes import attempt, combined

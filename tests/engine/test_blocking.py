@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from loopwright import Loop, MaxIterations, Timeout, run_sync
-from loopwright.engine.blocking import Watched
+from loopwright.engine.deadlines import Watched
 from loopwright.prompts.tool_prompt import tool_step
 from loopwright.tools import tool
 

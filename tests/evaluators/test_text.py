@@ -10,14 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopwright.evaluators.parsing.text import (
-    JSON_BYTES,
-    JSON_DEPTH,
+from loopwright.models.replies.strict_json import JSON_BYTES, JSON_DEPTH, read_json
+from loopwright.models.replies.text import (
     clean_text,
     lines_with_quotes,
     normalise_characters,
     normalise_reply,
-    read_json,
     strip_emphasis,
     strip_fence,
 )

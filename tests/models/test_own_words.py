@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model_worlds import KEYS, ask, question
 
 from loopwright.models import ModelError, ProviderModel, Reply, own_words
-from loopwright.models.replies.own_words import is_blank, words_of
+from loopwright.models.replies.text import is_blank, words_of
 
 THOUGHT = "<think>is it 3? no, 4</think>\n\nIt is 4."
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from .._extras import EXTRAS, require
 from ..errors import ConfigurationError, nearest
 
 __all__ = [
@@ -120,6 +121,8 @@ def open_deliverer(name: str, journal: str) -> Deliverer:
     if kind not in points:
         hint = nearest(kind, points) or f"; use one of {', '.join(sorted(points))}"
         raise ConfigurationError(f"deliverer: {kind!r} is not a deliverer{hint}")
+    if kind in EXTRAS:  # of ours: its module may import its packages
+        require(f"the deliverer {kind}", kind)
     made: Deliverer = points[kind].load()(address, journal)
     return made
 

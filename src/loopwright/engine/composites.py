@@ -20,12 +20,11 @@ from ..errors import (
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
-from ..records.typed import ValueType, either_type, members_type, mixed, same_type
-from .at_once import at_once_of
-from .concurrency import run_all
+from ..records.typed import ValueType, either_type, members_type, same_type
+from .concurrency import at_once_of, run_all
 from .context import Context
 from .deadlines import DeadlineScope
-from .outcomes import RANKED, attempt, combined
+from .outcomes import RANKED, Wrapper, attempt, combined, outputs_by_name
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
 __all__ = ["Wrapper", "fallback", "parallel", "retry", "sequence", "with_timeout"]
@@ -46,35 +45,6 @@ class _Named(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return [part for _, part in self.members]
-
-
-class Wrapper(CompositeStep):
-    """One step, run in another way: it counts for the workflow around it as that step does."""
-
-    inner: Step
-
-    def parts(self) -> Iterable[Step]:
-        return [self.inner]
-
-    @property
-    def input_type(self) -> ValueType | None:
-        return self.inner.input_type
-
-    @property
-    def output_type(self) -> ValueType | None:
-        return self.inner.output_type
-
-    @property
-    def required(self) -> bool:
-        return self.inner.required
-
-    @property
-    def accept(self) -> tuple[str, ...]:
-        return self.inner.accept
-
-    @property
-    def scores_only(self) -> bool:
-        return self.inner.scores_only
 
 
 @dataclass(frozen=True)
@@ -221,7 +191,7 @@ class _Parallel(_Named):
         with at_once_of(ctx, self.name, self.at_once) as limit:
             ended = await run_all(jobs, limit)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
-        output = mixed({n: r.output for n, _, r in parts})
+        output = outputs_by_name({n: r.output for n, _, r in parts})
         return combined(self.name, output, parts, ctx)
 
 

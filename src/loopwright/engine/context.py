@@ -30,7 +30,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.result import key_of
-from ..records.typed import ValueType, json_of
+from ..records.typed import CARRIERS, ValueType, json_of
 from .budget import Account
 from .deadlines import DeadlineScope
 from .effects import perform, unrecorded
@@ -420,7 +420,7 @@ class Context:
         self.names.add(name)
 
     async def _through(self, path: str, step: CompositeStep, value: Json) -> Json:
-        if not step.keeps_types:
+        if not step.keeps_types and type(value) in CARRIERS:
             value = json_of(value)
         # A composite step has no entry: on a resume it runs again over the recorded effects.
         result: Result = await step.run(value, self.child(path))
@@ -434,7 +434,9 @@ class Context:
     async def _ended(self, name: str, step: Step, value: Json) -> Result:
         path = self.below(name)
         if isinstance(step, CompositeStep):
-            return await step.run(value if step.keeps_types else json_of(value), self.child(path))
+            if not step.keeps_types and type(value) in CARRIERS:
+                value = json_of(value)
+            return await step.run(value, self.child(path))
         assert isinstance(step, Leaf)  # a step is a leaf or a composite
         output = await perform(self, path, step, value, "")
         return Result(Status.SATISFIED, Reason.COMPLETED, f"{path} completed", output, name=name)

@@ -28,9 +28,8 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.typed import ValueType, item_type_of, json_of
-from .at_once import AtOnce
 from .budget import Account
-from .concurrency import run_all
+from .concurrency import AtOnce, run_all
 from .context import Context, Scope
 from .deadlines import DeadlineScope
 from .list_items import ItemsStep

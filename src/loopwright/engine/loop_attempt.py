@@ -11,7 +11,7 @@ from ..records import Evaluation, Failure, Iteration, Status, as_evaluation
 from ..records.codec import ATOMS, Json
 from ..records.evaluation import misspelling
 from ..records.iteration import new_iteration
-from ..records.typed import ValueType, json_of
+from ..records.typed import CARRIERS, ValueType, json_of
 from .context import Context
 from .step import CompositeStep, Step
 
@@ -155,4 +155,6 @@ def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
     """
     if type(value) is Evaluation:
         return value.to_json()
-    return json_of(value) if declared is None else declared.attach(value)
+    if declared is not None:
+        return declared.attach(value)
+    return json_of(value) if type(value) in CARRIERS else value

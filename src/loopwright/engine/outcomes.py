@@ -1,4 +1,4 @@
-"""The outcome of a composite step: the worst of its parts, so that no success hides an unsatisfied loop.
+"""The outcome of a composite step: that of its part, or the worst of several, so that no success hides an unsatisfied loop.
 
 A part that fails raises an error, as a function does.
 """
@@ -10,10 +10,21 @@ from collections.abc import Iterable, Sequence
 from ..errors import BudgetExceeded, ConfigurationError, StepError, nearest
 from ..records import Reason, Result, Status
 from ..records.codec import Json
+from ..records.typed import CARRIERS, TypedMembers, ValueType
 from .context import Context
-from .step import Step
+from .step import CompositeStep, Step
 
-__all__ = ["ACCEPTABLE", "RANKED", "Unsatisfied", "acceptable", "attempt", "checked", "combined"]
+__all__ = [
+    "ACCEPTABLE",
+    "RANKED",
+    "Unsatisfied",
+    "Wrapper",
+    "acceptable",
+    "attempt",
+    "checked",
+    "combined",
+    "outputs_by_name",
+]
 
 # From the worst to the best.
 RANKED = tuple(
@@ -75,6 +86,13 @@ def combined(
     return Result(Status.SATISFIED, reason, detail, output, name=name)
 
 
+def outputs_by_name(outputs: dict[str, Json]) -> Json:
+    """Return the outputs of several parts as an object that carries their declared types, if any has one."""
+    if CARRIERS.isdisjoint(map(type, outputs.values())):
+        return outputs
+    return TypedMembers(outputs)
+
+
 def _named_detail(name: str, detail: str) -> str:
     return detail if detail.startswith((f"{name}: ", f"{name} ")) else f"{name}: {detail}"
 
@@ -94,6 +112,35 @@ class Unsatisfied(StepError):
 
 class _OverBudget(Unsatisfied, BudgetExceeded):
     """A required loop used up its budget."""
+
+
+class Wrapper(CompositeStep):
+    """One step, run in another way: it counts for the workflow around it as that step does."""
+
+    inner: Step
+
+    def parts(self) -> Iterable[Step]:
+        return [self.inner]
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.inner.input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.inner.output_type
+
+    @property
+    def required(self) -> bool:
+        return self.inner.required
+
+    @property
+    def accept(self) -> tuple[str, ...]:
+        return self.inner.accept
+
+    @property
+    def scores_only(self) -> bool:
+        return self.inner.scores_only
 
 
 async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:

@@ -11,11 +11,10 @@ from typing import Any, TypeVar, overload
 from ..errors import ConfigurationError, StepError, Stopped, Suspended, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
-from ..records.typed import ValueType, mixed, same_type
-from .at_once import at_once_of
-from .concurrency import run_all
+from ..records.typed import ValueType, same_type
+from .concurrency import at_once_of, run_all
 from .context import Context, Scope
-from .outcomes import Unsatisfied, attempt, combined
+from .outcomes import Unsatisfied, attempt, combined, outputs_by_name
 from .run_state import Run
 from .snapshots import Snapshots
 from .state import StateSource
@@ -108,6 +107,8 @@ class Workflow(CompositeStep[In, Out]):
     def input_type(self) -> ValueType | None:
         """The declared type of the steps that receive the workflow's input, if they agree."""
         types = [step.input_type for key, step in self.steps.items() if not self.needs[key]]
+        if None in types:
+            return None
         return types[0] if all(same_type(types[0], other) for other in types) else None
 
     @property
@@ -203,7 +204,7 @@ class Workflow(CompositeStep[In, Out]):
         if len(needs) == 1:
             value = ended[needs[0]].output
         elif needs:
-            value = mixed({name: ended[name].output for name in needs})
+            value = outputs_by_name({name: ended[name].output for name in needs})
         if ctx.scope is None or ctx.scope.parent is not None:
             return await attempt(ctx, key, self.steps[key], value)
         return await self._recorded(ctx, key, value)

@@ -13,11 +13,11 @@ from .._regex import compile_pattern
 from ..engine.step import FunctionStep, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError, EvaluationError
+from ..models.replies.strict_json import read_json
 from ..records import Criterion, Evaluation, codec
 from ..records.codec import Json
 from ..records.json_schema import Schema, library, validator_of
 from .criteria import verdict
-from .parsing.text import read_json
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

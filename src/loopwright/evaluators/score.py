@@ -11,13 +11,13 @@ from ..engine.outcomes import attempt
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError
-from ..models.replies.own_words import own_words
+from ..models.replies.text import normalise_reply, own_words
 from ..prompts.prompt import Prompt
 from ..records import Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json
 from ..tools.process import tail
+from .parsing.answers import objects_of, plain
 from .parsing.scores import ScoreReading, finder, read_score, read_score_by_pattern
-from .parsing.text import normalise_reply, objects_of, plain
 
 __all__ = ["ScoreOf", "score"]
 

@@ -16,7 +16,7 @@ from .prices import FREE, Price, Tier, cost, price_of, read_prices
 from .protocol import Finish, Message, Model, Reply, Request, Role, Timers, ToolCall, ToolDefinition
 from .providers.provider_model import ProviderModel
 from .registry import Models, worst_case
-from .replies.own_words import own_words
+from .replies.text import own_words
 from .replies.values import Problem, Reading, read_value
 from .retry_policy import Policy
 from .scripted import ScriptedModel

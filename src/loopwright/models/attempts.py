@@ -16,9 +16,8 @@ from ..errors import StepError
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
 from .errors import ModelError, error_from_json, model_error_of, too_many_calls
-from .protocol import Reply, Request, input_at_most, tokens_at_most
+from .protocol import Reply, Request, input_at_most, received, tokens_at_most
 from .registry import Models
-from .replies.values import received
 from .scripted import ScriptedModel
 
 __all__ = ["ModelAttempt", "RecordedFailure", "attempt_name", "recorded_failure", "recorded_target"]

@@ -26,7 +26,8 @@ from .attempts import ModelAttempt, RecordedFailure, attempt_name, recorded_fail
 from .errors import ModelError, error_from_json, model_error_of
 from .protocol import DEFAULT_MAX_TOKENS, Message, Request
 from .registry import Models, models_of
-from .replies.own_words import SpokenText, own_words
+from .replies.spoken import SpokenText
+from .replies.text import own_words
 from .retry_policy import OF_ALL, Action, Tally, decide
 
 __all__ = ["ON_TEXT", "Target", "call_model"]

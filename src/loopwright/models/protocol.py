@@ -5,20 +5,24 @@ Rules:
 1. A `Model` makes at most one request to an endpoint per `complete`. `call_model` makes retries, failover
    and re-asks as separate calls, so that each is recorded and counted.
 2. A truncated reply is a `ModelError` with the received text.
-3. Estimates of tokens are upper bounds: one token is at least one byte of text.
-4. All values are plain JSON or frozen, and convert to JSON and back without a change.
+3. A blank or truncated reply is an error, unless the request accepts truncated text. Thinking is not part of
+   the text, the data or a later message. Reading a reply twice changes nothing.
+4. Estimates of tokens are upper bounds: one token is at least one byte of text.
+5. All values are plain JSON or frozen, and convert to JSON and back without a change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, cast
 
-from ..errors import ConfigurationError, nearest
+from ..errors import ConfigurationError, ModelError, nearest
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
 from .files import FileReference
+from .replies.text import is_blank, words_of
+from .replies.values import read_value
 from .settings import checked_cutoff, checked_headers, header_digests
 
 __all__ = [
@@ -33,6 +37,7 @@ __all__ = [
     "ToolCall",
     "ToolDefinition",
     "input_at_most",
+    "received",
     "tokens_at_most",
 ]
 
@@ -428,6 +433,68 @@ class Reply:
             repairs=tuple(data.get("repairs", ())),
             thinking=data.get("thinking", ""),
         )
+
+
+def received(reply: Reply, request: Request) -> Reply:
+    """Return a reply as steps use it: own words as text, data that fits the schema.
+
+    Raises:
+        ModelError: `truncated`, `malformed` or `empty_output`, with the text of the reply.
+    """
+    words = words_of(reply.text)
+    text = words.text
+    repairs = tuple(dict.fromkeys((*reply.repairs, *words.repairs)))
+    read = replace(
+        reply, text=codec.normalise(text), thinking=reply.thinking + words.thinking, repairs=repairs
+    )
+    if reply.finish == "length":
+        if request.cutoff != "accept" or is_blank(text):
+            raise _cut_off(read, request)
+        return read
+    if request.schema is not None and reply.data is None and not is_blank(reply.text):
+        # The answer follows after the results of the tools.
+        if reply.tool_calls:
+            return read
+        reading = read_value(reply.text, request.schema, strict=request.strict)
+        if reading.problem:
+            detail = f"did not answer in the format: {reading.failure}"
+            raise _failure("malformed", detail, read, request, problem=reading.complaint)
+        repairs = tuple(dict.fromkeys((*repairs, *reading.repairs)))
+        read = replace(read, data=codec.normalise(reading.value), repairs=repairs)
+    if is_blank(text) and not reply.tool_calls and read.data is None:
+        what = "wrote thinking only" if words.unclosed or read.thinking else "wrote nothing"
+        raise _failure("empty_output", what, read, request)
+    if is_blank(text) and read.data is not None:
+        return replace(read, text=codec.encode(read.data))
+    return read
+
+
+def _cut_off(reply: Reply, request: Request) -> ModelError:
+    """Return the error of a reply that reached its token limit."""
+    limit = f" of {request.max_tokens:,} tokens" if request.max_tokens else ""
+    inside = " inside its thinking" if is_blank(reply.text) and reply.thinking else ""
+    detail = (
+        f"was cut off at its limit{limit}{inside}; raise max_tokens, or set on_cutoff: fail, retry "
+        "(once more with a larger limit) or, for text only, accept (the truncated text is the output)"
+    )
+    return _failure("truncated", detail, reply, request, fields=("max_tokens", "on_cutoff"),
+                  reason="thinking" if inside else "")  # fmt: skip
+
+
+def _failure(
+    kind: str,
+    detail: str,
+    reply: Reply,
+    request: Request,
+    *,
+    problem: str = "",
+    reason: str = "",
+    fields: tuple[str, ...] = (),
+) -> ModelError:
+    return ModelError(
+        f"{request.provider}/{request.model} {detail}", kind=kind, path=request.path,
+        usage=reply.usage, partial=reply.text, problem=problem, reason=reason, fields=fields,
+    )  # fmt: skip
 
 
 class Model(Protocol):

@@ -25,8 +25,7 @@ from ..journal import Entry, MemoryJournal
 from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import ModelError
-from .protocol import Finish, Reply, Request, ToolCall
-from .replies.values import received
+from .protocol import Finish, Reply, Request, ToolCall, received
 from .scripted_rules import ERRORS, Rule, ScriptedReply, read_rules
 
 __all__ = ["ScriptedEffects", "ScriptedModel", "dry_run_resources"]

@@ -14,7 +14,7 @@ from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model
 from ..models.protocol import MAX_TOOL_CALLS
 from ..models.registry import MODEL_VARIABLE, Models, models_of, split_model
-from ..models.replies.own_words import THINKING
+from ..models.replies.text import THINKING
 from ..models.settings import (
     SAMPLING,
     ModelSettings,

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CARRIERS",
+    "TypedMembers",
     "ValueType",
     "either_type",
     "item_type_of",
     "json_of",
     "list_type",
     "members_type",
-    "mixed",
     "same_type",
     "value_type",
 ]
@@ -75,7 +75,7 @@ class _TypedInteger(_Carried, int):  # Python allows no slots here
     data: bytes
 
 
-class _Mixed(dict[str, Json]):
+class TypedMembers(dict[str, Json]):
     """An object whose members carry their own types."""
 
     __slots__ = ()
@@ -95,14 +95,9 @@ _CARRIER_OF: dict[type, type] = {
     float: _TypedFloat,
     int: _TypedInteger,
 }
-CARRIERS = frozenset({*_CARRIER_OF.values(), _Mixed})  # types of values that carry a declared type
-
-
-def mixed(members: dict[str, Json]) -> Json:
-    """Return an object of values, as one that carries the types of its members if any has one."""
-    if CARRIERS.isdisjoint(map(type, members.values())):
-        return members
-    return _Mixed(members)
+CARRIERS = frozenset(
+    {*_CARRIER_OF.values(), TypedMembers}
+)  # types of values that carry a declared type
 
 
 def json_of(value: Json) -> Json:
@@ -245,12 +240,12 @@ class ValueType:
     def _carrying(self, plain: Json, data: bytes | None) -> Json:
         kind = type(plain)
         # The same JSON has the same text in each type, so the text is reused.
-        if kind in CARRIERS and kind is not _Mixed:
+        if kind in CARRIERS and kind is not TypedMembers:
             if plain.type is self:
                 return plain
             carrier_type, data = kind, plain.data
         else:
-            if kind is _Mixed:
+            if kind is TypedMembers:
                 plain = json_of(plain)
                 kind = dict
             if kind not in _CARRIER_OF:  # None, True and False are the same in every type

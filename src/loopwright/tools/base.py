@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, runtime_checkable
 
-from ..engine.blocking import watch
 from ..engine.context import Context
+from ..engine.deadlines import watch
 from ..engine.step import Leaf, digest_of
 from ..engine.stubs import NO_EXIT, NO_STUB, Stub
 from ..errors import ConfigurationError, StepError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
+from .. import agents
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import Question, open_questions
 from ..journal.replay import RecordedRun
@@ -88,11 +88,4 @@ def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Jso
     # The first effect of an execution has this name, so other runs need not load the agents.
     if not any(entry.path.endswith("/begin") for entry in entries):
         return []
-    return [one.to_json() for one in agents_package().execution_of(info, entries)]
-
-
-def agents_package() -> ModuleType:
-    """Return `loopwright.agents`, which takes half a second to load."""
-    from .. import agents
-
-    return agents
+    return [one.to_json() for one in agents.execution_of(info, entries)]

@@ -12,11 +12,14 @@ from loopwright.documents.steps.loop_node import LoopNodeLessons, Scorer, Strate
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.evaluators import agreement
 from loopwright.evaluators.parsing.answers import (
+    AGENTS,
+    agents_in,
     read_binary,
     read_classification,
+    reply_text,
     same_decision,
+    shown,
 )
-from loopwright.evaluators.parsing.text import AGENTS, agents_in, reply_text, shown
 from loopwright.evaluators.presets import CONTEXTS, LEVELS, preset, weighted
 from loopwright.evaluators.rubric.criteria_prompt import criteria_of
 from loopwright.models import Reply

@@ -23,7 +23,7 @@ from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_o
 from ...errors import ConfigurationError, StepError, nearest
 from ...models import Message
 from ...models.attempts import ModelAttempt
-from ...models.replies.own_words import is_blank
+from ...models.replies.text import is_blank
 from ...models.settings import ModelSettings
 from ...prompts.prompt import Text, filled_in, source_of
 from ...prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of

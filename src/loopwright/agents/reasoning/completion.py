@@ -23,8 +23,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...models.replies.own_words import own_words
 from ...models.replies.strict_json import read_json
+from ...models.replies.text import own_words
 
 __all__ = ["MARKER", "completion"]
 

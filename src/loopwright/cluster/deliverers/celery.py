@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from ..._extras import needs
 from ...errors import ConfigurationError
 from ..delivery import DEFAULT_QUEUE, Delivery, Handle
 from .celery_control import answer_inspections
@@ -66,8 +65,8 @@ class CeleryDeliverer:
                 f"deliverer celery: {urlsplit(address).scheme or address!r} is not supported, only RabbitMQ is. Redis "
                 "can lose the runs of a worker that dies. Use celery:amqp://HOST//"
             )
-        with needs("the deliverer celery", "celery"):
-            from celery import Celery
+        from celery import Celery
+
         self._app: celery.Celery = Celery("loopwright", broker=address)
         self._app.conf.update(
             broker_transport_options={"confirm_publish": True},

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from ..._extras import require
 from ...errors import ConfigurationError
 from ..delivery import Delivery, Handle, not_in_postgres
 
@@ -48,7 +47,6 @@ class DbosDeliverer:
         scheme, _, rest = url.partition(":")
         if scheme not in ("postgres", "postgresql"):
             raise not_in_postgres("dbos", address)
-        require("the deliverer dbos", "dbos")
         self._url = f"postgresql:{rest}"
         self._client: DBOSClient | None = None
         self._lock = asyncio.Lock()

@@ -19,14 +19,17 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from ..._extras import require
+import psycopg
+from pgqueuer import Job, PgQueuer, PsycopgDriver, Queries, RetryRequested
+from pgqueuer.adapters.persistence import qb
+from pgqueuer.domain.settings import DBSettings
+from pgqueuer.types import Channel
+from psycopg import OperationalError
+
 from ..delivery import Delivery, Handle, not_in_postgres
-
-if TYPE_CHECKING:
-    import psycopg
-    from pgqueuer import PsycopgDriver, Queries
+from ..sessions import connected, is_pooled
 
 __all__ = ["PgQueuerDeliverer"]
 
@@ -49,7 +52,7 @@ class PgQueuerDeliverer:
         journal: the URL of the journal.
 
     Raises:
-        ConfigurationError: if PgQueuer is not installed or no address is a PostgreSQL URL.
+        ConfigurationError: if no address is a PostgreSQL URL.
 
     Example:
         >>> deliverer = PgQueuerDeliverer("postgresql://localhost/loops", "")
@@ -59,7 +62,6 @@ class PgQueuerDeliverer:
         url = address or journal
         if not url.startswith(("postgres:", "postgresql:")):
             raise not_in_postgres("pgqueuer", address)
-        require("the deliverer pgqueuer", "pgqueuer")
         self._url = url
         self._connection: psycopg.AsyncConnection | None = None
         self._lock = asyncio.Lock()
@@ -123,9 +125,6 @@ class PgQueuerDeliverer:
                 tasks.create_task(self._serve(handle, queue, slots))
 
     async def _serve(self, handle: Handle, queue: str, slots: int) -> None:
-        from pgqueuer import Job, PgQueuer, RetryRequested
-        from pgqueuer.types import Channel
-
         lost = asyncio.Event()
         connection, listening = await _connected(self._url), await _connected(self._url)
         # PgQueuer tests its listener as soon as it starts. On a connection of its own the listener may begin after
@@ -191,8 +190,6 @@ async def _is_prepared(queries: Queries) -> bool:
 
 
 async def _connected(url: str) -> psycopg.AsyncConnection:
-    from ..sessions import connected, is_pooled  # psycopg comes with an extra
-
     connection = await connected(url, "queue")
     # A prepared statement belongs to one session. Runs may be submitted through a pooler, which changes it.
     if await is_pooled(connection):
@@ -202,11 +199,6 @@ async def _connected(url: str) -> psycopg.AsyncConnection:
 
 def _queries_on(connection: psycopg.AsyncConnection) -> Queries:
     """Return the statements of PgQueuer for our schema."""
-    from pgqueuer import PsycopgDriver, Queries
-    from pgqueuer.adapters.persistence import qb
-    from pgqueuer.domain.settings import DBSettings
-    from pgqueuer.types import Channel
-
     settings = DBSettings(db_schema=SCHEMA, channel=Channel(SCHEMA))
     return Queries(
         PsycopgDriver(connection),
@@ -224,8 +216,6 @@ def _driver(
     psycopg holds a connection for as long as it waits for notifications, so with one connection each statement
     would wait up to a second.
     """
-    from pgqueuer import PsycopgDriver
-    from psycopg import OperationalError
 
     @contextmanager
     def noticing() -> Iterator[None]:
@@ -277,9 +267,6 @@ def _without_losses(record: logging.LogRecord) -> bool:
 
     A loss ends each of its tasks with a traceback, and the worker reports it in one sentence.
     """
-    from pgqueuer import RetryRequested
-    from psycopg import OperationalError
-
     error = record.exc_info[1] if record.exc_info else None
     # Deliveries whose end could not be written are repeated, and acknowledged then.
     is_loss = str(record.msg).startswith("Shutdown flush failed")

@@ -13,7 +13,6 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..._extras import require
 from ...errors import ConfigurationError
 from ..delivery import Delivery, Handle
 
@@ -50,7 +49,6 @@ class TemporalDeliverer:
 
     def __init__(self, address: str, journal: str) -> None:
         del journal
-        require("the deliverer temporal", "temporal")
         self._host, _, namespace = (address or DEFAULT_ADDRESS).removeprefix("//").partition("/")
         self._namespace = namespace or "default"
         self._client: Client | None = None

@@ -14,7 +14,7 @@ from ...evaluators.judge.measured import MOST, measured_votes
 from ...evaluators.judge.questions import JudgeQuestion, Sentence, YesNo, preset_question
 from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
-from ...evaluators.rubric.criteria_prompt import Validator, criteria_of
+from ...evaluators.rubric.criteria_prompt import Criteria, Validator, criteria_of
 from ...models import Timers
 from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.files import File
@@ -47,9 +47,10 @@ def compile_prompt(
     compilation: Compilation, spec: Action, name: str, at: Location
 ) -> Prompt | None:
     """Compile a prompt; None if it has problems."""
-    reading = _reading(compilation, spec, at)
-    if reading is None:
+    result = _reading(compilation, spec, at)
+    if result is None:
         return None
+    reading, criteria = result
     # The instruction is part of the template, so that it is part of the recorded request.
     instruction = spec.prompt or ""
     if reading.instruction:
@@ -82,7 +83,7 @@ def compile_prompt(
             files_root=compilation.folder,
         )
     else:
-        kind = Prompt if reading.criteria is None else Validator
+        kind = Prompt if criteria is None else Validator
         prompt = kind(
             text,
             name=name,
@@ -93,8 +94,8 @@ def compile_prompt(
             files=files,
             files_root=compilation.folder,
         )
-    if isinstance(prompt, Validator) and reading.criteria is not None:
-        prompt.criteria = reading.criteria
+    if isinstance(prompt, Validator) and criteria is not None:
+        prompt.criteria = criteria
     # The output depends on the reading too. A prompt that returns plain text keeps its own fingerprint.
     if read is not None:
         prompt.fingerprint = digest_of(
@@ -160,8 +161,10 @@ def _own_tools(
     return resolve_tools(compilation, spec.tools or [], (*at, "tools"))
 
 
-def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | None:
-    """Return how the reply of a prompt is read; None if it has problems."""
+def _reading(
+    compilation: Compilation, spec: Action, at: Location
+) -> tuple[Answer, Criteria | None] | None:
+    """Return how the reply of a prompt is read, with the criteria of a validator; None with problems."""
     kind = spec.answer or "text"
     if spec.output is not None and kind not in ("text", "binary", "classification"):
         compilation.problem(
@@ -173,14 +176,14 @@ def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | N
             compilation.problem((*at, name), f"{name} belong to answer: {owner}, not to {kind}")
             return None
     if kind != "criteria":
-        return answer(kind, spec.options or ())
+        return answer(kind, spec.options or ()), None
     preset = spec.preset or PresetSpec()
     result = compilation.attempt(
         (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
     )
     if result is None:
         return None
-    return Answer(kind, result.instruction, lambda reply: result.read(reply.text), result)
+    return Answer(kind, result.instruction, lambda reply: result.read(reply.text)), result
 
 
 def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:

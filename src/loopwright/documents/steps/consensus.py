@@ -22,7 +22,7 @@ from ...engine.concurrency import run_all
 from ...engine.context import Context
 from ...engine.step import CompositeStep, Step, digest_of
 from ...errors import StepError
-from ...evaluators.parsing.text import normalise_reply
+from ...models.replies.text import normalise_reply
 from ...prompts.prompt import Prompt
 from ...records import Reason, Result, Status, codec
 from ...records.codec import Json

@@ -9,7 +9,8 @@ from ...engine.context import Context
 from ...engine.list_items import ItemsStep
 from ...engine.step import digest_of
 from ...errors import StepError
-from ...evaluators.parsing.text import clean_text, read_json, strip_fence
+from ...models.replies.strict_json import read_json
+from ...models.replies.text import clean_text, strip_fence
 from ...records import codec
 from ...records.codec import Json
 from ...templates.variables import TemplatedValue, rendered

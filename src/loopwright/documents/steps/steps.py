@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ...engine.budget import reports
-from ...engine.composites import Wrapper
 from ...engine.context import Context, Scope
-from ...engine.outcomes import attempt
+from ...engine.outcomes import Wrapper, attempt
 from ...engine.signatures import FunctionTypes
 from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of
 from ...engine.workflow import Workflow
@@ -19,7 +18,7 @@ from ...errors import StepError
 from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
 from ...records.isolation import own_json
-from ...records.typed import ValueType, json_of
+from ...records.typed import CARRIERS, ValueType, json_of
 from ...templates import Expression
 from ...templates.variables import TemplatedValue, rendered
 from .loop_node import ungrouped
@@ -241,8 +240,10 @@ class DefaultOutput(_InPlace):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         result = await super().run(value, ctx)
-        output = self.output if result.output is None else json_of(result.output)
-        return replace(result, output=output)
+        output = result.output
+        if output is None:
+            return replace(result, output=self.output)
+        return replace(result, output=json_of(output)) if type(output) in CARRIERS else result
 
     @property
     def output_type(self) -> ValueType | None:

@@ -25,7 +25,7 @@ from ...models.replies.scan import scan
 from ...prompts.settings import PromptSettings
 from ...records import codec
 from ...records.codec import Json
-from ..parsing.text import Object, Objects, objects_of, plain
+from ..parsing.answers import Object, Objects, objects_of, plain
 from ..parsing.verdicts import Verdict, read_verdict, read_yes_no
 from ..presets import CONTEXTS, LEVELS, approved_at, preset, weighted
 

@@ -1,22 +1,50 @@
-"""The answer formats of agents: the instruction in the prompt, and the reading of the reply."""
+"""The answers in what models write: the JSON objects of judges, and the outputs and answer formats of agents.
+
+Rules of this module and of the readers `scores` and `verdicts`:
+
+1. Total: every `str` has a result. Only an invalid configuration raises an error.
+2. Linear: every scan passes over the text a fixed number of times, whatever the text contains.
+3. Nothing is repaired, clamped or guessed. A text that cannot be read is reported as a problem.
+"""
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...errors import StepError
 from ...models.protocol import Reply
-from ...records.codec import Json
-from .text import clean_text, objects_in, reply_text, without_thinking
+from ...models.replies.scan import scan
+from ...models.replies.text import clean_text, normalise_characters, own_words
+from ...records.codec import Json, text_of
+from ...templates import TemplateValue
 
-if TYPE_CHECKING:
-    from ..rubric.criteria_prompt import Criteria
+__all__ = [
+    "AGENTS",
+    "KINDS",
+    "LAST",
+    "Answer",
+    "Object",
+    "Objects",
+    "agents_in",
+    "answer",
+    "objects_in",
+    "objects_of",
+    "plain",
+    "read_binary",
+    "read_classification",
+    "reply_text",
+    "same_decision",
+    "shown",
+    "squeezed",
+]
 
-__all__ = ["KINDS", "Answer", "read_binary", "read_classification", "same_decision"]
-
+_ESCAPED = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|x([0-9a-fA-F]{2}))")
+_OTHERS = re.compile(r"[\W_]+")
+_QUOTED = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
 # The names, words and sentences below are fixed by the loop-node dialect and by recorded fingerprints.
 KINDS = ("text", "json", "binary", "classification", "criteria")
 NOT_CLASSIFIED = "not-classified"
@@ -28,17 +56,187 @@ _WORD = re.compile(r"[^\W_]+")
 _LABELS = ("response", "category", "classification", "result")
 
 
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A JSON object that a judge wrote: its members by plain name, and whether it has the mark."""
+
+    members: Mapping[str, Any]
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects in a reply.
+
+    `suspect` means that the candidate names one of the requested members, `repeated` that an object was
+    ignored because it repeats the candidate, `damaged` that the reply has a broken JSON value.
+    """
+
+    read: tuple[Object, ...]
+    suspect: bool
+    repeated: bool
+    damaged: bool
+
+
+def objects_of(own: str, *, candidate: str, mark: str, names: Sequence[str]) -> Objects:
+    """Return the objects with one of these members in the judge's own words."""
+    plain_names = {plain(name) for name in names}
+    known = squeezed(candidate)
+    # A judge quotes the candidate with ">". A verdict in such a line is not its own.
+    own = _QUOTED.sub("", own)
+    result = scan(own)
+    read: list[Object] = []
+    repeated = False
+    for value in result.values:
+        repeated_text = squeezed(own[value.start : value.end])
+        for members in _inner(value.value, plain_names):
+            # The judge may wrap a repeated object in one of its own, so both are compared.
+            if repeated_text in known or squeezed(_written(members)) in known:
+                repeated = True
+                continue
+            mark_member = _by_name(members).get("mark")
+            marked = (
+                isinstance(mark_member, str) and mark_member.strip().casefold() == mark.casefold()
+            )
+            read.append(Object(_by_name(members), marked))
+    suspect = any(squeezed(name) in known for name in names)
+    # `exhausted`: the scan reached its limit, so later objects are unknown.
+    damaged = result.unfinished is not None or result.broken is not None or result.exhausted
+    return Objects(tuple(read), suspect, repeated, damaged)
+
+
+def _inner(value: Any, names: set[str]) -> list[dict[str, Any]]:
+    """Return the objects with a requested member: the value, the object that it wraps, or its items."""
+    if isinstance(value, list):
+        return [one for item in value if isinstance(item, dict) for one in _inner(item, names)]
+    if names & _by_name(value).keys():
+        return [value]
+    # Many models answer {"result": {...}}. Deeper nesting is not an answer to the question.
+    inner = list(value.values())
+    if len(inner) == 1 and isinstance(inner[0], dict) and names & _by_name(inner[0]).keys():
+        return [inner[0]]
+    return []
+
+
+def _by_name(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members by plain name, those of an inner object also as `outer.inner`.
+
+    If two keys have the same plain name, the value is a list of both, which no reader accepts as a verdict.
+    """
+    members: dict[str, Any] = {}
+    for key, member in value.items():
+        inner = member if isinstance(member, dict) else {}
+        for name, part in ((key, member), *((f"{key}.{k}", m) for k, m in inner.items())):
+            name = plain(name)
+            members[name] = [members[name], part] if name in members else part
+    return members
+
+
+def _written(members: Mapping[str, Any]) -> str:
+    """Return the members as text in their order, for the comparison with a candidate."""
+    return " ".join(f"{key} {_value(value)}" for key, value in members.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return _written(value)
+    if isinstance(value, list):
+        return " ".join(map(_value, value))
+    return "null" if value is None else str(value)
+
+
+def plain(name: str) -> str:
+    """Return a member's name without case, `_`, `-` and spaces."""
+    return re.sub(r"[\s_-]", "", normalise_characters(name)).casefold()
+
+
+def squeezed(text: str) -> str:
+    """Return only the letters and digits of a text, after NFKC, without case and escapes."""
+    # A candidate can hide a planted verdict in nested escapes. Three passes keep the time linear.
+    for _ in range(3):
+        decoded = _ESCAPED.sub(_character, html.unescape(text))
+        if decoded == text:
+            break
+        text = decoded
+    return _OTHERS.sub("", normalise_characters(text).casefold())
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = int(escape[1] or escape[2] or escape[3], 16)
+    # Above the last code point of Unicode `chr` raises an error.
+    return chr(code) if code < 0x110000 else ""
+
+
+# The output of a group of agents holds the outputs of its agents under this key. See `AgentGroup`.
+AGENTS = "$agents"
+# The output of the group's last agent, which the next step of the outer workflow receives.
+LAST = "$last"
+RAW_CONFIDENCE = 0.5  # the dialect's confidence of a reply that states none
+
+
+def agents_in(outputs: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the outputs by agent. The agents of a group replace the group."""
+    agents: dict[str, Json] = {}
+    for name, output in outputs.items():
+        if isinstance(output, Mapping) and AGENTS in output:
+            agents |= agents_in(output[AGENTS])
+        else:
+            agents[name] = output
+    return agents
+
+
+def reply_text(output: Json) -> str:
+    """Return an agent's output as text, for a group with one paragraph per agent."""
+    if output is None:
+        return ""
+    if isinstance(output, Mapping) and AGENTS in output:
+        agents = agents_in(output[AGENTS])
+        return "\n\n".join(f"{name}: {reply_text(each)}" for name, each in agents.items())
+    if isinstance(output, Mapping) and "response" in output:
+        return reply_text(output["response"])
+    return text_of(output)
+
+
+def objects_in(output: Json) -> Iterator[Mapping[str, Json]]:
+    """Yield the JSON objects of an output: the output itself, and an object in its text."""
+    if isinstance(output, Mapping):
+        yield output
+        inner = output.get("response")
+        if inner is not None and not isinstance(inner, Mapping):
+            yield from objects_in(inner)
+    elif isinstance(output, str) and "{" in output:
+        objects = [
+            one.value for one in scan(own_words(output)).values if isinstance(one.value, dict)
+        ]
+        # With two different objects it is unknown which one is the answer, so neither is used.
+        if objects and all(value == objects[0] for value in objects):
+            yield objects[0]
+
+
+def shown(output: Json) -> TemplateValue:
+    """Return an output for templates: it prints as its text and has the fields of its data."""
+    text = reply_text(output)
+    if isinstance(output, Mapping) and AGENTS in output:
+        agents = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
+        return TemplateValue(text, {**agents, "response": text, "result": agents})
+    data = dict(next(objects_in(output), {})) if isinstance(output, str | Mapping) else {}
+    outputs = data.get("result")
+    # The output of a loop node: `result` holds the output of each of its agents.
+    if "loops_completed" in data and isinstance(outputs, Mapping):
+        data["result"] = {name: shown(each) for name, each in outputs.items()}
+        return TemplateValue(text, {**data, "response": TemplateValue(text, data)})
+    return TemplateValue(
+        text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text}
+    )
+
+
 @dataclass(frozen=True)
 class Answer:
-    """An answer format: `said` is added to the prompt, `read` returns the output of a reply.
-
-    `criteria` are the criteria of a validator, None for other agents.
-    """
+    """An answer format: `instruction` is added to the prompt, `read` returns the output of a reply."""
 
     kind: str
     instruction: str
     read: Callable[[Reply], Json]
-    criteria: Criteria | None = None
 
 
 def answer(kind: str, options: Sequence[str] = ()) -> Answer:
@@ -55,7 +253,7 @@ def answer(kind: str, options: Sequence[str] = ()) -> Answer:
 
 def _object(reply: Reply) -> Json:
     """Return the object with a member `response` in a reply, otherwise the text without thinking blocks."""
-    text = without_thinking(reply.text)
+    text = own_words(reply.text)
     reply_object = next((o for o in objects_in(text) if "response" in o), None)
     return dict(reply_object) if reply_object is not None else text
 
@@ -72,7 +270,7 @@ def read_binary(text: str) -> bool:
         reply_object.get("response", reply_object.get("result")), bool | str
     ):
         text = reply_text(reply_object.get("response", reply_object.get("result")))
-    for word in _WORD.findall(clean_text(without_thinking(text)).lower()):
+    for word in _WORD.findall(clean_text(own_words(text)).lower()):
         if word in _YES or word in _NO:
             return word in _YES
     raise StepError(
@@ -85,7 +283,7 @@ def read_classification(text: str, options: Sequence[str]) -> str:
     """Return the option that a reply equals, or the only one it names, otherwise `not-classified`."""
     labels = (o[key] for o in objects_in(text) for key in _LABELS if key in o)
     label = reply_text(next(labels, text))
-    label = clean_text(without_thinking(label)).strip().strip("\"'`*. ").casefold()
+    label = clean_text(own_words(label)).strip().strip("\"'`*. ").casefold()
     for option in options:
         if option.casefold() == label:
             return option

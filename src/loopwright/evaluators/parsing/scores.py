@@ -30,8 +30,14 @@ from typing import Literal
 
 from ..._regex import compile_pattern
 from ...errors import ConfigurationError
-from ...models.replies.own_words import own_words
-from .text import lines_with_quotes, normalise_characters, squeezed, strip_emphasis, strip_fence
+from ...models.replies.text import (
+    lines_with_quotes,
+    normalise_characters,
+    own_words,
+    strip_emphasis,
+    strip_fence,
+)
+from .answers import squeezed
 
 __all__ = [
     "ScoreProblem",

@@ -25,17 +25,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import ConfigurationError
-from ...models.replies.own_words import own_words, words_of
-from .scales import of_100
-from .text import (
-    Objects,
+from ...models.replies.text import (
     clean_text,
     lines_with_quotes,
     normalise_characters,
-    objects_of,
+    own_words,
     strip_emphasis,
     strip_fence,
+    words_of,
 )
+from .answers import Objects, objects_of
+from .scales import of_100
 
 __all__ = ["Answer", "Verdict", "VerdictProblem", "read_signed", "read_verdict", "read_yes_no"]
 

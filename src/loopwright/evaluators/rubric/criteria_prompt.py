@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ...engine.context import Context
+from ...models.replies.text import clean_text, own_words
 from ...prompts.prompt import Prompt, Reask
 from ...records import Result
 from ...records.codec import Json
-from ..parsing.text import clean_text, objects_in, without_thinking
+from ..parsing.answers import objects_in
 from ..presets import approved_at, improvable_at, preset, weighted
 
 __all__ = ["UNDECIDED", "Criteria", "Validator", "criteria_of"]
@@ -55,7 +56,7 @@ class Criteria:
 
     def read(self, text: str) -> dict[str, Json]:
         """Return the answers of a reply with both scores: the share of criteria and of weights."""
-        answers = self._booleans(without_thinking(text))
+        answers = self._booleans(own_words(text))
         result = weighted(answers, self.weights)
         if result is None:
             return _undecided(text)

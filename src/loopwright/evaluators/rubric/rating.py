@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ...models import Message, Reply, read_value
 from ...records.codec import Json
 from ..judge.questions import DATA, MARK, block, own_objects
+from ..parsing.answers import Object
 from ..parsing.scales import of_100
-from ..parsing.text import Object
 
 __all__ = [
     "CUT",

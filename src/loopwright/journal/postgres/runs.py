@@ -15,13 +15,12 @@ from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.encoding import (
     RunRow,
     answer_values,
-    new_row,
     queue_values,
     read_answer,
     read_row,
     sealed_values,
 )
-from ..recorded.log import Content, Contents, DurableLog, OpenedRun
+from ..recorded.log import Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.rows import (
     OwnerState,
     RewindPlan,
@@ -160,7 +159,7 @@ class PostgresRuns(Database):
 
     def _new_row(self, info: RunInfo, owner: int | None) -> NewRow:
         contents = Contents(self.new_content)
-        row = new_row(_storable(info), contents.fold, opened=self.seconds, owner=owner)
+        row = new_row(_storable(info), contents, opened=self.seconds, owner=owner)
         new_contents = contents.waiting
         self.refuse_large(new_contents)
         return row, new_contents

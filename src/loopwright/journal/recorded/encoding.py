@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -227,22 +227,6 @@ class RunRow:
     last: int
     head: bytes
     owner: int | None
-
-
-def new_row(
-    info: RunInfo, fold: Callable[[Json], str], *, opened: float, owner: int | None
-) -> RunRow:
-    """Return the row of a new run; `fold` returns the text of a value, or of a reference to it."""
-    return RunRow(
-        key=0,
-        info=info,
-        input=fold(info.input),
-        source=fold(info.source),
-        opened=opened,
-        last=0,
-        head=chain_start(info.run_id),
-        owner=owner,
-    )
 
 
 def read_row(values: Sequence[Json]) -> RunRow:

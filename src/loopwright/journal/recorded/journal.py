@@ -123,10 +123,20 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
             status = log.before or "interrupted"
             return Transaction(partial(database.leave, log, status), database.release)
 
-        log = await writer.perform_or_undo(
-            Transaction(work, database.hold, opening=None if resume else info, owning=True),
-            undo=lambda log: writer.put(leave(log)),
+        def undo(taken: asyncio.Future[DurableLog]) -> None:
+            if not taken.cancelled() and taken.exception() is None:
+                writer.put(leave(taken.result()))
+
+        taken = writer.perform(
+            Transaction(work, database.hold, opening=None if resume else info, owning=True)
         )
+        # Shielded: the transaction cannot be taken back, so a run that was taken must be released.
+        try:
+            log = await asyncio.shield(taken)
+        except asyncio.CancelledError:
+            taken.add_done_callback(undo)
+            await asyncio.wait({taken})
+            raise
         if log.before:
             # A run whose entries cannot be read is released, or it would stay locked by a live process.
             try:

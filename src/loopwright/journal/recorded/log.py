@@ -18,7 +18,7 @@ from ...records import NOTHING, Evaluation, Iteration, Usage
 from ...records.codec import Json, encode
 from ..entries import Entry
 from ..protocol import RunInfo
-from .encoding import DEPTHS, KINDS, RunRow, Value, chained, content_digest, utf8
+from .encoding import DEPTHS, KINDS, RunRow, Value, chain_start, chained, content_digest, utf8
 
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
@@ -200,6 +200,20 @@ class Contents:
             content_id = self._ids[digest] = self._next()
             self.waiting.append((content_id, digest, len(data), body))
         return f'{{"{kind}":{content_id}}}'
+
+
+def new_row(info: RunInfo, contents: Contents, *, opened: float, owner: int | None) -> RunRow:
+    """Return the row of a new run; its large values become `contents`, which the store writes."""
+    return RunRow(
+        key=0,
+        info=info,
+        input=contents.fold(info.input),
+        source=contents.fold(info.source),
+        opened=opened,
+        last=0,
+        head=chain_start(info.run_id),
+        owner=owner,
+    )
 
 
 class DurableLog:

@@ -192,19 +192,6 @@ class Writer(Generic[Connection]):
         self.put(transaction)
         return waiter
 
-    async def perform_or_undo(
-        self, transaction: Transaction[Connection, Outcome], undo: Callable[[Outcome], None]
-    ) -> Outcome:
-        """Perform a transaction; if the caller is cancelled, `undo` receives its result."""
-        waiter = self.perform(transaction)
-        # Shielded: the transaction cannot be taken back, so its result must reach `undo`.
-        try:
-            return await asyncio.shield(waiter)
-        except asyncio.CancelledError:
-            waiter.add_done_callback(partial(_pass_on, undo))
-            await asyncio.wait({waiter})
-            raise
-
     def give_back(
         self,
         work: Callable[[DurableLog, RunInfo, Connection], DurableLog],
@@ -306,11 +293,6 @@ def _notify(jobs: Sequence[Job[Connection]]) -> None:
     for loop, mine in loops.items():
         with suppress(RuntimeError):  # the event loop is closed: no caller waits any more
             loop.call_soon_threadsafe(_resolve, mine)
-
-
-def _pass_on(undo: Callable[[Outcome], None], done: asyncio.Future[Outcome]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        undo(done.result())
 
 
 def _resolve(jobs: Sequence[Job[Connection]]) -> None:

@@ -33,13 +33,12 @@ from ..recorded.encoding import (
     RunRow,
     Value,
     answer_values,
-    new_row,
     queue_values,
     read_answer,
     read_row,
     sealed_values,
 )
-from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun
+from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.rows import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.writer import CommitOperation
 from .leases import LEASE, Clocks, LeaseOwner, owner_at, register, renew
@@ -377,7 +376,7 @@ class SqliteRuns(SqliteDatabase):
     def _create(self, db: sqlite3.Connection, info: RunInfo, owner: int | None) -> RunRow | None:
         """Create a run and return its row; None if its id is taken."""
         opened, contents = self.seconds, Contents(self.new_content)
-        row = new_row(info, contents.fold, opened=opened, owner=owner)
+        row = new_row(info, contents, opened=opened, owner=owner)
         values = [*sealed_values(row), *queue_values(info)]
         filed = self.filed(contents.waiting)  # first, as files can be refused
         cursor = db.execute(_INSERT, values)

@@ -17,8 +17,8 @@ import re
 from dataclasses import dataclass, field
 
 from ...records.codec import Json
-from .own_words import clean_text
 from .strict_json import DECODER, cleaned
+from .text import clean_text
 
 __all__ = ["FoundValue", "Scan", "scan"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...records.codec import Json
-from .own_words import clean_text, strip_fence
+from .text import clean_text, strip_fence
 
 __all__ = [
     "DECODER",

@@ -1,4 +1,4 @@
-"""How a reply is read for its request: own words as text, a value for the schema, or an error.
+"""How the value for a schema is read in the text of a reply.
 
 Rules:
 
@@ -6,29 +6,24 @@ Rules:
 2. The objects and arrays in the reply's own words are candidates, in fences or in prose. A single
    distinct value that fits is read; of two different values neither is. A truncated reply has no value.
 3. Any text gives a result. The time is linear except for the checks of the schema.
-4. Thinking is separate: it is not part of the text, the data or a later message.
-5. A blank or truncated reply is an error, unless the request accepts truncated text.
-6. Reading a reply twice changes nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ...records import codec
 from ...records.codec import Json
 from ...records.json_schema import checker
-from ..errors import ModelError
-from ..protocol import Reply, Request
 from .fit import fitted
-from .own_words import Words, is_blank, words_of
 from .scan import FoundValue, Scan, scan
 from .strict_json import read_json
+from .text import Words, words_of
 
-__all__ = ["Problem", "Reading", "cut_off", "read_value", "received", "several"]
+__all__ = ["Problem", "Reading", "read_value", "several"]
 
 Problem = Literal["", "no JSON", "several", "mismatch", "unfinished", "thinking", "cut"]
 
@@ -203,65 +198,3 @@ def several(number: int) -> Reading:
 def _mismatch(problem: str) -> Reading:
     sentence = problem.rstrip(".")
     return Reading(problem="mismatch", complaint=f"{sentence}. {_ONLY}", mismatch=sentence)
-
-
-def received(reply: Reply, request: Request) -> Reply:
-    """Return a reply as steps use it: own words as text, data that fits the schema.
-
-    Raises:
-        ModelError: `truncated`, `malformed` or `empty_output`, with the text of the reply.
-    """
-    words = words_of(reply.text)
-    text = words.text
-    repairs = tuple(dict.fromkeys((*reply.repairs, *words.repairs)))
-    read = replace(
-        reply, text=codec.normalise(text), thinking=reply.thinking + words.thinking, repairs=repairs
-    )
-    if reply.finish == "length":
-        if request.cutoff != "accept" or is_blank(text):
-            raise cut_off(read, request)
-        return read
-    if request.schema is not None and reply.data is None and not is_blank(reply.text):
-        # The answer follows after the results of the tools.
-        if reply.tool_calls:
-            return read
-        reading = read_value(reply.text, request.schema, strict=request.strict)
-        if reading.problem:
-            detail = f"did not answer in the format: {reading.failure}"
-            raise _failure("malformed", detail, read, request, problem=reading.complaint)
-        repairs = tuple(dict.fromkeys((*repairs, *reading.repairs)))
-        read = replace(read, data=codec.normalise(reading.value), repairs=repairs)
-    if is_blank(text) and not reply.tool_calls and read.data is None:
-        what = "wrote thinking only" if words.unclosed or read.thinking else "wrote nothing"
-        raise _failure("empty_output", what, read, request)
-    if is_blank(text) and read.data is not None:
-        return replace(read, text=codec.encode(read.data))
-    return read
-
-
-def cut_off(reply: Reply, request: Request) -> ModelError:
-    """Return the error of a reply that reached its token limit."""
-    limit = f" of {request.max_tokens:,} tokens" if request.max_tokens else ""
-    inside = " inside its thinking" if is_blank(reply.text) and reply.thinking else ""
-    detail = (
-        f"was cut off at its limit{limit}{inside}; raise max_tokens, or set on_cutoff: fail, retry "
-        "(once more with a larger limit) or, for text only, accept (the truncated text is the output)"
-    )
-    return _failure("truncated", detail, reply, request, fields=("max_tokens", "on_cutoff"),
-                  reason="thinking" if inside else "")  # fmt: skip
-
-
-def _failure(
-    kind: str,
-    detail: str,
-    reply: Reply,
-    request: Request,
-    *,
-    problem: str = "",
-    reason: str = "",
-    fields: tuple[str, ...] = (),
-) -> ModelError:
-    return ModelError(
-        f"{request.provider}/{request.model} {detail}", kind=kind, path=request.path,
-        usage=reply.usage, partial=reply.text, problem=problem, reason=reason, fields=fields,
-    )  # fmt: skip

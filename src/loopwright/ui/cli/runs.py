@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ... import agents
 from ...errors import ConfigurationError, RunNotFound, nearest
 from ...journal import Journal, RunInfo, surviving
 from ...journal.questions import pending
@@ -20,7 +21,6 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
 from ..run_files import UNRECORDED, unrecorded_folders
-from ..run_summary import agents_package
 from ..submitted import returns_of, waiting_text
 from .live import steps_text
 from .options import AsJson, JournalUrl
@@ -178,8 +178,7 @@ def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
 
 def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) -> int:
     """Write the executions of reasoning agents in the latest runs, newest run first."""
-    agents = agents_package()
-    _check_status(status, agents.reasoning.executions.STATUSES)
+    _check_status(status, agents.STATUSES)
 
     async def read(store: Journal) -> list[Execution]:
         rows = await store.runs(limit=limit, name=name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ... import agents
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.questions import open_questions
@@ -32,7 +33,6 @@ from ..run_files import (
 )
 from ..run_sessions import sessions_in
 from ..run_summary import (
-    agents_package,
     ended,
     executions_in,
     items_of_lists,
@@ -403,7 +403,7 @@ def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 
 def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    lifecycle: LifecycleListener = agents_package().lifecycle_of(entries)
+    lifecycle: LifecycleListener = agents.lifecycle_of(entries)
     if output.as_json:
         moments = [moment.to_json() for moment in lifecycle.moments]
         output.write_json(

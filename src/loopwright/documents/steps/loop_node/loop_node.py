@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 from ...._regex import Pattern, PatternTimeout, compile_pattern
-from ....engine.composites import Wrapper
 from ....engine.context import Context, Scope
 from ....engine.loop import Loop
+from ....engine.outcomes import Wrapper
 from ....engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
 from ....engine.workflow import Workflow
-from ....evaluators.parsing.text import AGENTS, LAST, agents_in, reply_text
+from ....evaluators.parsing.answers import AGENTS, LAST, agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
 from ....records import Evaluation, Iteration, Reason, Result, Status
 from ....records.codec import Json, text_of

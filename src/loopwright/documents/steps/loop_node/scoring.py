@@ -8,15 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from ...._regex import PatternTimeout
 from ....evaluators.agreement import agreement
+from ....evaluators.parsing.answers import agents_in, objects_in, reply_text
 from ....evaluators.parsing.scores import ScoreReading, finder, read_score, read_score_by_pattern
-from ....evaluators.parsing.text import (
-    agents_in,
-    clean_text,
-    normalise_reply,
-    objects_in,
-    reply_text,
-)
 from ....evaluators.presets import weighted
+from ....models.replies.text import clean_text, normalise_reply
 from ....records import Evaluation
 from ....records.codec import Json
 

@@ -11,8 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ....engine.context import Context
 from ....errors import StepError
-from ....evaluators.parsing.answers import read_binary, read_classification, same_decision
-from ....evaluators.parsing.text import agents_in, reply_text
+from ....evaluators.parsing.answers import (
+    agents_in,
+    read_binary,
+    read_classification,
+    reply_text,
+    same_decision,
+)
 from ....records.codec import Json, text_of
 from ....templates import Template, TemplateValue, compile_expression, compile_template
 from ....templates.variables import TemplatedValue

@@ -1,41 +1,38 @@
-"""The own words of a model: a reply without thinking, without marks of a chat template and without its fence.
+"""The text of a reply: the own words of the model, its fence, and the normal form of its characters.
 
-Rules for a complete reply:
+Own words are a reply without thinking and without marks of a chat template.
 
 1. The result depends on the text alone, not on the pieces in which it arrived.
 2. The text after the last closing tag of a thinking block counts, even without an opening tag, which a
    template may have written. A reply that opens with thinking and never closes it has no own words.
 3. A reply that is one strict JSON value is unchanged: a tag inside a string is content.
-4. The time is linear, and `own_words(own_words(text))` is `own_words(text)`.
-
-Rules for a streamed reply:
-
-5. A tag that may still continue is held back until it is complete.
-6. A block after an opening tag is never sent, nor is the white space around it. If the block never ends,
-   `own_words` decides at the end whether it contains the answer.
-7. A closing tag without an opening tag is left out. The text before it has been sent already.
-8. The mark that ends a turn, and the text after it, are not sent, unless a final channel follows.
+4. Every scan is linear in the text, and `own_words(own_words(text))` is `own_words(text)`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import regex
-
 __all__ = [
+    "END",
     "IGNORABLE",
+    "ROLES",
+    "TAG_NAMES",
     "THINKING",
-    "SpokenText",
     "Words",
     "clean_text",
     "closes_fence",
     "is_blank",
+    "lines_with_quotes",
+    "normalise_characters",
+    "normalise_reply",
     "opening_fence",
     "own_words",
+    "strip_emphasis",
     "strip_fence",
     "words_of",
 ]
@@ -48,14 +45,14 @@ IGNORABLE = (
 )
 _INK = re.compile(rf"[^\s\x00-\x1f\x7f\u2800{IGNORABLE}]")
 THINKING = "thinking left out"  # the repair of a reply with the thinking of a model
-_NAMES = "think|thinking|thought|reasoning|reflection|analysis|scratchpad"
+TAG_NAMES = "think|thinking|thought|reasoning|reflection|analysis|scratchpad"
 # A tag between backticks is a quotation.
 _CLOSING = re.compile(
-    rf"(?<!`)(?:</[ \t]?(?:{_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\])(?!`)",
+    rf"(?<!`)(?:</[ \t]?(?:{TAG_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\])(?!`)",
     re.IGNORECASE,
 )
 _OPENING = re.compile(
-    rf"(?:<(?:{_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
+    rf"(?:<(?:{TAG_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
     re.IGNORECASE,
 )
 # In the middle of a reply only these tags open thinking, and only at the start of a line.
@@ -67,19 +64,19 @@ _REOPENED = re.compile(
 # The channels of the Harmony format (gpt-oss): only `final` is the answer.
 _FINAL = re.compile(r"<\|channel\|>[ \t]*final[^<\n]{0,40}<\|message\|>")
 _CHANNEL = re.compile(r"<\|channel\|>[ \t]*(?:analysis|commentary)\b")
-_ROLES = "assistant|model|ai|bot"
+ROLES = "assistant|model|ai|bot"
 # Headers of ChatML, Llama, Gemma, Mistral and DeepSeek templates, which servers without the right template
 # leave in the reply.
 _HEADER = re.compile(
-    rf"\s*(?:<\|im_start\|>[ \t]*(?:{_ROLES})?\b|<\|start_header_id\|>[ \t]*(?:{_ROLES})[ \t]*<\|end_header_id\|>"
-    rf"|<start_of_turn>[ \t]*(?:{_ROLES})\b|<\|start\|>[ \t]*(?:{_ROLES})\b|<\|(?:{_ROLES})\|>|\[/INST\]|<s>(?!.*</s>)"
+    rf"\s*(?:<\|im_start\|>[ \t]*(?:{ROLES})?\b|<\|start_header_id\|>[ \t]*(?:{ROLES})[ \t]*<\|end_header_id\|>"
+    rf"|<start_of_turn>[ \t]*(?:{ROLES})\b|<\|start\|>[ \t]*(?:{ROLES})\b|<\|(?:{ROLES})\|>|\[/INST\]|<s>(?!.*</s>)"
     rf"|<\|begin_of_text\|>|<bos>|<\uff5cAssistant\uff5c>"
     rf"|\#{{2,3}}[ \t]*(?:Response|Assistant|Answer):?[ \t]*(?=\n)|(?-i:[Aa]ssistant|model):?[ \t]*(?=\n|$))",
     re.IGNORECASE,
 )
 _HEADERS = 8  # headers in a row that are removed; more do not occur and would cost time
 _PASSES = 4  # enough for marks inside marks, and a bound for hostile text
-_END = re.compile(
+END = re.compile(
     r"<\|(?:channel|im_end|im_start|eot_id|eom_id|end_of_text|endoftext|end|return|call|user|system|start)\|>"
     r"|<\|start_header_id\|>|<(?:end|start)_of_turn>|</s>|<eos>|<EOS>|<\uff5cend\u2581of\u2581sentence\uff5c>|<\uff5cUser\uff5c>"
     r"|\[/?INST\]|<</?SYS>>"
@@ -258,7 +255,7 @@ def _turn(text: str) -> str:
 def _first_end(text: str) -> int | None:
     ends = []
     opened = text.find("<s>")
-    for mark in _END.finditer(text):
+    for mark in END.finditer(text):
         struck = mark[0] == "</s>" and 0 <= opened < mark.start()  # struck-through text in HTML
         # A mark in backticks is quoted by an answer about chat templates.
         quoted = text[mark.start() - 1 : mark.start()] == "`"
@@ -276,163 +273,80 @@ def _first_end(text: str) -> int | None:
     return min(ends) if ends else None
 
 
-# For a stream, the `regex` library tells whether a tag may still continue (a partial match).
-_STREAM_OPENING = regex.compile(
-    rf"<(?:{_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]"
-    r"|<\|channel\|>[ \t]*(?:analysis|commentary)",
-    regex.IGNORECASE,
-)
-_REOPENING = regex.compile(
-    r"<think(?:ing)?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]", regex.IGNORECASE
-)
-_STREAM_CLOSING = regex.compile(
-    rf"</[ \t]?(?:{_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\]"
-    r"|<\|channel\|>[ \t]*final[^<\n]{0,40}<\|message\|>",
-    regex.IGNORECASE,
-)
-# A mark of a chat template before the first word; a role may follow it.
-_MARK = regex.compile(
-    r"<\|(?:im_start|start|start_header_id|end_header_id|begin_of_text|assistant)\|>"
-    r"|<start_of_turn>|<bos>|<s>|<\uff5cAssistant\uff5c>|\[/INST\]",
-    regex.IGNORECASE,
-)
-_STREAM_END = regex.compile(_END.pattern)
-_ROLE_NAMES = frozenset(_ROLES.split("|"))
-_BEGINS = "<[\u25c1\u25c3"
-_PLAIN = regex.compile(rf"[^\s{regex.escape(_BEGINS)}]++")
-_SPACE = regex.compile(r"\s++")
+_IGNORED = re.compile(f"[{IGNORABLE}]")
+# Removes emphasis marks, except inside a word or a number: snake_case, 8*10, 0.*9. The quantifiers are
+# possessive, so that a long run of marks takes linear time.
+_EMPHASIS = re.compile(r"(?<![*_`])(?:(?<![\w.,])[*_`]++|[*_`]++(?!\w|[.,]\d))")
+_MARK_RUN = 30
 
 
-class SpokenText:
-    """Passes text that arrives in pieces to `receiver`, without thinking; call `end` after the last piece."""
+def normalise_characters(text: str) -> str:
+    """Return the text cleaned, in NFKC and without zero-width characters. Emphasis marks stay.
 
-    __slots__ = (
-        "_all",
-        "_begun",
-        "_data",
-        "_ended",
-        "_inside",
-        "_last",
-        "_left_out",
-        "_pending",
-        "_receiver",
-        "_role",
-        "_sent",
-        "_space",
-    )  # fmt: skip
+    There are two differences from plain NFKC. A "^" is inserted before superscript, circled and similar
+    digits, so that the footnote in 0.9² does not make it 0.92. Of more than 30 combining marks in a row only
+    30 stay, the limit of Unicode's Stream-Safe Text Format (UAX 15).
+    """
+    text = clean_text(text)
+    # ASCII is already in NFKC, and most replies are ASCII.
+    if text.isascii():
+        return text
+    text = _IGNORED.sub("", text)
+    foreign = [char for char in set(text) if not char.isascii()]
+    # Before normalisation, which orders combining marks in quadratic time.
+    text = _bound_marks(text, foreign)
+    text = text.translate({ord(char): f"^{plain}" for char, plain in _digit_look_alikes(foreign)})
+    return unicodedata.normalize("NFKC", text)
 
-    def __init__(self, receiver: Callable[[str], None]) -> None:
-        self._receiver = receiver
-        self._all: list[str] = []
-        self._pending = ""  # not decided yet
-        self._space = ""  # white space that is sent only before a word
-        self._last = ""  # the character before the pending text
-        self._inside = 0  # number of open thinking blocks
-        self._ended = False  # the turn of the model ended; text of other turns may follow
-        self._data = False  # the first word begins a JSON value, whose strings may contain marks
-        self._begun = False  # a word was sent since the beginning, or since the last block
-        self._role = False  # the previous part is a mark
-        self._left_out = False  # a part was left out: the white space after it is too
-        self._sent = False  # a word was sent
 
-    def __call__(self, piece: str) -> None:
-        self._all.append(piece)
-        self._pending += piece
-        self._process(final=False)
+def _bound_marks(text: str, characters: list[str]) -> str:
+    marks = "".join(
+        re.escape(char)
+        for char in characters
+        if unicodedata.combining(unicodedata.normalize("NFKD", char)[0])
+    )
+    if not marks:
+        return text
+    return re.sub(f"([{marks}]{{{_MARK_RUN}}})[{marks}]+", r"\1", text)
 
-    def end(self) -> None:
-        """Send the text that was held back."""
-        self._process(final=True)
-        # The block never ended and nothing was sent: the answer, if there is one, is in the complete text.
-        if self._inside and not self._sent:
-            self._send(own_words("".join(self._all)))
-        elif not self._inside and self._begun and not self._ended:
-            self._send(self._space)
-        self._space = self._pending = ""
-        if hasattr(self._receiver, "end"):
-            self._receiver.end()
 
-    def _send(self, text: str) -> None:
-        if text:
-            self._receiver(text)
+def _digit_look_alikes(characters: list[str]) -> Iterator[tuple[str, str]]:
+    for char in characters:
+        # Full-width and mathematical digits are ordinary digits in another style.
+        if not unicodedata.decomposition(char).startswith(("<wide>", "<font>")):
+            plain = unicodedata.normalize("NFKC", char)
+            if any("0" <= digit <= "9" for digit in plain):
+                yield char, plain
 
-    def _process(self, *, final: bool) -> None:
-        """Process as much of the pending text as possible."""
-        text, at, ready = self._pending, 0, []
-        while at < len(text):
-            step = self._step(text, at, final)
-            if step is None:
-                break
-            part, end = step
-            ready.append(part)
-            self._last = text[end - 1]
-            at = end
-        self._pending = text[at:]
-        self._send("".join(ready))
 
-    def _step(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
-        """Return the text to send for the next part, and its end; None if the part may continue."""
-        if (space := _SPACE.match(text, at)) is not None:
-            skipped = self._inside or self._ended or (self._left_out and not self._sent)
-            self._space += "" if skipped else space[0]
-            return "", space.end()
-        if (plain := _PLAIN.match(text, at)) is not None:
-            # "assis" may become the role "assistant" with the next piece.
-            if self._role and not final and plain.end() == len(text):
-                return None
-            of_mark = self._role and plain[0].lower() in _ROLE_NAMES
-            self._role = False
-            return "" if of_mark else self._words(plain[0]), plain.end()
-        return self._tag(text, at, final)
+def strip_emphasis(text: str) -> str:
+    """Return the text without the marks of Markdown emphasis and inline code: * _ and backtick.
 
-    def _tag(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
-        for pattern, meaning in self._tags(text[at - 1] if at else self._last):
-            match = pattern.match(text, at, partial=not final)
-            if match is None:
-                continue
-            # The character after a tag may be a backtick or the beginning of a role.
-            if not final and (match.partial or match.end() == len(text)):
-                return None
-            quoted = meaning == "close" and text[match.end() : match.end() + 1] == "`"
-            # HTML strikes text out with these tags.
-            quoted |= match[0] == "</s>" and "<s>" in "".join(self._all)[1:]
-            if not quoted:
-                self._crossed(meaning)
-                return "", match.end()
-        return self._words(text[at]), at + 1
+    Marks between two characters of a word or a number stay, so `QUALITY_SCORE` keeps its name and
+    `8*10` does not become 810. Code fences lose their backticks, so detect quotations first.
+    """
+    return _EMPHASIS.sub("", text)
 
-    def _tags(self, before: str) -> list[tuple[regex.Pattern[str], str]]:
-        """Return the tags that are possible here, after the character `before`."""
-        closing = [] if before == "`" else [(_STREAM_CLOSING, "close")]
-        if self._inside:
-            return [*closing, (_STREAM_OPENING, "open")]
-        if not self._begun:
-            return [*closing, (_STREAM_OPENING, "open"), (_MARK, "mark")]
-        if self._ended:
-            return closing
-        tags = [*closing, (_REOPENING, "open")] if "\n" in self._space else closing
-        # In JSON, a mark inside a string is content.
-        ends = before in "}]\n" if self._data else before != "`"
-        return [*tags, (_STREAM_END, "end")] if ends else tags
 
-    def _crossed(self, meaning: str) -> None:
-        """Enter or leave a thinking block."""
-        self._space, self._left_out, self._role = "", True, meaning == "mark"
-        if meaning == "open":
-            self._inside += 1
-        elif meaning == "end":
-            self._ended = True
-        elif meaning == "close":
-            self._ended = False  # the final channel of a reply follows
-            self._inside = max(0, self._inside - 1)
-            self._begun = self._begun and self._inside > 0
+def normalise_reply(text: str) -> str:
+    """Return the reply of a model without emphasis and in normalised characters, for a pattern search.
 
-    def _words(self, text: str) -> str:
-        """Return words with the white space before them, or "" inside thinking."""
-        if self._inside or self._ended:
-            return ""
-        if not self._begun:
-            self._data = text[0] in "{["
-        words = f"{self._space}{text}"
-        self._space, self._begun, self._sent = "", True, True
-        return words
+    The positions of matches are positions in the returned text.
+    """
+    return strip_emphasis(normalise_characters(text))
+
+
+def lines_with_quotes(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each line and whether it is quoted: in a `>` quotation or a fenced block of code.
+
+    The lines of the fence itself are quoted. A fence without an end quotes all following lines.
+    """
+    fence = ""
+    for line in text.splitlines():
+        if fence:
+            yield line, True
+            if closes_fence(line, fence):
+                fence = ""
+            continue
+        fence = opening_fence(line)
+        yield line, bool(fence) or line.lstrip().startswith(">")
