@@ -139,6 +139,10 @@ def test_a_model_without_its_client_is_one_sentence(
             "telemetry needs the OpenTelemetry SDK: pip install 'loopwright[otel]'",
         ),
         (
+            ["run", "doc.yaml", "--yes", "--journal", "postgres://localhost/runs"],
+            "a journal in PostgreSQL needs the PostgreSQL client: pip install 'loopwright[postgres]'",
+        ),
+        (
             ["check", "model.yaml"],
             "the provider ollama needs the model client: pip install 'loopwright[models]'",
         ),

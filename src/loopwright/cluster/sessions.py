@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import psycopg
-from psycopg.rows import TupleRow
+from typing import TYPE_CHECKING
 
-from ..journal.postgres.connection import Server
+from ..journal.urls import session_options
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.rows import TupleRow
 
 __all__ = ["connected", "is_pooled"]
 
 
 async def connected(url: str, role: str) -> psycopg.AsyncConnection[TupleRow]:
-    """Return a session that commits each statement.
+    """Return a session that commits each statement; see `session_options`."""
+    import psycopg  # comes with an extra
 
-    Args:
-        url: the URL of the database.
-        role: what the session is for, as lists of sessions name it.
-    """
-    options = Server(url).options(role)
-    return await psycopg.AsyncConnection.connect(**options, autocommit=True)
+    return await psycopg.AsyncConnection.connect(**session_options(url, role), autocommit=True)
 
 
 async def is_pooled(db: psycopg.AsyncConnection[TupleRow]) -> bool:

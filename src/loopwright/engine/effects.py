@@ -113,8 +113,8 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
-        argument = _argument(types, value)
         act = _action(run, step, path)
+        argument = _argument(types, value)
         if gate is None:
             output = await act(argument, inner)
         else:

@@ -160,8 +160,6 @@ class LoopRun:
         self.explored = 0
         self.scope = Scope(loop.name, value, ctx.scope, path)
         self.snapshots: Snapshots | None = None
-        declared, output_type = self.types
-        self.scope.types = (_carried(declared), _carried(output_type))
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.asks = bool(loop.explore or loop.approve or loop.on_stall)
@@ -177,13 +175,15 @@ class LoopRun:
         if run.replay is not None:
             spent = run.replay.spent(path)
             self._restore(run.replay)
-        deadlines = self._deadlines(ctx.gate)
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
             self.history.effects = self.account.effects
         if budget is not None and loop.unbound:
             run.warn(loop.unbound, code=CANNOT_BIND)
-        self.ctx = Context(run, path, deadlines, self.account, self.scope)
+        self.ctx = Context(run, path, None, self.account, self.scope)
+        self.ctx.gate = self._deadlines(ctx.gate)
+        declared, output_type = self.types
+        self.scope.types = (_carried(declared), _carried(output_type))
         # Context.call makes the same choice for each call; here it is made once.
         self.call: Call = Context.call
         if loop.plain:
@@ -536,9 +536,10 @@ class LoopRun:
         # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
             reported = await evaluate_output_again(self, stop, self._output(stop))
-        for code, remark in list(loop.remarks(stop, self.history)):
-            run.warn(remark, self.path, code=code)
+        remarks = list(loop.remarks(stop, self.history))
         stop = run.cleaned_stop(stop)
+        for code, remark in remarks:
+            run.warn(remark, self.path, code=code)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
         if self.snapshots is not None:
             result = replace(result, held_out=await self.concluded(result))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from ..conditions import Budget, raised_budget, tuned_budget
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
-from ..journal.results import ended_entry, explored_by
+from ..journal.results import ended_entry, explored_by, failed_part
 from ..records import Result, Status
 from ..records.codec import Json
 from .budget import CANNOT_BIND, Account, cannot_bind
@@ -40,7 +40,6 @@ from .run_options import (
 from .run_record import (
     cut_result,
     ended_loops,
-    failed_part,
     failed_result,
     finished,
     new_run_id,
@@ -373,7 +372,6 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         if step.reads_past:
             await set_noise(state, step, store)
         result = await _outcome(state, step, _typed_input(step, info.input))
-        _stop_reading(state)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
         # Listeners receive the end before the run is released. Without them, one commit does both.
@@ -491,8 +489,9 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         state.task = None  # a later cancel must not reach the caller's task
     if state.cancelled is not None:
         await _uncancel(task)
+    _stop_reading(state)
     account, seconds = state.account, state.now()
-    failed = failed_part(result, state)
+    failed = failed_part(result, state.loops)
     return Result(
         result.status,
         result.reason,

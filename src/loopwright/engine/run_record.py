@@ -44,7 +44,6 @@ __all__ = [
     "cut_result",
     "described",
     "ended_loops",
-    "failed_part",
     "failed_result",
     "finished",
     "fresh_row",
@@ -235,14 +234,6 @@ def failed_result(error: StepError, state: Run, step: Step) -> Result:
     detail = f"{failure.path}: {failure.message}" if failure.path else failure.message
     stopped = cut_result(Stop(reason, detail), state, step)
     return replace(stopped, error=failure, cause=error.__cause__)
-
-
-def failed_part(result: Result, state: Run) -> Result:
-    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
-    if result.error is not None or result.status is not Status.FAILED:
-        return result
-    loops = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
-    return next(loops, result)
 
 
 def cut_result(stop: Stop, state: Run, step: Step) -> Result:

@@ -22,7 +22,14 @@ from .entries import Entry, surviving
 from .protocol import RunInfo
 from .replay import RecordedRun
 
-__all__ = ["ended_entry", "ended_result", "explored_by", "loop_result", "recorded_result"]
+__all__ = [
+    "ended_entry",
+    "ended_result",
+    "explored_by",
+    "failed_part",
+    "loop_result",
+    "recorded_result",
+]
 
 _OPEN = {
     "queued": "no worker has started it yet",
@@ -167,6 +174,14 @@ def ended_result(
         error=Failure.from_json(ended.get("error")),
         workspace=ended.get("workspace"),
     )
+
+
+def failed_part(result: Result, loops: LoopResults) -> Result:
+    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
+    if result.error is not None or result.status is not Status.FAILED:
+        return result
+    failed = (loop for loop in reversed(loops.values()) if loop.error is not None)
+    return next(failed, result)
 
 
 def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:

@@ -92,6 +92,8 @@ def test_reports_of_judges_over_time(browser: Any, recorded: Server, width: int)
     assert "bench-b" in rows.nth(0).text_content()
     assert "too few: 4 of 100 cases" in rows.nth(0).text_content()
     assert page.locator("figure.plot circle").count() == 4
+    # No column is cut, so that nobody has to scroll for the advice.
+    assert page.locator(".scroll").evaluate("(one) => one.scrollWidth <= one.clientWidth")
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     if folder := os.environ.get("LOOPWRIGHT_SCREENSHOTS"):
@@ -129,7 +131,7 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("runs=name:none", "no run is selected. The page Runs lists the runs<"),
+        ("runs=name:none", "no run is selected. The page Runs lists the runs.<"),
         ("runs=nme:titles", "is not a selector"),
         ("runs=name:titles&until=[{scor_at_least:+1}]", "conditions:1"),
         ("runs=name:titles&loop=other", "has no loop"),

@@ -26,6 +26,6 @@ def open_url(url: str) -> PostgresJournal:
     Raises:
         ConfigurationError: if the URL or one of its options is not valid, or the extra is missing.
     """
-    with needs("postgres", "a journal in PostgreSQL"):
+    with needs("a journal in PostgreSQL", "postgres"):
         from .journal import PostgresJournal
     return PostgresJournal(url)

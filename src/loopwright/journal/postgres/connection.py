@@ -13,11 +13,10 @@ import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.adapt import Buffer, Loader
-from psycopg.conninfo import conninfo_to_dict
 
 from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
 from ...records.codec import Json
-from ..urls import shown_url
+from ..urls import session_options, shown_url
 
 Row = tuple[Json, ...]
 OLDEST = 140000  # the number of the oldest server version
@@ -25,13 +24,6 @@ OLDEST = 140000  # the number of the oldest server version
 SILENCE = 20.0  # seconds without an answer after which a connection counts as lost
 _RV = TypeVar("_RV")
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts
-_DEFAULTS: dict[str, str] = {
-    "connect_timeout": "10",
-    # The defaults of libpq notice a vanished server after two hours.
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-}
 # A process that hangs inside a transaction must not hold the row of a run for ever.
 _SESSION = "SET lock_timeout='15s'; SET idle_in_transaction_session_timeout='10s'"
 # The outcome is unknown, or the same statement can succeed later.
@@ -90,17 +82,12 @@ class Server:
                 f"journal: {self.name!r} has no host. Use postgres://HOST/DATABASE."
             )
         try:
-            options = conninfo_to_dict(url)
+            session_options(url, "")
         except psycopg.ProgrammingError as error:
             cause = shown_url(str(error).strip())
             raise ConfigurationError(
                 f"journal: {self.name!r}: {cause}. Use postgres://HOST/DATABASE."
             ) from None
-        self._options: dict[str, Json] = {**_DEFAULTS, **options}
-
-    def options(self, role: str) -> dict[str, Json]:
-        """Return the options of a session, which lists of sessions name after its role; those of the URL apply."""
-        return {"application_name": f"loopwright {role}", **self._options}
 
     def connect(self, role: str) -> Connection:
         """Return a connection that commits each statement; text is returned as bytes.
@@ -110,7 +97,7 @@ class Server:
             psycopg.OperationalError: if it cannot be reached now.
         """
         try:
-            db = Connection.connect(**self.options(role), autocommit=True)
+            db = Connection.connect(**session_options(self.url, role), autocommit=True)
         except psycopg.OperationalError as error:
             if is_transient(error):
                 raise

@@ -100,6 +100,27 @@ function loadContent(folded) {
   else load(query(`${runUrl}/rows`, { loop: folded.dataset.loop, table: "yes" }), into);
 }
 
+// The buttons of a run: one panel is open at a time, Escape closes it, and it stays within the page.
+function openPanel(panel) {
+  const summary = $("summary", panel);
+  summary.setAttribute("aria-expanded", panel.open);
+  if (!panel.open) return;
+  const content = summary.nextElementSibling;
+  content.style.setProperty("--left", "0px");
+  const beyond = content.getBoundingClientRect().right - panel.parentElement.getBoundingClientRect().right;
+  if (beyond > 0) content.style.setProperty("--left", `${-beyond}px`);
+}
+for (const panel of $$("details.action")) {
+  openPanel(panel);
+  panel.addEventListener("toggle", () => openPanel(panel));
+  panel.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !panel.open) return;
+    panel.open = false;
+    $("summary", panel).focus();
+  });
+}
+addEventListener("resize", () => $$("details.action[open]").forEach(openPanel));
+
 // A change is JSON by POST, with a header that a form of another site cannot send.
 async function post(url, values) {
   const answer = await fetch(url, {
