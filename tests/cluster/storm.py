@@ -5,6 +5,7 @@ All runs must end with the results of an undisturbed run, and a run repeats at m
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import sys
@@ -120,15 +121,22 @@ async def _over(journal: object, runs: int) -> bool:
 
 def main() -> int:
     """Run a storm for each seed of the command line."""
+    parser = argparse.ArgumentParser(description="Kill workers and the database while runs go on.")
+    parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3])
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--restarts", type=int, default=5)
+    given = parser.parse_args()
+    faults = {"runs": given.runs, "kills": given.kills, "restarts": given.restarts}
     server, failures = start_server(), 0
     try:
-        for seed in map(int, sys.argv[1:] or ["1", "2", "3"]):
-            result = asyncio.run(storm(server, runs=1000, kills=30, restarts=5, seed=seed))
+        for seed in given.seeds:
+            result = asyncio.run(storm(server, seed=seed, **faults))
             failures += bool(result.wrong)
             print(*result.wrong, sep="\n", end="\n" if result.wrong else "")
             print(
-                f"storm {seed}: 1000 runs, {result.kills} kills, 5 restarts, {result.repeats} effects repeated, "
-                f"{len(result.wrong)} wrong, {result.seconds:.0f} s",
+                f"storm {seed}: {given.runs} runs, {result.kills} kills, {given.restarts} restarts, "
+                f"{result.repeats} effects repeated, {len(result.wrong)} wrong, {result.seconds:.0f} s",
                 flush=True,
             )
     finally:

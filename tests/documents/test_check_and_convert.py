@@ -73,6 +73,40 @@ def test_a_coding_document_has_the_same_problems_as_on_the_command_line(
     assert [str(problem) for problem in problems] == [one["text"] for one in report["problems"]]
 
 
+PRICED = """\
+schema: loopwright/1
+name: fixing
+%s
+steps:
+  - name: fix
+    loop:
+      execute: {agent: {cli: %s, prompt: Fix it.%s}}
+      evaluate: {check: {command: 'true'}}
+      until: [passed, {max_iterations: 2}]
+      %s
+"""
+LOOP_BUDGET = "guards: [{budget: {usd: 2}}]"
+RUN_BUDGET = "budget: {usd: 2}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines"),
+    [
+        (("", "codex", "", LOOP_BUDGET), [7]),
+        ((RUN_BUDGET, "codex", "", ""), [7]),
+        ((RUN_BUDGET, "codex", ", price: {input: 3, output: 15}", ""), []),
+        ((RUN_BUDGET, "codex", ", billing: subscription", ""), []),
+        ((RUN_BUDGET, "claude", "", LOOP_BUDGET), []),
+        (("budget: {calls: 9}", "codex", "", ""), []),
+    ],
+)
+def test_an_agent_without_a_price_is_a_problem_under_a_budget_in_dollars(
+    tmp_path: Path, parts: tuple[str, ...], lines: list[int]
+) -> None:
+    """The budget could never stop it, so that the run is refused before it starts."""
+    assert [one.line for one in check(document(tmp_path, PRICED % parts))] == lines
+
+
 def test_a_provider_is_unknown_to_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The default settings of `check` know the providers, as the command does."""
     text = VALID.replace("python: mine:f", "{prompt: Hello, model: 'opnai:x'}").replace(

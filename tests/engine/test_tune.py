@@ -22,6 +22,7 @@ from loopwright import (
     MemoryJournal,
     Reason,
     Result,
+    ScoreAtLeast,
     Status,
     Timeout,
     Usage,
@@ -502,6 +503,9 @@ def test_runs_that_cannot_be_tuned() -> None:
         run_virtual(tune("other", journal=journal, max_iterations=3))
     with pytest.raises(ConfigurationError, match="resume it with a higher limit$"):
         run_virtual(tune("r", journal=journal, max_iterations=30))
+    play(counting(until=ScoreAtLeast(0.5)), 1, journal=journal, run_id="done")
+    with pytest.raises(ConfigurationError, match="it is satisfied, so its limits have no effect$"):
+        run_virtual(tune("done", journal=journal, max_iterations=30))
 
 
 def test_a_deadline_condition_is_shown_with_its_text() -> None:

@@ -111,7 +111,10 @@ async def test_lower_limit_is_suggested_and_a_higher_one_is_unknown() -> None:
     assert suggestion.key == "max_iterations"
     assert suggestion.old == 12
     assert suggestion.new < 12
-    assert report.unknown == "raising max_iterations: unknown. Set explore: 0.1"
+    assert (
+        report.unknown
+        == "raising max_iterations: unknown. Set explore: 0.1 on the loop, and record more runs"
+    )
     assert report.suggested
     recorded_result, *others = report.policies
     chosen = next(r for r in others if r.policy.title == report.suggested)

@@ -66,7 +66,16 @@ class WorkerInfo:
         return self.owner.rpartition(":")[0]
 
     def serves(self, queue: str) -> bool:
-        """Return whether it runs a queue; a journal in memory does not know the queues of its worker."""
+        """Return whether it runs the runs of a queue.
+
+        Args:
+            queue: the name of the queue.
+
+        Example:
+            >>> WorkerInfo("host:1", queues="default=50").serves("nightly")
+            False
+        """
+        # A journal in memory does not know the queues of its worker.
         names = [one.rpartition("=")[0] for one in self.queues.split()]
         return not names or queue in names
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..coding.agents.step import unpriced
 from ..conditions import Budget, tightest
 from ..engine.composites import with_timeout
 from ..engine.limits import Limits, MemoryPermits, SharedLimits, strictest
+from ..engine.loop import Loop
 from ..engine.step import Step
 from ..errors import DocumentError, LoopwrightWarning, Problem, listed, nearest
 from ..models.endpoints import PROVIDER_NAMES
@@ -244,6 +247,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     if project.problems or workflow is None:
         # Two passes may report the same problem; a dict removes repeats and keeps the order.
         raise DocumentError(dict.fromkeys(_in_order(project)))
+    project.problems += _unpriced(workflow, _budget(document, settings), project)
     run_resources = resources(document, settings, project)
     limits = _limits(project)
     if limits:
@@ -409,6 +413,26 @@ def _limits(project: Project) -> dict[str, Limits]:
         }
         result = strictest(result, limits)
     return result
+
+
+def _unpriced(step: Step, budget: Budget | None, project: Project) -> list[Problem]:
+    """Return the problems of coding agents whose cost is unknown under a budget in US dollars."""
+    capped = {id(part) for part in _under_usd(step, budget)}
+    return [
+        replace(place, message=unpriced(agent.name, agent.manifest))
+        for place, agent in project.coding
+        if id(agent) in capped and not agent.prices_known
+    ]
+
+
+def _under_usd(step: Step, budget: Budget | None, *, capped: bool = False) -> Iterator[Step]:
+    """Iterate over the steps that a budget in US dollars limits: their own, or one around them."""
+    capped = capped or (budget is not None and budget.usd is not None)
+    if capped:
+        yield step
+    for part in step.parts():
+        own = part.budget if isinstance(part, Loop) else None
+        yield from _under_usd(part, own, capped=capped)
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:

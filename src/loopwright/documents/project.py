@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..coding.agents.manifest import Manifest
+from ..coding.agents import AgentStep, Manifest
 from ..conditions import Budget, RunLimits
 from ..engine.limits import Limits
 from ..engine.step import Step
@@ -185,6 +185,7 @@ class Project:
     dialect: str = ""  # of the first document
     asks: list[tuple[Problem, PromptSettings]] = field(default_factory=list)
     needs: list[tuple[Problem, LocalNeed]] = field(default_factory=list)
+    coding: list[tuple[Problem, AgentStep]] = field(default_factory=list)  # with their places
     gaps: dict[str, Gaps] = field(default_factory=dict)  # the parts that were left out, by file
 
     @property

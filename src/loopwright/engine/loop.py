@@ -507,7 +507,11 @@ class Loop(CompositeStep[In, Out]):
             stops = [*(stops or []), given_up]
         if stops is None:
             return None
-        preferred = stops[0] if len(stops) == 1 else prefer(stops)
+        only = len(stops) == 1 and not stops[0].failure
+        return stops[0] if only else self._preferred(stops)
+
+    def _preferred(self, stops: list[Stop]) -> Stop | None:
+        preferred = prefer(stops)
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)
         return preferred
@@ -570,7 +574,7 @@ class Loop(CompositeStep[In, Out]):
         if history.best is None:
             return
         items = list(history)
-        if any(goal.applies_to(item) for item in items if item.eligible for goal in self.goals):
+        if any(goal.applies_to(item) and item.eligible for item in items for goal in self.goals):
             return
         evaluations = [item.evaluation for item in items if item.evaluation is not None]
         scored = any(evaluation.score is not None for evaluation in evaluations)

@@ -222,10 +222,11 @@ async def tune(
             recorded.expect(loop)
         changes = tuple(recorded.change(key, value, loop) for key, value in wanted.items())
         if changes and info.status in ENDED:
+            ended = f"{info.run_id}: it is {info.status}, so its limits have no effect"
+            if info.status != "exhausted":
+                raise ConfigurationError(ended)
             raise ConfigurationError(
-                f"{info.run_id}: it is {info.status}, so its limits have no effect; to continue it, resume "
-                "it with a higher limit",
-                advice="raise_limit",
+                f"{ended}; to continue it, resume it with a higher limit", advice="raise_limit"
             )
         if changes and not dry_run:
             values = [change.to_json() for change in changes]

@@ -88,6 +88,8 @@ def cases_from_jsonl(text: str, file: str = "cases") -> list[JudgeCase]:
         except json.JSONDecodeError as error:
             where = f"{file}:{line}:{error.colno}"
             raise ConfigurationError(f"{where}: not valid JSON: {error.msg}") from error
+        except RecursionError as error:
+            raise ConfigurationError(f"{file}:{line}: the JSON is nested too deeply") from error
         except ConfigurationError as error:
             raise ConfigurationError(f"{file}:{line}: {error}") from error
         if case.id in seen:

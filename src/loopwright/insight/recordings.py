@@ -138,7 +138,7 @@ def loop_named(step: Step, name: str = "") -> Loop:
         if loop.name == wanted:
             return loop
     names = [loop.name for loop in loops]
-    hint = nearest(wanted, names) or f"; there are {', '.join(names)}"
+    hint = nearest(wanted, names) or f"; its loops are: {', '.join(names)}"
     raise ConfigurationError(f"{step.name} has no loop {wanted!r}{hint}")
 
 

@@ -130,4 +130,4 @@ def unknown(backtest: Backtest) -> str:
         return ""
     if sum(item.explored for item in items) >= 2:
         return ""
-    return "raising max_iterations: unknown. Set explore: 0.1"
+    return "raising max_iterations: unknown. Set explore: 0.1 on the loop, and record more runs"

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from loopwright import Loop, MaxIterations, Workspace, agent, run_sync
+from loopwright.coding.workspace.git import GitError
+from loopwright.coding.workspace.secrets import paths_with_secrets
+from loopwright.coding.workspace.store import GitStore
 from loopwright.records.redaction import of_environment
 from loopwright.ui.cli import main
 
@@ -30,6 +33,17 @@ SHOWN = [
     ["show", "r", "--files"],
     ["show", "r", "--json"],
 ]
+
+
+def test_a_file_that_cannot_be_searched_is_an_error(tmp_path: Path) -> None:
+    """It could have a key, so that it must not count as a file without one."""
+    store = GitStore(tmp_path)
+    store.make(None)
+    base = store.commit(store.git("mktree", stdin=b"").decode().strip(), "", "base")
+    entry = f"100644 blob {'1' * 40}\tlost.txt\n".encode()
+    lost = store.commit(store.git("mktree", "--missing", stdin=entry).decode().strip(), base, "one")
+    with pytest.raises(GitError):
+        paths_with_secrets(store, base, lost, None)
 
 
 def judge() -> dict[str, object]:

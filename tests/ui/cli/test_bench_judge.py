@@ -85,6 +85,7 @@ def test_a_gate_that_is_not_met_has_exit_code_3(labelled: Project) -> None:
         (("judge", "note.yaml", "wrong.jsonl"), "wrong.jsonl:1: label: missing"),
         (("judge", "note.yaml", "binary.jsonl"), "binary.jsonl: this file is not UTF-8 text"),
         (("judge", "note.yaml", "nan.jsonl"), "nan.jsonl:1: score: nan is not finite"),
+        (("judge", "note.yaml", "deep.jsonl"), "deep.jsonl:1: the JSON is nested too deeply"),
         (("judge", "note.yaml", "cases.jsonl", "--recorded", "--alpha", "nan"), "alpha"),
         (
             ("judge", "note.yaml", "cases.jsonl", "--recorded", "--min-kappa", "nan"),
@@ -111,7 +112,18 @@ def test_wrong_input_is_one_sentence(
     (labelled.folder / "wrong.jsonl").write_text('{"output": "x", "votes": [true]}\n')
     (labelled.folder / "binary.jsonl").write_bytes(b"\xff\xfe{}")
     (labelled.folder / "nan.jsonl").write_text('\ufeff{"output": "x", "label": true, "score": NaN}')
+    (labelled.folder / "deep.jsonl").write_text("[" * 100_000)
     answer = labelled.call("bench", *arguments)
     assert answer.code == 2
     assert expected in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_a_report_of_one_case(labelled: Project) -> None:
+    """One case is enough for a report, which says what is missing; counts agree with their nouns."""
+    case = {"id": "a", "output": "x", "label": True, "votes": [True]}
+    (labelled.folder / "one.jsonl").write_text(json.dumps(case))
+    answer = labelled.call("bench", "judge", "note.yaml", "one.jsonl", "--recorded")
+    assert answer.code == 0
+    assert answer.out.splitlines()[0].endswith("', 1 case, 1 vote")
+    assert "specificity  no case has the label false" in answer.out

@@ -113,7 +113,7 @@ def test_a_document_is_forked_with_another_variable(
     )
     assert code == 3, messages
     assert json.loads(out)["run_id"] == "b"
-    assert "b continues a from words/write/3, with 2 calls" in messages
+    assert "b continues a from words/write/3, 2 calls, 13 tokens inherited" in messages
     data = json.loads(said(capsys, "compare", "a", "b", "--json")[1])
     assert data["differs"] == {"set topic": ["loops", "forks"]}
     assert data["runs"][1]["inherited"]["calls"] == 2

@@ -37,3 +37,6 @@ def test_a_run_is_forked_and_compared(browser: Any, server: Server) -> None:
     for query in ("run=limited", "run=a&run=b&run=c&run=d&run=e", "run=limited&run=limited"):
         assert server.ask(f"/compare?{query}")[0] == 400
     assert server.ask("/compare?run=limited&run=missing")[0] == 404
+    status, text = server.ask("/runs/limited/fork", {"sets": "topic"})
+    # The sentence names the field of the form, not the option of the command.
+    assert (status, json.loads(text)["error"]) == (400, "Variables: 'topic' is not NAME=VALUE")

@@ -131,7 +131,7 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("runs=name:none", "no run is selected. The page Runs lists the runs<"),
+        ("runs=name:none", "no run is selected. The page Runs lists the runs.<"),
         ("runs=nme:titles", "is not a selector"),
         ("runs=name:titles&until=[{scor_at_least:+1}]", "conditions:1"),
         ("runs=name:titles&loop=other", "has no loop"),

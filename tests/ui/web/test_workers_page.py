@@ -62,11 +62,11 @@ async def test_the_page_shows_queues_workers_and_returned_runs(
             await until(active)
             shown = read(base, token, "/workers")
             assert "fast=7" in shown
-            assert '<th scope="row">slow</th>' in shown
+            assert '<th scope="row">slow <strong>no worker serves it</strong></th>' in shown
             assert "this worker has &lt;no&gt; such step" in shown
             assert "another-machine</th><td><strong>waits for a worker there</strong>" in shown
             assert "2 calls, $0.5000" in shown
-            assert '<th scope="row">slow</th>' in read(base, token, "/workers/tables")
+            assert "no worker serves it" in read(base, token, "/workers/tables")
             # A run that waits for a worker can be cancelled.
             assert f"/runs/{run_id}/cancel" in read(base, token, f"/runs/{run_id}")
     await runs.close()

@@ -335,7 +335,7 @@ def unpriced(name: str, manifest: Manifest) -> str:
     """Return the sentence on a budget in US dollars for a program that reports none."""
     return (
         f"{name}: {manifest.title or manifest.name} does not report US dollars, so a limit in US dollars needs a "
-        "price: set price={'input': …, 'output': …} per million tokens, or billing='subscription'."
+        "price: set price with the input and output of a million tokens, or set billing to subscription"
     )
 
 

@@ -31,24 +31,27 @@ def paths_with_secrets(
         base: the commit of the start.
         commit: the commit of the result.
         redactor: the filter with the values of the keys of this process.
+
+    Raises:
+        GitError: if a file cannot be read: a file that was not searched may have a key.
     """
     found = []
     words = ("diff-tree", "-r", "-z", "--no-renames", base, commit)
     rows = store.git(*words).split(b"\0")
     for head, path in zip(rows[::2], rows[1::2], strict=False):
-        _, mode, before, after, _ = head.split()
+        former, mode, before, after, _ = head.split()
         if not mode.startswith(b"100"):
             continue
         new = _keys(_blob(store, after), redactor)
-        if new and new - _keys(_blob(store, before), redactor):
+        # There was no file, or a repository in its place.
+        old = _blob(store, before) if former.startswith((b":100", b":120")) else b""
+        if new and new - _keys(old, redactor):
             found.append(os.fsdecode(path))
     return sorted(found)
 
 
 def _blob(store: GitStore, digest: bytes) -> bytes:
-    # A digest of zeros is a file that does not exist.
-    done = store.git.run("cat-file", "blob", digest.decode(), ok=(0, 128))
-    return done.stdout[:LARGEST]
+    return store.git("cat-file", "blob", digest.decode())[:LARGEST]
 
 
 def _keys(content: bytes, redactor: Redactor | None) -> set[bytes]:

@@ -54,10 +54,13 @@ def compile_agent(
     if spec.cwd is not None or spec.workspace == "here":
         # A document of somebody else must not work in other folders.
         options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
-    return compilation.attempt(
+    step = compilation.attempt(
         path,
         lambda: agent(manifest, prompt, name=name, env=env, output=output, price=price, **options),
     )
+    if step is not None:
+        compilation.project.coding.append((compilation.source.problem(path, ""), step))
+    return step
 
 
 def _manifest(compilation: Compilation, spec: CodingAgentSpec, path: Location) -> Manifest | None:

@@ -82,7 +82,7 @@ def _read(path: Path, where: str) -> Mapping[str, Json]:
         values = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{where}: it cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{where}: it is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ConfigurationError(f"{where}: it is not a report of loopwright bench judge")

@@ -228,7 +228,8 @@ def _write_file(out: Path, values: dict[str, Json]) -> None:
 def _write(values: dict[str, Json], output: Output) -> None:
     counts = values["confusion"]
     name = "; ".join(values["judge"]["criteria"])
-    output.write((f"judge {name!r}", "bold"), f", {values['cases']} cases, {values['votes']} votes")
+    cases, votes = texts.plural(values["cases"], "case"), texts.plural(values["votes"], "vote")
+    output.write((f"judge {name!r}", "bold"), f", {cases}, {votes}")
     output.write(f"{'':12} {'human yes':>9} {'human no':>9}")
     output.write(f"{'judge yes':12} {counts['tp']:9} {counts['fp']:9}")
     output.write(f"{'judge no':12} {counts['fn']:9} {counts['tn']:9}")

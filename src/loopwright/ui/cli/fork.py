@@ -14,7 +14,7 @@ from ...engine.run import new_run_id
 from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, RunInfo
 from ...journal.entries import kept_by_fork
-from ..formatting import money, plural
+from ..formatting import spent
 from ..journals import find_run, reading
 from ..sources import SourceSettings, load_again, load_source
 from ..trust import Load, approved
@@ -90,9 +90,10 @@ def fork(
             )
 
         done = reading(options.journal, work)
+        inherited = spent(done.inherited)
         output.note(
-            f"{done.run_id} continues {info.run_id} from {path}, with {plural(done.inherited.calls, 'call')} and "
-            f"{money(done.inherited.usd)} inherited"
+            f"{done.run_id} continues {info.run_id} from {path}"
+            + (f", {inherited} inherited" if inherited else "")
         )
         # The recorded results stay although settings changed: that is what a fork is for.
         accepting = replace(options, accept_changes=True)

@@ -137,7 +137,7 @@ def _write(
         oldest = (
             f", the oldest for {duration(max(0.0, now - queue.oldest))}" if queue.oldest else ""
         )
-        # Without any worker the note above says so.
+        # Without any worker the note above is enough.
         served = not active or any(worker.alive and worker.serves(queue.name) for worker in active)
         output.write(
             (queue.name, "bold"),

@@ -22,7 +22,7 @@ STATIC = _HERE / "static"
 _IN_NAVIGATION = ("runs", "start", "workers", "replay", "judges")
 # The command line has a table of the same codes, with its commands and options.
 _ADVICE = {
-    "list_runs": ". The page Runs lists the runs",
+    "list_runs": ". The page Runs lists the runs.",
     "mix_versions": ': select "Mix runs of several fingerprints"',
     "raise_limit": ': "Raise a limit" on the page of the run',
     "path": ' in the field "Path"',

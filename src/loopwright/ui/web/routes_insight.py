@@ -125,5 +125,9 @@ async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[
         words.append(f"--at={path}")
     lines = text_of(fields.get("sets")).splitlines()
     words += [f"--set={line.strip()}" for line in lines if line.strip()]
-    await page.processes.launch(words)
+    try:
+        await page.processes.launch(words)
+    except ConfigurationError as error:
+        # The command names its option, and the form has a field.
+        raise ConfigurationError(str(error).replace("--set: ", "Variables: ")) from error
     return {"go": f"/runs/{new_id}"}

@@ -35,6 +35,12 @@ class ClusterView:
         """Return whether a host has an active worker."""
         return any(worker.alive and worker.host == host for worker in self.workers)
 
+    def is_served(self, queue: str) -> bool:
+        """Return whether an active worker runs a queue; without any worker the page says so once."""
+        return not self.workers or any(
+            worker.alive and worker.serves(queue) for worker in self.workers
+        )
+
     def reason(self, run: DelayedRun) -> str:
         """Return why a run does not continue."""
         return run.reason or delay_text("", run.attempts, run.deliveries)
