@@ -21,7 +21,7 @@ from loopwright import (
 )
 from loopwright.engine.permits import account_name
 from loopwright.errors import ConfigurationError, StepError
-from loopwright.models import KINDS, ModelError, Models, Reply, Request, Target
+from loopwright.models import KINDS, ModelError, Models, Reply, Request, Target, Timers
 from loopwright.testing import run_virtual
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -30,6 +30,14 @@ OTHER = Target("anthropic", "other")
 
 def kinds(world: World) -> list[str]:
     return [entry.error.kind if entry.error else "ok" for entry in world.attempts]
+
+
+def test_an_attempt_ends_with_the_time_for_the_answer() -> None:
+    """The timers of an attempt are no longer than the rest of the time for the answer, and no other attempt follows."""
+    world = World([{"replies": [{"text": "late", "after": 50}]}])
+    result = world.run(Ask({"timeouts": Timers(60, 60, 60, answer=10)}))
+    assert kinds(world) == ["unknown_outcome"]
+    assert (result.status, round(result.seconds)) == (Status.FAILED, 10)
 
 
 @pytest.mark.parametrize(

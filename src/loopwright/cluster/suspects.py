@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ..engine.run_record import row_of
 from ..journal import Entry, Journal, RunInfo
-from ..journal.results import ended_entry
 from ..records import Reason, Result, Status
+from ..records.result import ended_entry
 from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns
 
 __all__ = ["FirstResult", "is_poison", "suspend"]

@@ -507,7 +507,11 @@ class Loop(CompositeStep[In, Out]):
             stops = [*(stops or []), given_up]
         if stops is None:
             return None
-        preferred = stops[0] if len(stops) == 1 else prefer(stops)
+        only = len(stops) == 1 and not stops[0].failure
+        return stops[0] if only else self._preferred(stops)
+
+    def _preferred(self, stops: list[Stop]) -> Stop | None:
+        preferred = prefer(stops)
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)
         return preferred

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from ..conditions import Budget, raised_budget, tuned_budget
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
-from ..journal.results import ended_entry, explored_by, failed_part
 from ..records import Result, Status
 from ..records.codec import Json
+from ..records.result import ended_entry, explored_by, failed_part
 from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers

@@ -17,10 +17,11 @@ from dataclasses import replace
 from ..errors import RunLocked
 from ..records import Reason, Stop, Usage
 from ..records.codec import Json
+from ..records.result import ended_entry
 from .entries import Entry
 from .protocol import Journal, Posted, RunInfo, RunLog
 from .replay import RecordedRun
-from .results import ended_entry, recorded_result
+from .results import recorded_result
 from .tunes import tuned_entries
 
 SCHEDULE = "cron"  # of the source of a run: the times of its schedule, and the schedule's name

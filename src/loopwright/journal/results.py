@@ -1,4 +1,4 @@
-"""The result of a recorded run, ended or not, and the entry of its end."""
+"""The result of a recorded run, ended or not."""
 
 from __future__ import annotations
 
@@ -18,18 +18,12 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json
+from ..records.result import explored_by
 from .entries import Entry, surviving
 from .protocol import RunInfo
 from .replay import RecordedRun
 
-__all__ = [
-    "ended_entry",
-    "ended_result",
-    "explored_by",
-    "failed_part",
-    "loop_result",
-    "recorded_result",
-]
+__all__ = ["ended_result", "loop_result", "recorded_result"]
 
 _OPEN = {
     "queued": "no worker has started it yet",
@@ -126,24 +120,6 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str) -> Result:
     )
 
 
-def ended_entry(result: Result) -> dict[str, Json]:
-    """Return the value of the entry of a run's end."""
-    return {
-        "name": result.name,
-        "stop": Stop(result.reason, result.detail, result.also).to_json(),
-        "output": result.output,
-        "iterations": result.history.length,
-        "steps": dict(result.steps),
-        "warnings": list(result.warnings),
-        "usage": result.usage.to_json(),
-        "seconds": result.seconds,
-        "loops": list(result.loops),
-        "request": result.request,
-        **({} if result.error is None else {"error": result.error.to_json()}),
-        **({} if result.workspace is None else {"workspace": dict(result.workspace)}),
-    }
-
-
 def ended_result(
     run_id: str, replay: RecordedRun, ended: Json, loops: Mapping[str, Result]
 ) -> Result:
@@ -174,21 +150,6 @@ def ended_result(
         error=Failure.from_json(ended.get("error")),
         workspace=ended.get("workspace"),
     )
-
-
-def failed_part(result: Result, loops: LoopResults) -> Result:
-    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
-    if result.error is not None or result.status is not Status.FAILED:
-        return result
-    failed = (loop for loop in reversed(loops.values()) if loop.error is not None)
-    return next(failed, result)
-
-
-def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
-    """Return the iterations that a loop explored; of another step, those that its loops explored."""
-    if own is not None and own.explored_iterations:
-        return own.explored_iterations
-    return sum(loop.explored_iterations for loop in loops.values())
 
 
 def loop_result(run_id: str, replay: RecordedRun, path: str, value: Json) -> Result:

@@ -151,10 +151,12 @@ def key_of(step: object, members: Mapping[str, object]) -> str:
     return getattr(step, "name", "") or getattr(step, "__name__", "")
 
 
-@viewed(
+_COPIED = (
     "output", "history", "loops", "steps", "request", "agents", "items", "outcomes", "workspace", "held_out",
-    written=("to_json", "loop_json"),
 )  # fmt: skip
+
+
+@viewed(*_COPIED, written=("to_json", "loop_json"))
 @dataclass(frozen=True, slots=True)
 class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.
@@ -402,3 +404,36 @@ class LoopResults(dict[str, Result]):
                 in_list = True
             remaining.append(part)
         return "/".join(remaining), in_list
+
+
+def ended_entry(result: Result) -> dict[str, Json]:
+    """Return the value of the entry of a run's end."""
+    return {
+        "name": result.name,
+        "stop": Stop(result.reason, result.detail, result.also).to_json(),
+        "output": result.output,
+        "iterations": result.history.length,
+        "steps": dict(result.steps),
+        "warnings": list(result.warnings),
+        "usage": result.usage.to_json(),
+        "seconds": result.seconds,
+        "loops": list(result.loops),
+        "request": result.request,
+        **({} if result.error is None else {"error": result.error.to_json()}),
+        **({} if result.workspace is None else {"workspace": dict(result.workspace)}),
+    }
+
+
+def explored_by(own: Result | None, loops: Mapping[str, Result]) -> int:
+    """Return the iterations that a loop explored; of another step, those that its loops explored."""
+    if own is not None and own.explored_iterations:
+        return own.explored_iterations
+    return sum(loop.explored_iterations for loop in loops.values())
+
+
+def failed_part(result: Result, loops: LoopResults) -> Result:
+    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
+    if result.error is not None or result.status is not Status.FAILED:
+        return result
+    failed = (loop for loop in reversed(loops.values()) if loop.error is not None)
+    return next(failed, result)

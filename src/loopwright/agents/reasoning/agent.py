@@ -22,7 +22,7 @@ from ...engine.loop import Loop
 from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_of
 from ...errors import ConfigurationError, StepError, nearest
 from ...models import Message
-from ...models.attempts import ModelAttempt
+from ...models.call import ModelAttempt
 from ...models.replies.text import is_blank
 from ...models.settings import ModelSettings
 from ...prompts.prompt import Text, filled_in, source_of
