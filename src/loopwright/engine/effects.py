@@ -114,8 +114,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
         act = _action(run, step, path)
-        # The step gets a copy: it may change its input, and the record must stay the same.
-        argument = own_json(value) if types is None else types.read(value)
+        argument = _argument(types, value)
         if gate is None:
             output = await act(argument, inner)
         else:
@@ -211,6 +210,13 @@ async def unrecorded(
         raise run.failure(error, ctx.below(name)).to_error() from error
     except (Exception, SystemExit) as error:
         raise run.failure(error, ctx.below(name)).to_error() from _cause(error)
+
+
+def _argument(types: FunctionTypes | None, value: Json) -> Json:
+    """Return the input of a step as a copy: it may change its input, and the record must stay the same."""
+    if type(value) in ATOMS and (types is None or types.input is None):
+        return value
+    return own_json(value) if types is None else types.read(value)
 
 
 def _written(run: Run, types: FunctionTypes | None, output: object, path: str) -> Json:

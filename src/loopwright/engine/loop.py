@@ -574,7 +574,7 @@ class Loop(CompositeStep[In, Out]):
         if history.best is None:
             return
         items = list(history)
-        if any(goal.applies_to(item) for item in items if item.eligible for goal in self.goals):
+        if any(goal.applies_to(item) and item.eligible for item in items for goal in self.goals):
             return
         evaluations = [item.evaluation for item in items if item.evaluation is not None]
         scored = any(evaluation.score is not None for evaluation in evaluations)

@@ -324,7 +324,7 @@ def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
         active=active,
         updated=time.time(),
         iterations=result.total,
-        score=best.score if best else None,
+        score=best.evaluation.score if best and best.evaluation else None,
         usage=result.usage,
     )
 

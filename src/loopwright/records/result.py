@@ -151,10 +151,12 @@ def key_of(step: object, members: Mapping[str, object]) -> str:
     return getattr(step, "name", "") or getattr(step, "__name__", "")
 
 
-@viewed(
+_COPIED = (
     "output", "history", "loops", "steps", "request", "agents", "items", "outcomes", "workspace", "held_out",
-    written=("to_json", "loop_json"),
 )  # fmt: skip
+
+
+@viewed(*_COPIED, written=("to_json", "loop_json"))
 @dataclass(frozen=True, slots=True)
 class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.

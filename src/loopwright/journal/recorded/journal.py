@@ -301,7 +301,7 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         An open run is left as interrupted. The next use of the journal opens it again.
         """
         queue = self._queues.get(asyncio.get_running_loop())
-        if queue is not None:
+        if queue is not None and queue.batch.logs:
             queue.flush()
         if self._readers or self._reading.locked():
             await asyncio.to_thread(self._close_reader)

@@ -202,13 +202,15 @@ class Writer(Generic[Connection]):
         """Release a run and write its row by `work`, once its entries are written."""
         return self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
 
-    async def stop(self) -> None:
-        """Finish the accepted jobs, release the leases and close the database."""
+    def stop(self) -> asyncio.Future[None]:
+        """Finish the accepted jobs, release the leases and close the database; return a future."""
+        stop: _Stop[Connection] = _Stop()
+        waiter = stop.wait()
         if self._started:
-            stop: _Stop[Connection] = _Stop()
-            waiter = stop.wait()
             self._jobs.put(stop)
-            await waiter
+        else:
+            waiter.set_result(None)
+        return waiter
 
     def stop_soon(self) -> None:
         """Do the same as `stop` without waiting for it."""
