@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`([\w./-]+(?:/|\.py|\.md|\.toml))`", PAGE)))
 ADDED = [
     "a condition", "an evaluator", "a dialect", "a store", "a model provider", "a YAML step kind",
-    "a command", "a page", "a change to the loop", "objects of a library",
+    "a command", "a page", "a change to the loop", "objects of a library", "a deliverer", "a coding agent",
 ]  # fmt: skip
 
 
@@ -51,5 +51,6 @@ def test_the_diagram_is_the_contract() -> None:
 
 @pytest.mark.parametrize("what", ADDED)
 def test_the_page_says_how_to_add_each_thing(what: str) -> None:
-    """Ten things have a row that names a place."""
-    assert re.search(rf"^\| {what} \| `[\w/.]+`[^|]*\|", PAGE, re.MULTILINE)
+    """Each of these has a row that names a place, the steps and a test to extend."""
+    row = re.search(rf"^\| {what} \| `[\w/.]+`[^|]*\|.*$", PAGE, re.MULTILINE)
+    assert row and re.search(r"Tests?:.*`tests/", row[0])

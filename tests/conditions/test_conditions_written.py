@@ -275,3 +275,19 @@ def test_a_class_that_is_not_derived_from_condition_is_refused_on_both_sides() -
             ConfigurationError, match=r"derive its class from loopwright\.Condition"
         ):
             combine()
+
+
+def test_a_class_that_is_not_derived_from_condition_is_not_registered() -> None:
+    """`@condition` refuses it at once, and its tag stays free."""
+
+    @dataclass(frozen=True)
+    class Underived:
+        def check(self, history: History) -> None: ...
+
+    for target, name in ((Underived, Underived.__qualname__), (3, "3")):
+        with pytest.raises(ConfigurationError) as caught:
+            condition(target)  # type: ignore[type-var]
+        assert str(caught.value) == (
+            f"{name}: it is not a condition class; derive it from loopwright.conditions.Condition"
+        )
+    assert "underived" not in TAGS

@@ -192,7 +192,7 @@ def condition(kind: _Kind) -> _Kind:
     """Register a frozen dataclass under its tag, so that JSON and YAML can name it.
 
     Raises:
-        ConfigurationError: if another class has the same tag.
+        ConfigurationError: if the class is not derived from Condition, or another one has the same tag.
 
     Example:
         >>> @condition
@@ -203,7 +203,8 @@ def condition(kind: _Kind) -> _Kind:
         >>> from_json("never")
         Never()
     """
-    tag = tag_of(kind)
+    # Refused here, because the first loop with it may be in another module.
+    tag = tag_of(_condition_class(getattr(kind, "__qualname__", repr(kind)), kind))
     # The first one stays: a document must not change its meaning with the order of imports.
     if TAGS.setdefault(tag, kind) is not kind:
         raise ConfigurationError(f"the condition {tag!r} is already registered")
@@ -253,14 +254,11 @@ def instance_of(reference: str, kind: object, arguments: Mapping[str, Json]) -> 
     Raises:
         ConfigurationError: if it is not a condition class, or refuses the arguments.
     """
-    if not isinstance(kind, type) or not issubclass(kind, Condition):
-        raise ConfigurationError(
-            f"{reference}: it is not a condition class; derive it from loopwright.conditions.Condition"
-        )
+    cls = _condition_class(reference, kind)
     try:
-        if dataclasses.is_dataclass(kind):
-            return _build(reference, kind, arguments)
-        return kind(**arguments)
+        if dataclasses.is_dataclass(cls):
+            return _build(reference, cls, arguments)
+        return cls(**arguments)
     except ConfigurationError:
         raise
     except Exception as error:  # a user's class may raise any error
@@ -268,6 +266,14 @@ def instance_of(reference: str, kind: object, arguments: Mapping[str, Json]) -> 
             f"{reference}: it cannot be created with {', '.join(arguments) or 'no arguments'}: "
             f"{codec.error_line(error)}"
         ) from error
+
+
+def _condition_class(reference: str, kind: object) -> type[Condition]:
+    if not isinstance(kind, type) or not issubclass(kind, Condition):
+        raise ConfigurationError(
+            f"{reference}: it is not a condition class; derive it from loopwright.conditions.Condition"
+        )
+    return kind
 
 
 def _imported(reference: Json) -> type[Condition]:

@@ -104,8 +104,9 @@ class LoopRun:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
         hook = self.loop.on_iteration
         try:
-            baseline = await self.baseline() if self.ended is None else None
-            stop = self.recorded_stop() or baseline or self.begin()
+            initial_stop = await self.baseline() if self.ended is None else None
+            # `begin` starts the next iteration and returns None, or returns the stop that prevents it.
+            stop = self.recorded_stop() or initial_stop or self.begin()
             while stop is None:
                 iteration = await self.iterate()
                 # Recorded before the decision: after a crash, the decision is made again from the
@@ -128,8 +129,8 @@ class LoopRun:
         call, ctx = attempt.call, attempt.ctx
         try:
             if attempt.stage == "adapt":
-                # The token replaces the input in the fingerprint: the iteration is on record, and
-                # may be long.
+                # "round" replaces the input in the fingerprint: the input is the last iteration, which
+                # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
             output = await call(ctx, "execute", loop.execute, attempt.input)
             attempt.executed(loop.execute, output)
@@ -419,7 +420,7 @@ class LoopRun:
                 self.cut = None
 
     def begin(self) -> Stop | None:
-        """Begin a new iteration, or return the deadline, guard or budget that prevents it."""
+        """Begin the next iteration and return None, or return the stop that prevents it."""
         try:
             self.admit(self.next_number())
         except Stopped as cut:
