@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..journal import RunInfo
 from ..records import Iteration, Status, StepOutcome, number_text
 from ..records.codec import Json
 from ..records.excerpts import clean, clean_json, one_line
@@ -26,7 +27,7 @@ from ..records.figures import (
 
 __all__ = [
     "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end",
-    "limit_text", "measured", "money", "objective", "one_line", "plural", "rated", "score", "sparkline",
+    "limit_text", "measured", "money", "objective", "one_line", "place", "plural", "rated", "score", "sparkline",
     "spent", "start", "status_of_step", "value_line", "verdict", "when", "width",
 ]  # fmt: skip
 
@@ -139,6 +140,21 @@ def start(moment: float) -> str:
     if local.tm_gmtoff == 0:
         return f"{shown} UTC"
     return f"{shown} ({time.strftime('%Y-%m-%d %H:%M', time.gmtime(moment))} UTC)"
+
+
+def place(info: RunInfo) -> str:
+    """Return the worker of a submitted run, or the queue in which it waits and since when; else ""."""
+    if not info.queue:
+        return ""
+    if info.owner:
+        return f"on {info.owner}, queue {info.queue}"
+    if info.status not in ("queued", "interrupted"):
+        return ""
+    if info.wake_at > time.time():
+        return f"in the queue {info.queue}"
+    since = max(info.updated if info.status == "interrupted" else info.created, info.wake_at)
+    # A time and not a duration, because the page keeps a row until the run changes.
+    return f"waiting in the queue {info.queue} since {when(since)}"
 
 
 def status_of_step(outcome: StepOutcome) -> str:

@@ -299,7 +299,10 @@ def test_runs_are_listed_by_queue_and_worker(shared: Project, postgres_url: str)
     """Both filters of `runs` select rows; an unknown name is reported with the nearest one, a known one without runs is not."""
 
     async def fill(journal: Journal, runs: SharedRuns) -> None:
-        rows = [RunInfo(f"r{n}", "count", queue=queue) for n, queue in enumerate(("slow", "fast"))]
+        rows = [
+            RunInfo(f"r{n}", "count", queue=queue, created=1e9)
+            for n, queue in enumerate(("slow", "fast", "fast"))
+        ]
         await journal.create(rows)
         await runs.enter({"fast": 1, "nightly": 1})
         log = await journal.open(rows[1], resume=True)
@@ -307,6 +310,11 @@ def test_runs_are_listed_by_queue_and_worker(shared: Project, postgres_url: str)
         for words, run_id in ((("--queue", "slow"), "r0"), (("--worker", worker.owner), "r1")):
             listed = await asyncio.to_thread(shared.call, "runs", *words, "--json")
             assert [row["run_id"] for row in listed.json["runs"]] == [run_id]
+        listed = await asyncio.to_thread(shared.call, "runs", "--queue", "fast")
+        # 2001-09-09 01:46:40 UTC, in Tokyo
+        waits, runs_there = listed.out.splitlines()
+        assert waits.endswith("waiting in the queue fast since 2001-09-09 10:46")
+        assert runs_there.endswith(f"  on {worker.owner}, queue fast")
         both = ("runs", "--queue", "slow", "--worker", worker.owner)
         for words in (("runs", "--queue", "nightly"), both):
             empty = await asyncio.to_thread(shared.call, *words)

@@ -198,3 +198,8 @@ def is_transient(error: Exception) -> bool:
         return False
     # Errors while connecting have no state, only a text.
     return error.sqlstate is None and not _REFUSED.search(str(error))
+
+
+def storable(text: str) -> str:
+    """Return a text without NUL, which no text of PostgreSQL can hold."""
+    return text.replace("\0", "\ufffd")

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from ...memory import MemoryEntry
 from ..recorded.encoding import Value, utf8
 from ..recorded.memory import AppendQueue, Perform, Row, memory_entry, memory_row
-from .connection import Connection
+from .connection import Connection, storable
 
 # Ordered, so that two writers with the same spaces cannot wait for each other.
 _LOCK = (
@@ -74,7 +74,7 @@ class PostgresMemory:
     ) -> list[MemoryEntry]:
         """Return the entries of a space in order; see Memory.entries."""
         named = list(kinds)
-        values = (_text(utf8(space)[0]), after, named, named, latest)
+        values = (storable(utf8(space)[0]), after, named, named, latest)
         rows = await self._read(lambda db: db.execute(_READ, values).fetchall())
         return [memory_entry(row) for row in reversed(rows)]
 
@@ -93,15 +93,11 @@ def _storable(item: MemoryEntry) -> MemoryEntry:
         return item
     return replace(
         item,
-        space=_text(item.space),
-        kind=_text(item.kind),
-        run=_text(item.run),
-        key=_text(item.key),
+        space=storable(item.space),
+        kind=storable(item.kind),
+        run=storable(item.run),
+        key=storable(item.key),
     )
-
-
-def _text(text: str) -> str:
-    return text.replace("\0", "\ufffd")
 
 
 def append_rows(db: Connection, rows: Sequence[Row]) -> list[int]:

@@ -21,7 +21,7 @@ from ..protocol import Posted, RunInfo
 from ..recorded.encoding import RunRow, Value, read_row
 from ..recorded.pages import FIRST, WINDOW, PageReader
 from ..views import Wanted
-from .connection import Connection, Server
+from .connection import Connection, Server, storable
 from .owners import CommitListener
 from .runs import COLUMNS, answers_of, find_run, presents
 
@@ -76,11 +76,6 @@ _MANY = 200  # rows that a search for text reads at a time
 T = TypeVar("T")
 
 
-def _stored(text: str) -> str:
-    """Return a text as a row has it: no text of PostgreSQL can hold NUL."""
-    return text.replace("\0", "\ufffd")
-
-
 def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]:
     """Return the terms that select runs, and their values.
 
@@ -104,13 +99,13 @@ def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]
         values.append(reason)
     if wanted.name:
         terms.append("name=%s")
-        values.append(_stored(wanted.name))
+        values.append(storable(wanted.name))
     if wanted.queue:
         terms.append("queue=%s")
-        values.append(_stored(wanted.queue))
+        values.append(storable(wanted.queue))
     if wanted.worker:
         terms.append(_HELD)
-        values.append(_stored(wanted.worker))
+        values.append(storable(wanted.worker))
     return terms, values
 
 
@@ -124,7 +119,7 @@ def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list
     terms += ["id<%s", "id>%s"]
     values += [high, low]
     if wanted.text:
-        text = _stored(wanted.text).replace("\\", "\\\\")
+        text = storable(wanted.text).replace("\\", "\\\\")
         like = "%" + text.replace("%", "\\%").replace("_", "\\_") + "%"
         terms.append(f"({' OR '.join(f'{column} ILIKE %s' for column in _TEXTS)})")
         values += [like] * len(_TEXTS)

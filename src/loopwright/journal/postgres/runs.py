@@ -30,7 +30,7 @@ from ..recorded.rows import (
     rewound,
     taken,
 )
-from .connection import Connection
+from .connection import Connection, storable
 from .database import Database
 from .owners import CHANGES, channel_of, owners_of
 
@@ -284,10 +284,12 @@ def _storable(info: RunInfo) -> RunInfo:
     """Return a row without NUL, which no text of PostgreSQL can hold."""
     if "\0" not in info.name + info.detail + info.queue:
         return info
-    texts = {
-        name: getattr(info, name).replace("\0", "\ufffd") for name in ("name", "detail", "queue")
-    }
-    return replace(info, **texts)
+    return replace(
+        info,
+        name=storable(info.name),
+        detail=storable(info.detail),
+        queue=storable(info.queue),
+    )
 
 
 def _write_row(db: Connection, row: RunRow, epoch: int) -> bool:

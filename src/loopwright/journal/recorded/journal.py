@@ -179,8 +179,10 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first."""
         wanted = Wanted(name, status, text=text, limit=limit, queue=queue, worker=worker)
-        rows = await self._read(lambda reader: reader.runs(wanted, offset))
-        return [row.view() for row in rows]
+        return [row.view() for row in await self._rows(wanted, offset)]
+
+    async def _rows(self, wanted: Wanted, offset: int) -> list[RunInfo]:
+        return await self._read(lambda reader: reader.runs(wanted, offset))
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
         """Return the entries of a run after a number; see Journal.entries."""

@@ -95,29 +95,9 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
     def _appends(self) -> AppendQueue[sqlite3.Connection]:
         return AppendQueue(partial(append_rows, self.path))
 
-    async def runs(
-        self,
-        *,
-        limit: int = 50,
-        offset: int = 0,
-        name: str = "",
-        status: str = "",
-        text: str = "",
-        queue: str = "",
-        worker: str = "",
-    ) -> list[RunInfo]:
-        """Return the rows of runs, newest first; none if the file does not exist yet."""
-        if not expect_journal(self.path):
-            return []
-        return await super().runs(
-            limit=limit,
-            offset=offset,
-            name=name,
-            status=status,
-            text=text,
-            queue=queue,
-            worker=worker,
-        )
+    async def _rows(self, wanted: Wanted, offset: int) -> list[RunInfo]:
+        # A list may be read before the first run creates the file.
+        return await super()._rows(wanted, offset) if expect_journal(self.path) else []
 
     async def look(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with a reader that reads at one moment, in a thread.

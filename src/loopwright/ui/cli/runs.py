@@ -176,7 +176,7 @@ def _extent(row: RunInfo, steps: Sequence[StepOutcome]) -> str:
 
 
 def _detail(row: RunInfo, questions: int | None) -> str:
-    detail = texts.one_line(row.detail)
+    detail = texts.one_line(row.detail or texts.place(row))
     if questions is None:
         return detail
     if questions:

@@ -83,6 +83,7 @@ def _environment() -> Environment:
         "cost": texts.cost,
         "duration": texts.duration,
         "when": texts.when,
+        "place": texts.place,
         "text": text_of,
         "readable": readable,
         # Safe markup, because it contains only numbers.
