@@ -299,9 +299,11 @@ class Hops:
 
 def hops(work: Callable[[], Any]) -> Hops:
     """Return the modules that a piece of work enters, on every thread; the second run is counted."""
+    import gc
     import threading
 
     work()
+    gc.collect()  # what the first run left is not part of the second
     counter = Hops()
     threading.setprofile(counter)
     sys.setprofile(counter)

@@ -5,7 +5,7 @@ they accept as an evaluator. `Step` and its subclasses are the results of `step`
 """
 
 from .engine.fork import Forked
-from .engine.run_options import ResumeLimits, ResumeOptions, RunOptions, StepWithResources
+from .engine.run_record import ResumeLimits, ResumeOptions, RunOptions, StepWithResources
 from .engine.run_state import Clock, Listener, RunObserver
 from .engine.state import Edits, LoopState, StateRun, StateSource
 from .engine.step import (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any
 
 import pytest
 
 from loopwright.errors import RunLocked, RunNotFound
 from loopwright.journal import Entry, surviving
+from loopwright.journal.views import RunPage, Wanted
 
 from .recording import LONG, Store, info, record, recorded, rounds, rounds_seen, shown
 
@@ -129,3 +132,37 @@ class ReadingContract:
         assert await ids() == ["r4", "r3", "r2", "r1"]
         assert await ids(status="running") == ["r1"]
         await again.close(again.info)
+
+    async def test_runs_are_listed_by_queue_and_worker(self, store: Store) -> None:
+        """Both filters select rows before the page is cut, alone and with the other filters."""
+        journal = store.journal
+        queues = ["slow", "fast", "slow", "", "slow"]
+        rows = [info(f"r{n}", queue=queue) for n, queue in enumerate(queues, start=1)]
+        await journal.create(rows)
+        logs = [await journal.open(row, resume=True) for row in rows[:2]]
+        worker = (await journal.find("r1")).owner
+
+        async def ids(**given: Any) -> list[str]:
+            return [row.run_id for row in await journal.runs(**given)]
+
+        assert worker == f"{socket.gethostname()}:{os.getpid()}"
+        assert await ids(queue="slow") == ["r5", "r3", "r1"]
+        assert await ids(queue="slow", limit=1, offset=1) == ["r3"]
+        assert await ids(queue="slow", status="queued", limit=1, offset=1) == ["r3"]
+        assert await ids(queue="slow", text="R3") == ["r3"]
+        assert await ids(worker=worker) == ["r2", "r1"]
+        assert await ids(worker=worker, limit=1, offset=1) == ["r1"]
+        assert await ids(worker=worker, queue="slow") == ["r1"]
+        assert await ids(worker=worker, status="queued") == []
+        for wrong in ("slo", "%", "slow\0"):
+            assert await ids(queue=wrong) == await ids(worker=wrong) == []
+        page = await journal.listing(Wanted(queue="slow", limit=2), _ids)
+        assert page == ["r5", "r3"]
+        assert await journal.listing(Wanted(worker=worker, queue="fast"), _ids) == ["r2"]
+        for log, row in zip(logs, rows, strict=False):
+            await log.close(row)
+        assert await ids(worker=worker) == []
+
+
+def _ids(page: RunPage) -> list[str]:
+    return [view.info.run_id for _, view in page.rows]

@@ -139,6 +139,7 @@ async def test_pages_of_the_list_are_alike(tmp_path: Path, postgres_url: str) ->
             Wanted(status="satisfied"), Wanted(status="interrupted"), Wanted(status="queued"),
             Wanted(reason="max_iterations"), Wanted(text="WORD"), Wanted(text="100%"),
             Wanted(text="x_1"), Wanted(text="flow", after=3), Wanted(status="running"),
+            Wanted(queue="q"), Wanted(worker=(await journal.find("run-r")).owner),
         ]  # fmt: skip
         for page in wanted:
             pages = [await journal.listing(page, _ids) for journal in (one, two)]

@@ -55,7 +55,15 @@ def test_reading_goes_by_index(filled: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [Wanted(), Wanted(name="refine"), Wanted(reason="error"), Wanted(before=9), Wanted(after=1)],
+    [
+        Wanted(),
+        Wanted(name="refine"),
+        Wanted(reason="error"),
+        Wanted(before=9),
+        Wanted(after=1),
+        Wanted(queue="q"),
+        Wanted(queue="q", reason="error"),
+    ],
 )
 def test_the_run_list_goes_by_index(filled: str, wanted: Wanted) -> None:
     """The list of runs is read newest first by an index, and sorts nothing."""

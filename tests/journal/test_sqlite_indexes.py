@@ -10,6 +10,7 @@ import pytest
 
 from loopwright.journal.sqlite import schema
 from loopwright.journal.sqlite.reader import STATEMENTS, runs_query
+from loopwright.journal.views import Wanted
 
 
 def plans(statement: str, values: list[Any]) -> list[str]:
@@ -36,7 +37,7 @@ def test_reading_goes_by_index(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "refine"])
 def test_the_run_list_goes_by_index(name: str, end: tuple[str, str] | None, live: bool) -> None:
     """The list of runs is read newest first by row or index, sorts nothing, touches no other table."""
-    statement, values = runs_query(name, end, "[1]", live_only=live)
+    statement, values = runs_query(Wanted(name), end, "[1]", live_only=live)
     found = " | ".join(plans(statement, [*values, 50, 0]))
     if name or end:
         assert "SEARCH runs USING INDEX" in found

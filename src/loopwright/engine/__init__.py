@@ -4,8 +4,8 @@
 - `loop` declares a loop and decides, `loop_run` runs it, `loop_attempt` is one iteration while it runs.
 - `loop_evaluations` evaluates the input before the first iteration and the output at the end,
   `workspace_loop` captures and puts back the files of a loop.
-- `run` starts and resumes runs, `run_options` checks the options, `run_record` opens a run in the journal and
-  has its records, `run_state` is its state in this process.
+- `run` starts and resumes runs, `run_record` checks their options and opens them in the journal, `run_results` has the
+  results of runs that end outside their root step, `run_state` is the state of a run in this process.
 - `context` is the place of a step in a run, `effects` performs, records and replays its calls.
 - `budget` and `deadlines` limit all of them.
 """

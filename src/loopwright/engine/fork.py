@@ -21,7 +21,7 @@ from ..journal.replay import RecordedRun
 from ..records import Usage
 from ..records.codec import Json
 from .run_record import new_run_id, valid_run_id
-from .synchronous import wait_shortly
+from .threads import wait_shortly
 
 __all__ = ["Forked", "fork", "fork_sync", "last_iteration"]
 

@@ -39,6 +39,7 @@ from ..records import (
     Reason,
     Record,
     Result,
+    Status,
     Stop,
     Usage,
     failure_of,
@@ -588,7 +589,8 @@ class LoopRun:
 
     def _output(self, stop: Stop) -> Json:
         history = self.history
-        if stop.satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
+        satisfied = stop.reason.status is Status.SATISFIED
+        if satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
         if chosen is None:  # an output without a verdict is better than none

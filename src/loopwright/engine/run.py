@@ -25,7 +25,7 @@ from .leftovers import end_leftovers
 from .loop_exploration import check_surroundings
 from .past_noise import refuse_past, set_noise
 from .resume import raise_limit
-from .run_options import (
+from .run_record import (
     ResumeLimits,
     ResumeOptions,
     RunOptions,
@@ -34,18 +34,13 @@ from .run_options import (
     check_names,
     check_options,
     journal_of,
-    progress_listeners,
-    with_models,
-)
-from .run_record import (
-    cut_result,
-    ended_loops,
-    failed_result,
-    finished,
     new_run_id,
     open_run,
+    progress_listeners,
     row_of,
+    with_models,
 )
+from .run_results import cut_result, ended_loops, failed_result, finished
 from .run_state import (
     Clock,
     Listener,
@@ -56,8 +51,8 @@ from .run_state import (
     system_clock,
 )
 from .step import CompositeStep, In, Out, Step, StepLike, as_step
-from .synchronous import wait_for
 from .text_listeners import OnText
+from .threads import wait_for
 from .tuning import LiveLimits
 from .workflow import Workflow
 
@@ -407,6 +402,8 @@ def _listen(state: Run, store: Journal | None) -> None:
 
 def _read_limits(state: Run, store: Journal) -> None:
     """Read and apply the new limits of an open run; most runs get none."""
+    if state.ending:
+        return
     if state.limits is None:
         state.limits = LiveLimits(state, partial(store.inbox, state.run_id))
     state.limits.read()
@@ -414,8 +411,7 @@ def _read_limits(state: Run, store: Journal) -> None:
 
 def _stop_reading(state: Run) -> None:
     """Read no further limits: the end of the run is recorded next, and nothing may follow it."""
-    if not state.log.silent:
-        state.log.on_posted = None
+    state.ending = True
     if state.limits is not None:
         state.limits.close()
 

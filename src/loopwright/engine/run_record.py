@@ -1,60 +1,207 @@
-"""The records of a run: the row with which it is opened, the entry of its end, and its results.
+"""A run in its journal: the options of `run` and `resume`, the opening, and the row.
 
 A row contains the bounds of a run, which are the conditions of each loop, for lists and pages.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
 from ..conditions import Budget
-from ..errors import ConfigurationError, ReplayMismatch, StepError
+from ..errors import ConfigurationError, ReplayMismatch, StepError, nearest
 from ..journal import Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
-from ..journal.replay import RecordedRun
-from ..journal.results import ended_result, loop_result
-from ..records import (
-    Failure,
-    History,
-    LoopResults,
-    Reason,
-    Result,
-    Status,
-    Stop,
-    agents_history,
-    codec,
-    item_outcomes,
-)
+from ..journal.open import open_journal
+from ..records import Result, codec
 from ..records.codec import Json
 from ..records.redaction import Redactor, secrets_in
-from ..records.typed import ValueType
-from .effects import retyped
 from .loop import Loop
-from .loop_declaration import LoopDeclaration
-from .run_state import Run, RunResources
-from .step import CompositeStep, Leaf, Step
-from .workflow import Workflow
+from .run_state import Clock, Listener, RunResources
+from .step import MODEL_NAME, CompositeStep, Leaf, Step
+from .text_listeners import OnText, model_call, text_listener
+
+if TYPE_CHECKING:
+    from ..models import Models
 
 __all__ = [
-    "cut_result",
+    "ResumeLimits",
+    "ResumeOptions",
+    "RunOptions",
+    "StepWithResources",
+    "chained",
+    "check_names",
+    "check_options",
     "described",
-    "ended_loops",
-    "failed_result",
-    "finished",
     "fresh_row",
+    "journal_of",
     "new_run_id",
     "open_run",
+    "progress_listeners",
     "row_of",
     "valid_run_id",
+    "with_models",
 ]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@runtime_checkable
+class StepWithResources(Protocol):
+    """A step with the objects that it needs, such as a loaded document."""
+
+    @property
+    def step(self) -> Step: ...
+    @property
+    def default_input(self) -> Json: ...
+    @property
+    def budget(self) -> Budget | None: ...
+    @property
+    def resources(self) -> Mapping[str, Any]: ...
+    @property
+    def source(self) -> Mapping[str, Json]: ...
+
+
+class ResumeOptions(TypedDict, total=False):
+    """The options of `run` that `resume` passes on."""
+
+    budget: Budget | None
+    clock: Clock | None
+    random: Callable[[], float] | None
+    listeners: Sequence[Listener]
+    models: Models | None
+    model: str
+    on_text: OnText | None
+    progress: bool | Listener
+    resources: Mapping[str, Any] | None
+    source: Mapping[str, Json] | None
+    accept_changes: bool
+    in_doubt: str
+    takeover: bool
+
+
+class ResumeLimits(ResumeOptions, total=False):
+    """The options of `resume`, which explains them."""
+
+    max_iterations: int | None
+    max_usd: float | None
+    max_calls: int | None
+    max_total_tokens: int | None
+    max_effects: int | None
+
+
+class RunOptions(ResumeOptions, total=False):
+    """The options of `run`, which explains them."""
+
+    journal: Journal | str | None
+    run_id: str
+
+
+def chained(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the resources of both, the first before the second."""
+    # No copy, which would load resources that no step may need. Nothing is written to it.
+    return ChainMap(*(cast("MutableMapping[str, Any]", part) for part in (first, second)))
+
+
+def progress_listeners(progress: bool | Listener) -> list[Listener]:
+    """Return the listeners that show the progress of a run."""
+    if progress is True:
+        # By name: progress is a layer above the engine, and loads rich or IPython.
+        return [importlib.import_module("loopwright.progress").automatic()]
+    if progress is False:
+        return []
+    if not callable(progress) and not hasattr(progress, "opened"):
+        raise ConfigurationError(
+            f"run: progress: {progress!r:.60} is not a listener; use True, False or one of "
+            "loopwright.progress, such as tqdm_bar()"
+        )
+    return [progress]
+
+
+def with_models(
+    resources: Mapping[str, Any] | None,
+    models: Models | None,
+    *,
+    model: str,
+    on_text: OnText | None,
+) -> Mapping[str, Any] | None:
+    """Return the resources with the models and the text listener of a run."""
+    own: dict[str, Any] = {}
+    if models is not None:
+        if not hasattr(models, "resolve"):
+            raise ConfigurationError(
+                f"run: models: {models!r:.60} is not a Models; use one, such as Models(…)"
+            )
+        own["models"] = models
+    if model:
+        own["model"] = model
+    if on_text is not None:
+        listener = text_listener(on_text)
+        own["on_text"] = lambda path, text: listener(text, model_call(path))
+    if not own:
+        return resources
+    for name in own if resources is not None else ():
+        if name in cast("Mapping[str, Any]", resources):
+            raise ConfigurationError(f"run: {name}: it is also in resources; remove one of the two")
+    # A chain, because a copy would load resources that no step may need.
+    return ChainMap(own, cast("MutableMapping[str, Any]", resources)) if resources else own
+
+
+def check_names(root: Step, resources: Mapping[str, Any] | None) -> None:
+    """Raise ConfigurationError for the names of templates and models that this run does not supply."""
+    missing = root.unsupplied
+    if not missing:
+        return
+    names = getattr((resources or {}).get("models"), "names", {})
+    sentences = [
+        f"{sentence}{nearest(name.removeprefix(MODEL_NAME), names) if names else ''}"
+        for name, sentence in missing.items()
+        if not name.startswith(MODEL_NAME) or name.removeprefix(MODEL_NAME) not in names
+    ]
+    if sentences:
+        raise ConfigurationError("; ".join(sentences))
+
+
+def journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:
+    """Return a journal, and whether it was opened here."""
+    if isinstance(journal, str):
+        return open_journal(journal), True
+    if journal is not None and not hasattr(journal, "open"):
+        raise ConfigurationError(
+            f"journal: {journal!r} is not a journal; use a Journal, a URL such as sqlite:runs.db, "
+            "or None"
+        )
+    return journal, False
+
+
+def check_options(
+    budget: object, in_doubt: object, listeners: Sequence[Listener], resources: object
+) -> None:
+    """Raise ConfigurationError for an invalid option of `run`."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigurationError(
+            f"run: budget: {budget!r} is not a Budget; use one, such as Budget(usd=0.5)"
+        )
+    words = ("suspend", "rerun")
+    if in_doubt not in words:
+        hint = nearest(str(in_doubt), words)
+        raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is neither suspend nor rerun{hint}")
+    if resources is not None and not isinstance(resources, Mapping):
+        raise ConfigurationError(
+            f"run: resources: {resources!r:.60} is not a mapping; use objects by name, such as {{'model': …}}"
+        )
+    if callable(listeners):
+        raise ConfigurationError(f"run: listeners: {listeners!r} is not a list; use a list")
+    for listener in listeners:
+        if not callable(listener) and not hasattr(listener, "opened"):
+            raise ConfigurationError(f"run: listeners: {listener!r} is not a function")
 
 
 def new_run_id() -> str:
@@ -202,114 +349,6 @@ def _accepted_in(log: RunLog) -> str:
     """Return the fingerprint of the code that was accepted instead of the recorded one, or ""."""
     accepted = (e for e in reversed(log.recorded) if e.kind == "accepted" and not e.path)
     return next((e.fingerprint for e in accepted if e.value is None), "")
-
-
-def finished(state: Run, ended: Json, step: Step) -> Result:
-    """Return the result of a run whose end is in the journal.
-
-    Raises:
-        ReplayMismatch: if a recorded value no longer fits its declared type.
-    """
-    replay = state.replay
-    assert replay is not None
-    result = ended_result(state.run_id, replay, ended, ended_loops(state, replay, step))
-    # A workflow may contain a loop of its own name, whose history is not that of the run.
-    history = result.history if ended.get("iterations") else History()
-    if result.agents.get(result.name, {}).get("kind") == "phased":
-        history = _phases(replay, result.name)
-    return replace(
-        result,
-        output=_typed(step.output_type, result.output, step.name),
-        history=history,
-        steps=_typed_steps(step, result.steps),
-        members=step.steps if isinstance(step, Workflow) else {},
-    )
-
-
-def failed_result(error: StepError, state: Run, step: Step) -> Result:
-    """Return the result of a run that an error ended; the reason is that of the failed loop, if any."""
-    failure: Failure = state.clean(Failure.of("", error, redact=state.redact))
-    loop = error.result
-    reason = loop.reason if loop is not None and loop.status is Status.FAILED else Reason.ERROR
-    detail = f"{failure.path}: {failure.message}" if failure.path else failure.message
-    stopped = cut_result(Stop(reason, detail), state, step)
-    return replace(stopped, error=failure, cause=error.__cause__)
-
-
-def cut_result(stop: Stop, state: Run, step: Step) -> Result:
-    """Return the result of a run that was ended from outside its root step, with its output so far."""
-    own = state.loops.get(step.name)
-    if own is not None:
-        return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
-    output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
-    return Result(stop.reason.status, stop.reason, stop.detail, output)
-
-
-def _phases(replay: RecordedRun, path: str) -> History:
-    """Return the iterations of the phases of the agent at a path."""
-    phases = [
-        entries for loop, entries in replay.records.items() if loop.rpartition("/")[0] == path
-    ]
-    return agents_history([entry.value for entry in entries] for entries in phases)
-
-
-def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
-    return value if declared is None or value is None else retyped(declared, value, path)
-
-
-def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the outputs of the steps of a workflow with their declared types."""
-    if not isinstance(step, Workflow):
-        return outputs
-    return {
-        name: _typed(step.steps[name].output_type, value, name) if name in step.steps else value
-        for name, value in outputs.items()
-    }
-
-
-def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
-    """Return the loops and lists inside a step by name; of two with one name the first."""
-    loops: dict[str, LoopDeclaration] = {}
-    waiting = [step]
-    while waiting:
-        part = waiting.pop(0)
-        if isinstance(part, Loop) or getattr(part, "over_list", False):
-            loops.setdefault(part.name, cast("LoopDeclaration", part))
-        waiting += part.parts()
-    return loops
-
-
-def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
-    """Return the results of the loops whose end is in the journal, in the order of their ends."""
-    loops = LoopResults()
-    # Walking the step takes time, and a run without ended loops has nothing to type.
-    declared = _loops_in(step) if replay.ended else {}
-    loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
-    for path, value in replay.ended.items():
-        if path:
-            result = loop_result(state.run_id, replay, path, value)
-            loop = declared.get(result.name)
-            loops.keep(path, result if loop is None else _typed_result(loop, result))
-    return loops
-
-
-def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
-    """Return the recorded result of a loop with the declared types of its values."""
-    input_type, output_type = loop.iteration_types
-    if all(each is None or each.is_json for each in (input_type, output_type)):
-        return result
-    history = History()
-    for item in result.history:
-        value = item.input if input_type is None else input_type.attach(item.input)
-        typed = replace(item, input=value, output=_typed(output_type, item.output, result.name))
-        history = history.with_iteration(
-            typed, result.history.elapsed, result.history.usage, result.history.now
-        )
-    output = _typed(loop.output_type, result.output, result.name)
-    items = [
-        row.item if input_type is None else input_type.attach(row.item) for row in result.items
-    ]
-    return replace(result, output=output, history=history, items=item_outcomes(items, history))
 
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:

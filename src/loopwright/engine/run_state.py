@@ -221,6 +221,7 @@ class Run:
         "append",
         "cancelled",
         "clock",
+        "ending",
         "finishing",
         "in_doubt",
         "iterations",
@@ -294,6 +295,7 @@ class Run:
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.limits: LimitsReader | None = None  # from the first notification on
         self.lost = False
+        self.ending = False  # its root step has ended
         self.finishing = 0  # calls in progress that end although the run is lost
         self.iterations = 0
         self.score: float | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -20,7 +22,10 @@ from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, e
 
 T = TypeVar("T")
 
-_OWNER = "this process"
+
+def _owner() -> str:
+    """Return the name of this process, as the other journals and the list of workers write it."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class _MemoryRun:
@@ -34,7 +39,7 @@ class _MemoryRun:
 
     def shown(self) -> RunInfo:
         """Return the row with its owner."""
-        return self.info if self.owner is None else replace(self.info, owner=_OWNER)
+        return self.info if self.owner is None else replace(self.info, owner=_owner())
 
 
 class MemoryLog:
@@ -143,7 +148,7 @@ class MemoryJournal:
         if run.owner is not None and not takeover:
             raise RunLocked(
                 f"{info.run_id}: another owner is running it; wait, or cancel it first",
-                owner=_OWNER,
+                owner=_owner(),
             )
         return MemoryLog(run, run.info.epoch + 1)
 
@@ -175,7 +180,15 @@ class MemoryJournal:
         return matches[0]
 
     async def runs(
-        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+        self,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        name: str = "",
+        status: str = "",
+        text: str = "",
+        queue: str = "",
+        worker: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first."""
         rows = [run.shown() for run in reversed(self._runs.values())]
@@ -184,6 +197,8 @@ class MemoryJournal:
             for row in rows
             if (not name or row.name == name)
             and (not status or row.status == status)
+            and (not queue or row.queue == queue)
+            and (not worker or row.owner == worker)
             and (not text or text.lower() in codec.text_of(row.to_json()).lower())
         ]
         return [row.view() for row in rows[offset : offset + limit]]

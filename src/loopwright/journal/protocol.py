@@ -209,7 +209,15 @@ class Journal(Protocol):
         """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
 
     async def runs(
-        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+        self,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        name: str = "",
+        status: str = "",
+        text: str = "",
+        queue: str = "",
+        worker: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first.
 
@@ -217,6 +225,10 @@ class Journal(Protocol):
             limit, offset: the page.
             name, status: only runs with this name or status.
             text: only runs whose row contains this text, in any case.
+            queue: only runs that were submitted to this queue. Queues have no index: without a status
+                or a name, a page of a queue with few runs may read all rows.
+            worker: only runs that this process holds, `HOST:PID` as in `RunInfo.owner` and in
+                `loopwright workers`. If it ended, its runs count until another process takes them.
         """
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:

@@ -35,6 +35,8 @@ class Wanted:
         before: the key that they are older than; 0 is no bound.
         after: the key that they are newer than; 0 is no bound.
         limit: the number of runs (default: 50).
+        queue: only runs that were submitted to this queue; empty selects all.
+        worker: only runs that this process holds, as `HOST:PID`; empty selects all.
 
     Raises:
         ConfigurationError: for an unknown reason.
@@ -51,6 +53,8 @@ class Wanted:
     before: int = 0
     after: int = 0
     limit: int = 50
+    queue: str = ""
+    worker: str = ""
 
     def __post_init__(self) -> None:
         if self.reason and self.reason not in list(Reason):
@@ -229,7 +233,7 @@ async def entries_page(journal: Journal, wanted: Wanted) -> RunPage:
     offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
     infos = await journal.runs(
         limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
-        text=wanted.text,
+        text=wanted.text, queue=wanted.queue, worker=wanted.worker,
     )  # fmt: skip
     rows = [
         (-number, EntriesView(info, await journal.entries(info.run_id)))

@@ -406,6 +406,9 @@ class LoopResults(dict[str, Result]):
         return "/".join(remaining), in_list
 
 
+_NO_USAGE = NOTHING.to_json()  # of each run without a model
+
+
 def ended_entry(result: Result) -> dict[str, Json]:
     """Return the value of the entry of a run's end."""
     return {
@@ -415,7 +418,7 @@ def ended_entry(result: Result) -> dict[str, Json]:
         "iterations": result.history.length,
         "steps": dict(result.steps),
         "warnings": list(result.warnings),
-        "usage": result.usage.to_json(),
+        "usage": _NO_USAGE if result.usage is NOTHING else result.usage.to_json(),
         "seconds": result.seconds,
         "loops": list(result.loops),
         "request": result.request,

@@ -293,3 +293,33 @@ def test_a_worker_that_a_signal_stops_at_its_start_ends_with_0(
     assert done.code == 0
     assert "SIGTERM: stopped before any run" in done.err or "SIGTERM: no new runs" in done.err
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_runs_are_listed_by_queue_and_worker(shared: Project, postgres_url: str) -> None:
+    """Both filters of `runs` select rows; an unknown name is reported with the nearest one, a known one without runs is not."""
+
+    async def fill(journal: Journal, runs: SharedRuns) -> None:
+        rows = [RunInfo(f"r{n}", "count", queue=queue) for n, queue in enumerate(("slow", "fast"))]
+        await journal.create(rows)
+        await runs.enter({"fast": 1, "nightly": 1})
+        log = await journal.open(rows[1], resume=True)
+        [worker] = await runs.workers()
+        for words, run_id in ((("--queue", "slow"), "r0"), (("--worker", worker.owner), "r1")):
+            listed = await asyncio.to_thread(shared.call, "runs", *words, "--json")
+            assert [row["run_id"] for row in listed.json["runs"]] == [run_id]
+        both = ("runs", "--queue", "slow", "--worker", worker.owner)
+        for words in (("runs", "--queue", "nightly"), both):
+            empty = await asyncio.to_thread(shared.call, *words)
+            assert (empty.code, empty.out) == (0, "")
+        for option, wrong, hint in (
+            ("--queue", "slwo", "slow"),
+            ("--queue", "nihgtly", "nightly"),
+            ("--worker", f"{worker.owner}0", worker.owner),
+        ):
+            unknown = await asyncio.to_thread(shared.call, "runs", option, wrong)
+            assert unknown.code == 2
+            assert f"{option}: {wrong!r}" in unknown.err
+            assert f"did you mean {hint!r}?" in unknown.err
+        await log.close(replace(log.info, status="interrupted"))
+
+    change(postgres_url, fill)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from cluster.waiting import serving, until
 from loopwright import Loop, MaxIterations, Usage
@@ -62,7 +64,16 @@ async def test_the_page_shows_queues_workers_and_returned_runs(
             await until(active)
             shown = read(base, token, "/workers")
             assert "fast=7" in shown
-            assert '<th scope="row">slow <strong>no worker serves it</strong></th>' in shown
+            link = '<a href="/?queue=slow">slow</a>'
+            assert f'<th scope="row">{link} <strong>no worker serves it</strong></th>' in shown
+            worker = urlencode({"worker": f"{socket.gethostname()}:{os.getpid()}"})
+            assert f'<a href="/?{worker}">' in shown
+            # The links open the list of runs with a filter, which its form and its events keep.
+            of_queue = read(base, token, "/?queue=slow")
+            assert f'data-run="{run_id}"' in of_queue
+            assert 'name="queue" value="slow"' in of_queue
+            assert 'data-events="/events?queue=slow&amp;' in of_queue
+            assert run_id not in read(base, token, f"/?queue=fast&{worker}")
             assert "this worker has &lt;no&gt; such step" in shown
             assert "another-machine</th><td><strong>waits for a worker there</strong>" in shown
             assert "2 calls, $0.5000" in shown

@@ -63,6 +63,8 @@ WATCHED = (
     "SELECT status, updated, epoch, cancel, (SELECT max(first) FROM loopwright.entries "
     "WHERE run=runs.id) FROM loopwright.runs WHERE run_id=%s"
 )
+# An ended run keeps the key of its last owner, which no longer holds it.
+_HELD = "status='running' AND owner IN (SELECT id FROM loopwright.owners WHERE host||':'||pid=%s)"
 _INPUT = (  # a long input is a content
     "coalesce((SELECT body FROM loopwright.contents c WHERE c.run=runs.id AND runs.input LIKE '{\"$%%' "
     "AND c.id=coalesce((runs.input::json->>'$text'), (runs.input::json->>'$json'))::bigint), runs.input)"
@@ -74,15 +76,20 @@ _MANY = 200  # rows that a search for text reads at a time
 T = TypeVar("T")
 
 
-def run_terms(
-    name: str, status: str, reason: str, live: list[int]
-) -> tuple[list[str], list[object]]:
+def _stored(text: str) -> str:
+    """Return a text as a row has it: no text of PostgreSQL can hold NUL."""
+    return text.replace("\0", "\ufffd")
+
+
+def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]:
     """Return the terms that select runs, and their values.
 
     A running run without a live owner is stored as running, and counts as interrupted.
     """
     terms: list[str] = []
     values: list[object] = []
+    reason = wanted.reason
+    status = wanted.status or (Reason(reason).status.value if reason else "")
     if status == "running":
         terms.append("status='running' AND owner=ANY(%s)")
         values.append(live)
@@ -95,9 +102,15 @@ def run_terms(
     if reason:
         terms.append("reason=%s")
         values.append(reason)
-    if name:
+    if wanted.name:
         terms.append("name=%s")
-        values.append(name)
+        values.append(_stored(wanted.name))
+    if wanted.queue:
+        terms.append("queue=%s")
+        values.append(_stored(wanted.queue))
+    if wanted.worker:
+        terms.append(_HELD)
+        values.append(_stored(wanted.worker))
     return terms, values
 
 
@@ -107,12 +120,12 @@ def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list
     low, high = wanted.after, wanted.before or FIRST
     if wanted.text:
         low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
-    status = wanted.status or (Reason(wanted.reason).status.value if wanted.reason else "")
-    terms, values = run_terms(wanted.name, status, wanted.reason, live)
+    terms, values = run_terms(wanted, live)
     terms += ["id<%s", "id>%s"]
     values += [high, low]
     if wanted.text:
-        like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        text = _stored(wanted.text).replace("\\", "\\\\")
+        like = "%" + text.replace("%", "\\%").replace("_", "\\_") + "%"
         terms.append(f"({' OR '.join(f'{column} ILIKE %s' for column in _TEXTS)})")
         values += [like] * len(_TEXTS)
     order = f" ORDER BY id {'ASC' if newer else 'DESC'} LIMIT %s"
@@ -172,12 +185,12 @@ class Reader(PageReader):
         query, values = page_query(wanted, self._live(), COLUMNS)
         return presents(self.db, list(map(self.checked, self._rows_of(query, values))))
 
-    def runs(self, *, limit: int, offset: int, name: str, status: str, text: str) -> list[RunInfo]:
+    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
         """Return a page of runs, newest first."""
-        terms, values = run_terms(name, status, "", self._live())
+        terms, values = run_terms(wanted, self._live())
+        limit, text = wanted.limit, wanted.text.lower()
         if not text:
             return list(self._runs(terms, values, limit, offset))
-        text = text.lower()
         found = (
             info
             for start in self._starts()

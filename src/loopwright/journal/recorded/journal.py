@@ -167,12 +167,19 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         return (await self._read(lambda reader: reader.find(run_id))).view()
 
     async def runs(
-        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+        self,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        name: str = "",
+        status: str = "",
+        text: str = "",
+        queue: str = "",
+        worker: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first."""
-        rows = await self._read(
-            lambda r: r.runs(limit=limit, offset=offset, name=name, status=status, text=text)
-        )
+        wanted = Wanted(name, status, text=text, limit=limit, queue=queue, worker=worker)
+        rows = await self._read(lambda reader: reader.runs(wanted, offset))
         return [row.view() for row in rows]
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:

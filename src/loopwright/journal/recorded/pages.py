@@ -101,7 +101,7 @@ class PageReader(RowReader):
         """Return the answers in the inbox of a run."""
 
     @abstractmethod
-    def runs(self, *, limit: int, offset: int, name: str, status: str, text: str) -> list[RunInfo]:
+    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
         """Return a page of runs, newest first; see Journal.runs."""
 
     def find(self, run_id: str) -> RunInfo:

@@ -96,12 +96,28 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
         return AppendQueue(partial(append_rows, self.path))
 
     async def runs(
-        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+        self,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        name: str = "",
+        status: str = "",
+        text: str = "",
+        queue: str = "",
+        worker: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first; none if the file does not exist yet."""
         if not expect_journal(self.path):
             return []
-        return await super().runs(limit=limit, offset=offset, name=name, status=status, text=text)
+        return await super().runs(
+            limit=limit,
+            offset=offset,
+            name=name,
+            status=status,
+            text=text,
+            queue=queue,
+            worker=worker,
+        )
 
     async def look(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with a reader that reads at one moment, in a thread.

@@ -17,6 +17,7 @@ from ..protocol import Posted, RunInfo
 from ..recorded.encoding import RunRow, Value, read_row
 from ..recorded.reader import RowReader
 from ..recorded.rows import present
+from ..views import Wanted
 from .database import find_run, posted
 from .leases import owner_at, owners_at
 from .schema import read_content
@@ -36,13 +37,15 @@ STATEMENTS = {
     "WHERE ?1>0 AND id IN (SELECT value FROM json_each(?2))",
 }
 _LIVE = "owner IN (SELECT value FROM json_each(?))"
+# An ended run keeps the key of its last owner, which no longer holds it.
+_HELD = "status='running' AND owner IN (SELECT id FROM owners WHERE host||':'||pid=?)"
 End = tuple[str, str]  # a status and a reason, as they are stored
 
 
 def run_terms(
-    name: str, end: End | None, live: str, *, live_only: bool
+    wanted: Wanted, end: End | None, live: str, *, live_only: bool
 ) -> tuple[list[str], list[Value]]:
-    """Return the terms that select runs by name and by status and reason, and their values.
+    """Return the terms that select runs by name, queue and worker and by an end, and their values.
 
     `live` is a JSON list of the keys of live owners: the owner of a running run must be in it, or
     must not be in it if `live_only` is false.
@@ -55,17 +58,23 @@ def run_terms(
         if end[0] == "running":
             terms.append(_LIVE if live_only else f"{_LIVE} IS NOT TRUE")
             values.append(live)
-    if name:
+    if wanted.name:
         terms.append("name=?")
-        values.append(name)
+        values.append(wanted.name)
+    if wanted.queue:
+        terms.append("queue=?")
+        values.append(wanted.queue)
+    if wanted.worker:
+        terms.append(_HELD)
+        values.append(wanted.worker)
     return terms, values
 
 
 def runs_query(
-    name: str, end: End | None, live: str, *, live_only: bool
+    wanted: Wanted, end: End | None, live: str, *, live_only: bool
 ) -> tuple[str, list[Value]]:
     """Return the statement for the newest runs and its values; those of LIMIT and OFFSET follow."""
-    terms, values = run_terms(name, end, live, live_only=live_only)
+    terms, values = run_terms(wanted, end, live, live_only=live_only)
     where = [" WHERE ", " AND ".join(terms)] if terms else []
     return "".join(["SELECT * FROM runs", *where, " ORDER BY id DESC LIMIT ? OFFSET ?"]), values
 
@@ -103,15 +112,16 @@ class RunReader(RowReader):
         row = self.row(run_id)
         return row, present(row, owner_at(self._db, row.owner, self._now()))
 
-    def runs(self, *, limit: int, offset: int, name: str, status: str, text: str) -> list[RunInfo]:
+    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
         """Return a page of runs, newest first."""
+        limit, status, text = wanted.limit, wanted.status, wanted.text.lower()
         owners = owners_at(self._db, self._now())
         live = json.dumps([key for key, owner in owners.items() if owner.alive])
         # Several ends are merged below, so each needs the rows up to the end of the page.
         page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]
         rows: list[RunRow] = []
         for end, live_only in self.ends(status):
-            query, values = runs_query(name, end, live, live_only=live_only)
+            query, values = runs_query(wanted, end, live, live_only=live_only)
             rows += map(read_row, self._db.execute(query, [*values, *page]))
         rows.sort(key=lambda row: -row.key)
         if status and not text:
@@ -120,7 +130,6 @@ class RunReader(RowReader):
         if not text:
             return list(infos)
         # Here and not in SQL: the input may be a content, and the text must match the printed row.
-        text = text.lower()
         matching = (info for info in infos if text in codec.text_of(info.to_json()).lower())
         return list(islice(matching, offset, offset + limit))
 

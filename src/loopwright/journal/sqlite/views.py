@@ -69,7 +69,7 @@ def page_query(
     if wanted.text:
         # A text has no index: the window bounds the time of one request.
         low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
-    terms, values = run_terms(wanted.name, end, live, live_only=live_only)
+    terms, values = run_terms(wanted, end, live, live_only=live_only)
     terms += ["id<?", "id>?"]
     values += [high, low]
     if wanted.text:

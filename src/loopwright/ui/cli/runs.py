@@ -15,12 +15,13 @@ from ...journal import Journal, RunInfo, surviving
 from ...journal.questions import pending
 from ...journal.replay import RecordedRun
 from ...journal.urls import shown_url
-from ...journal.views import step_outcomes
+from ...journal.views import Wanted, step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json
 from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
 from ..run_files import UNRECORDED, unrecorded_folders
+from ..run_filters import check_filters
 from ..submitted import returns_of, waiting_text
 from .live import steps_text
 from .options import AsJson, JournalUrl
@@ -50,20 +51,30 @@ def runs(
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="Only runs with this name.")
     ] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", metavar="NAME", help="Only runs submitted to this queue.")
+    ] = "",
+    worker: Annotated[
+        str,
+        typer.Option(
+            "--worker",
+            metavar="NAME",
+            help="Only runs that this worker holds: HOST:PID, as `workers` lists it.",
+        ),
+    ] = "",
     executions: Annotated[
         bool, typer.Option("--executions", help="List the executions of reasoning agents instead.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
     """List the runs in the journal, newest first."""
+    wanted = Wanted(name, status, limit=limit, queue=queue, worker=worker)
     if executions:
-        return _executions(journal, limit, name, status, as_json=as_json)
+        return _executions(journal, wanted, as_json=as_json)
     _check_status(status, STATUSES)
     with Output(as_json=as_json) as output:
         try:
-            rows, questions, steps = reading(
-                journal, lambda store: _rows(store, limit, name, status)
-            )
+            rows, questions, steps = reading(journal, lambda store: _rows(store, wanted))
         except RunNotFound:  # the journal does not exist yet
             rows, questions, steps = [], {}, {}
         if as_json:
@@ -84,13 +95,27 @@ def _check_status(status: str, statuses: Sequence[str]) -> None:
         raise ConfigurationError(f"--status: {status!r} is not a status{hint}")
 
 
+async def _listed(store: Journal, wanted: Wanted, status: str) -> list[RunInfo]:
+    """Return the rows of a list. Raises ConfigurationError for an unknown queue or worker."""
+    rows = await store.runs(
+        limit=wanted.limit,
+        name=wanted.name,
+        status=status,
+        queue=wanted.queue,
+        worker=wanted.worker,
+    )
+    if not rows:
+        await check_filters(store, queue=wanted.queue, worker=wanted.worker)
+    return rows
+
+
 async def _rows(
-    store: Journal, limit: int, name: str, status: str
+    store: Journal, wanted: Wanted
 ) -> tuple[list[RunInfo], dict[str, int], dict[str, list[StepOutcome]]]:
     """Return runs, the number of open questions of suspended ones, and the steps of those without
     iterations."""
     rows, steps = [], {}
-    listed = await store.runs(limit=limit, name=name, status=status)
+    listed = await _listed(store, wanted, wanted.status)
     returns = await returns_of(store, listed)
     for row in listed:
         if waits := waiting_text(row, returns):
@@ -176,12 +201,13 @@ def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
     return parts
 
 
-def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) -> int:
+def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
     """Write the executions of reasoning agents in the latest runs, newest run first."""
+    status = wanted.status  # of an execution, not of its run
     _check_status(status, agents.STATUSES)
 
     async def read(store: Journal) -> list[Execution]:
-        rows = await store.runs(limit=limit, name=name)
+        rows = await _listed(store, wanted, status="")
         every = [one for r in rows for one in agents.execution_of(r, await store.entries(r.run_id))]
         return [one for one in every if not status or one.status == status]
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from ...journal import Journal
 from ...journal.live_lines import LiveLines
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
-from .project import ProjectFolder
+from .project import ProjectFolder, RunProcesses
 from .queries import Records
-from .run_processes import RunProcesses
 
 # Sends the changes of a topic to its open pages.
 SendChanges = Callable[["Page", Topic, EventChannel], Awaitable[None]]

@@ -1,16 +1,25 @@
-"""The workflows that the page can start: approved documents of the project folder."""
+"""The project folder of the page: its documents, and the runs of them that the page starts.
+
+A run is a separate `loopwright` process, which outlives the page.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from ...errors import DocumentError, LoopwrightError
+from ..._platform.processes import new_group
+from ...errors import ConfigurationError, DocumentError, LoopwrightError
 from ...records.codec import text_of
+from ..opening import VARIABLE
 from ..sources import SourceSettings, load_source
 from ..trust import actions_text, is_approved
 
@@ -21,6 +30,8 @@ _KINDS = (".yaml", ".yml")
 # A project has other YAML files too, such as those of CI, which must not be listed as broken workflows.
 _BEGINS = re.compile(rb"^(schema|\$schema|orchestrator)\s*:", re.MULTILINE)
 _SKIPPED = ("node_modules", "__pycache__", "venv", "build", "dist")
+POLL_SECONDS = 0.05  # seconds between two checks of the signal; a person does not notice the delay
+_LAST = 2000  # characters of the messages of a failed process
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +98,64 @@ def _is_document(path: Path) -> bool:
         if path.is_file() and path.stat().st_size <= _MAX_SIZE:
             return _BEGINS.search(path.read_bytes()) is not None
     return False
+
+
+class RunProcesses:
+    """Starts processes and watches them; they continue when the page ends."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url = url
+        self._folder = folder
+        self._watched: set[asyncio.Task[int]] = set()
+
+    async def launch(self, words: Sequence[str], stdin: str | None = None) -> None:
+        """Start `loopwright WORDS…` and return once it has opened and accepted the run.
+
+        Raises:
+            ConfigurationError: with its last message, if it ended without opening the run, or refused
+                to resume it.
+        """
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as messages:
+            signal = Path(folder, "opened")
+            signal.touch()
+            process = await self._start(words, stdin, messages, signal)
+            ended = asyncio.create_task(process.wait())
+            # asyncio keeps only weak references to tasks, and an ended process must be collected.
+            self._watched.add(ended)
+            ended.add_done_callback(self._watched.discard)
+            while not ended.done() and not signal.stat().st_size:
+                await asyncio.wait({ended}, timeout=POLL_SECONDS)
+            if not signal.stat().st_size:
+                messages.seek(0)
+                raise ConfigurationError(_sentence(messages.read(), ended.result()))
+
+    async def _start(
+        self, words: Sequence[str], stdin: str | None, messages: IO[bytes], signal: Path
+    ) -> asyncio.subprocess.Process:
+        # The journal as a variable: a URL may contain a password, and arguments are visible to all users.
+        environment = {**os.environ, "LOOPWRIGHT_JOURNAL": self._url, "NO_COLOR": "1"}
+        environment[VARIABLE] = str(signal)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "loopwright", *words, cwd=self._folder, env=environment,
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL, stderr=messages,
+            **new_group(),  # Ctrl-C ends the page, not the runs
+        )  # fmt: skip
+        if process.stdin is not None:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                # A process that refuses its command line ends before it reads the input.
+                process.stdin.write((stdin or "").encode())
+                await process.stdin.drain()
+            process.stdin.close()
+        return process
+
+
+def _sentence(messages: bytes, code: int) -> str:
+    lines = [
+        line for line in messages.decode("utf-8", "replace")[-_LAST:].splitlines() if line.strip()
+    ]
+    errors = [
+        line.removeprefix("loopwright: ") for line in lines if line.startswith("loopwright: ")
+    ]
+    # The last error is the reason; notes and warnings precede it.
+    return (errors or lines or [f"the process ended with exit code {code} and no message"])[-1]

@@ -78,6 +78,8 @@ def wanted_in(request: Request) -> Wanted:
         text=query.get("text", "")[:200],
         before=_key(request, "before"),
         after=_key(request, "after"),
+        queue=query.get("queue", "")[:400],
+        worker=query.get("worker", "")[:400],
     )
 
 
@@ -95,7 +97,7 @@ async def runs(page: Page, request: Request) -> Response:
     listing = await page.records.listing(wanted)
     same = {
         key: value
-        for key in ("name", "status", "reason", "text")
+        for key in ("name", "status", "reason", "text", "queue", "worker")
         if (value := getattr(wanted, key))
     }
 
