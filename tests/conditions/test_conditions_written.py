@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from engine.support import ERROR, UNDECIDED, examples, history, scores
@@ -144,6 +144,7 @@ trees = st.recursive(
 
 
 @given(trees)
+@example(RepeatedOutput(volatile=("a\0",)))
 def test_a_condition_goes_to_json_and_back(tree: Condition) -> None:
     """I43: from_json(to_json(c)) = c for every tree, through text."""
     text = json.dumps(tree.to_json(), allow_nan=False)

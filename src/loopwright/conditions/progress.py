@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import History, Iteration, Reason, Stop
-from ..records.codec import integer, number, text_of
+from ..records.codec import integer, normalise, number, text_of
 from .base import AllOf, AnyOf, Condition, condition
 
 PAST = "past"  # in place of a sigma: that of past runs
@@ -151,7 +151,9 @@ class RepeatedOutput(Condition):
             raise ConfigurationError(f"repeated_output: period: {self.period} is above 4")
         if not isinstance(self.volatile, list | tuple):
             raise ConfigurationError("repeated_output: volatile: use a list of keys")
-        object.__setattr__(self, "volatile", tuple(self.volatile))
+        # As records hold keys: they have no NUL, so a name with one would match none of them.
+        keys = (normalise(key) if isinstance(key, str) else key for key in self.volatile)
+        object.__setattr__(self, "volatile", tuple(keys))
         if self.similarity is not None:
             number("repeated_output: similarity", self.similarity, minimum=0, maximum=1, above=True)
 
