@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loopwright.documents import Settings, load
-from loopwright.models.endpoints import PROVIDER_NAMES
+from loopwright.models.providers.endpoints import PROVIDER_NAMES
 
 from .measuring import Row
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import typer
+import yaml
 
 from loopwright import errors
 from loopwright.conditions.base import TAGS
 from loopwright.documents import export_schema
 from loopwright.documents.schema.document import ACTIONS
 from loopwright.models import scripted_rules
-from loopwright.records import Reason, Status, warning_codes
+from loopwright.records import Reason, Status
 from loopwright.templates.filters import FILTERS, METHODS
 from loopwright.templates.predicates import PREDICATES
 from loopwright.templates.template import TAGS as TEMPLATE_TAGS
@@ -33,6 +34,9 @@ from loopwright.ui.cli import COMMANDS
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "loopwright"
+
+# The warnings of a run and the notes of `check` by code, each with its cause and its remedy.
+CODES = yaml.safe_load(Path(__file__).with_name("warning_codes.yaml").read_text(encoding="utf-8"))
 
 # Modules with public names, and the title of each page.
 MODULES = {
@@ -594,20 +598,22 @@ def errors_page() -> str:
 def warnings_page() -> str:
     """Return the reference of the codes of warnings and notes."""
 
-    def rows(codes: Mapping[str, tuple[str, str]]) -> str:
-        return table(
-            ("code", "cause", "remedy"), [(f"`{code}`", *codes[code]) for code in sorted(codes)]
-        )
+    def rows(codes: Mapping[str, Mapping[str, str]]) -> str:
+        cells = [
+            (f"`{code}`", codes[code]["cause"], codes[code]["remedy"]) for code in sorted(codes)
+        ]
+        return table(("code", "cause", "remedy"), cells)
 
     return page(
         "Warnings",
-        "A warning does not end a run. It begins with a code that a program can test. This page is generated from the code.",
+        "A warning does not end a run. It begins with a code that a program can test. This page is generated, and a test "
+        "compares it with the code.",
         "## Warnings of a run\n\nThey are in `Result.warnings`, on the command line and on the page, as `code: path: sentence`. "
         "A warning that is certain at construction is also raised as `LoopwrightWarning`, whose `code` is this word. "
         "`check` reports the warnings that are certain in a document as notes.\n\n"
-        + rows(warning_codes.WARNINGS),
+        + rows(CODES["warnings"]),
         "## Notes of check\n\n`loopwright check` prints `note: place: code: sentence`. "
-        "With `--json`, each note has the member `code`.\n\n" + rows(warning_codes.NOTES),
+        "With `--json`, each note has the member `code`.\n\n" + rows(CODES["notes"]),
     )
 
 

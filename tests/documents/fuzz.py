@@ -158,7 +158,7 @@ def _read(file: Path) -> dict[str, Any]:
     from loopwright.documents import Settings, load
     from loopwright.documents.check.convert import to_native_yaml
     from loopwright.errors import DocumentError
-    from loopwright.models.endpoints import PROVIDER_NAMES
+    from loopwright.models.providers.endpoints import PROVIDER_NAMES
 
     began, cpu = time.perf_counter(), time.process_time()
     outcome, what, times = "loads", "", {}

@@ -8,7 +8,7 @@ import pytest
 
 from loopwright.documents import Settings, load
 from loopwright.errors import DocumentError
-from loopwright.models.endpoints import PROVIDER_NAMES
+from loopwright.models.providers.endpoints import PROVIDER_NAMES
 
 HEAD = "schema: loopwright/1\nname: x\nmodel: openai:gpt-4o\nsteps:\n"
 

@@ -9,7 +9,7 @@ import pytest
 from documents.wrong_documents import FILES, WRONG
 from loopwright.documents import Settings, load
 from loopwright.errors import DocumentError
-from loopwright.models.endpoints import PROVIDER_NAMES
+from loopwright.models.providers.endpoints import PROVIDER_NAMES
 
 
 @pytest.fixture

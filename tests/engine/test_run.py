@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import re
 import time
 from pathlib import Path
@@ -93,6 +95,21 @@ def test_run_ids_sort_by_time_and_do_not_collide() -> None:
     ids = [new_run_id() for _ in range(1000)]
     assert len(set(ids)) == 1000
     assert all(re.fullmatch(r"\d{8}-\d{6}-[a-z0-9]{6}", run_id) for run_id in ids)
+
+
+def test_run_ids_of_a_forked_process_differ() -> None:
+    """A child that was forked has other ids, also if both processes seed `random` alike."""
+    received, sent = os.pipe()
+    pid = os.fork()
+    random.seed(1)
+    if pid == 0:
+        os.write(sent, " ".join(new_run_id()[-6:] for _ in range(3)).encode())
+        os._exit(0)
+    ours = [new_run_id()[-6:] for _ in range(3)]
+    os.waitpid(pid, 0)
+    assert set(ours).isdisjoint(os.read(received, 100).decode().split())
+    os.close(received)
+    os.close(sent)
 
 
 def test_a_run_has_a_budget_of_its_own() -> None:

@@ -14,7 +14,7 @@ import pytest
 from dialects.leftovers import leftovers
 from examples.programs import EXAMPLES, loopwright, python
 from loopwright.documents import Settings, load
-from loopwright.models.endpoints import PROVIDER_NAMES
+from loopwright.models.providers.endpoints import PROVIDER_NAMES
 
 DOCUMENTS = [
     file

@@ -17,6 +17,7 @@ OF_EXTRAS = {
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
     "loopwright.cluster.postgres": "postgres",
+    "loopwright.cluster.deliverers.pgqueuer": "pgqueuer",
     "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
 FOREIGN = {
@@ -25,6 +26,7 @@ FOREIGN = {
     "postgres": {"psycopg"},
     "ui": {"starlette", "uvicorn"},
     "pytest": {"pytest"},
+    "pgqueuer": {"pgqueuer", "psycopg"},
     "temporal": {"temporalio"},
 }
 WALK = """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import ModelError
-from loopwright.models.endpoints import Allowed, is_loopback_name, resolve
+from loopwright.models.providers.endpoints import Allowed, is_loopback_name, resolve
 
 REFUSED = [
     ("metadata.example", "169.254.169.254"), ("metadata.example", "fd00:ec2::254"),

@@ -21,7 +21,7 @@ from pathlib import Path
 from ..documents import Loaded, Settings, load
 from ..documents.project import LoadedDocument, Recorded
 from ..errors import ConfigurationError
-from ..models.endpoints import PROVIDER_NAMES
+from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
 from .source_keys import CARRIED
 from .trust import TrustedDigests

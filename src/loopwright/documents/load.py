@@ -15,7 +15,7 @@ from ..engine.limits import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.loop import Loop
 from ..engine.step import Step
 from ..errors import DocumentError, LoopwrightWarning, Problem, listed, nearest
-from ..models.endpoints import PROVIDER_NAMES
+from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
 from .check.convert import to_native_yaml
 from .check.lints import lints, merge_repeats

@@ -200,7 +200,10 @@ async def unrecorded(
         types = step.types
         if types is UNREAD:
             types = step.declared()
-        argument = own_json(value) if types is None else types.read(value)
+        if types is not None:
+            argument = types.read(value)
+        else:
+            argument = value if type(value) in ATOMS else own_json(value)
         return _written(run, types, await step.act(argument, None), name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import re
 import time
 from collections import ChainMap
@@ -50,6 +51,10 @@ __all__ = [
 ]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+# Seeded by the system, and not the generator of `random`, whose seed may be the same in two processes.
+_random = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -206,10 +211,7 @@ def check_options(
 
 def new_run_id() -> str:
     """Return a new run ID that sorts by time: date, time and 6 random letters and digits."""
-    # From the system and not from `random`, whose seed may be the same in two processes.
-    number = int.from_bytes(os.urandom(8), "big")
-    letters = "".join(_LETTERS[number // 36**place % 36] for place in range(6))
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + "".join(_random.choices(_LETTERS, k=6))
 
 
 def valid_run_id(run_id: str) -> str:

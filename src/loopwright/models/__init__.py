@@ -6,14 +6,14 @@ Importing this package loads no client library; the first real request does.
 from ..records.redaction import Redactor as Redactor
 from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
-from .endpoints import PLACES as PLACES
-from .endpoints import PROVIDERS, Api, Endpoint, Provider, endpoint_of
 from .errors import KINDS as KINDS
 from .errors import ModelError
 from .errors import ModelFault as ModelFault
 from .files import File, FileReference
 from .prices import FREE, Price, Tier, cost, price_of, read_prices
 from .protocol import Finish, Message, Model, Reply, Request, Role, Timers, ToolCall, ToolDefinition
+from .providers.endpoints import PLACES as PLACES
+from .providers.endpoints import PROVIDERS, Api, Endpoint, Provider, endpoint_of
 from .providers.provider_model import ProviderModel
 from .registry import Models, worst_case
 from .replies.text import own_words

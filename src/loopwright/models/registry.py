@@ -20,9 +20,9 @@ from ..errors import ConfigurationError, nearest
 from ..records import Usage
 from ..records.codec import Json
 from ..records.redaction import Redactor, secrets_in
-from .endpoints import PLACES, is_own_address
 from .prices import MILLION, Price, cost, price_of, read_prices
 from .protocol import DEFAULT_MAX_TOKENS, Model, Request, input_at_most
+from .providers.endpoints import PLACES, is_own_address
 from .providers.provider_model import ProviderModel
 from .retry_policy import Policy
 from .scripted import ScriptedModel

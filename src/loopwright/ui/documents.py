@@ -15,7 +15,7 @@ from ..documents import Loaded, Settings, load
 from ..documents.check.trust import LocalActions, TrustStore
 from ..documents.compiler.models import models_alone
 from ..documents.project import Recorded
-from ..models.endpoints import PROVIDER_NAMES
+from ..models.providers.endpoints import PROVIDER_NAMES
 from ..models.scripted import dry_run_resources
 from .measuring import measurement_of
 from .sources import RunSource, SourceSettings

@@ -14,7 +14,7 @@ from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, Loop
 from ...engine.step import Step
 from ...errors import Problem, nearest
-from ...models.endpoints import ALIASES, PROVIDERS
+from ...models.providers.endpoints import ALIASES, PROVIDERS
 from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument

@@ -14,7 +14,7 @@ from ...engine.list_items import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of
-from ...models.endpoints import PROVIDERS, Provider
+from ...models.providers.endpoints import PROVIDERS, Provider
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...records.codec import Json
 from ..project import LoadedDocument

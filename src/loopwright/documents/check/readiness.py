@@ -23,8 +23,8 @@ from ..._extras import sentence
 from ...coding.agents.call_settings import is_missing
 from ...coding.workspace.git import problem_with_git
 from ...errors import ConfigurationError, Problem
-from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
+from ...models.providers.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.registry import split_model
 from ...prompts.settings import PromptSettings
 

@@ -16,9 +16,9 @@ from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
 from ...evaluators.rubric.criteria_prompt import Criteria, Validator, criteria_of
 from ...models import Timers
-from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.files import File
 from ...models.protocol import MAX_TOOL_CALLS
+from ...models.providers.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.registry import MODEL_VARIABLE
 from ...prompts.conversation import Conversation
 from ...prompts.files import file_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ...engine.context import Context
 from ...engine.step import Step
 from ...errors import listed, nearest
-from ...models.endpoints import origin_of
+from ...models.providers.endpoints import origin_of
 from ...prompts.tool_prompt import Selected, ToolStep
 from ...records.codec import Json
 from ...templates.variables import TemplatedValue, rendered

@@ -14,8 +14,8 @@ from typing import Literal
 import httpx2
 
 from ...errors import ConfigurationError, ModelError
-from ..endpoints import ALIASES, PLACES, PROVIDERS, Allowed, Endpoint, endpoint_of
 from ..protocol import Message, Request
+from .endpoints import ALIASES, PLACES, PROVIDERS, Allowed, Endpoint, endpoint_of
 from .transport import EXCHANGE, ResponseTrace, Transport
 
 __all__ = ["ProviderReport", "try_providers"]

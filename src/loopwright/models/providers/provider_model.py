@@ -20,9 +20,9 @@ from ...engine.threads import in_thread
 from ...errors import ConfigurationError
 from ...records.json_schema import check_schema
 from ...records.redaction import Redactor
-from ..endpoints import Allowed, Endpoint, endpoint_of
 from ..errors import ModelError, error_from_json
 from ..protocol import Reply, Request
+from .endpoints import Allowed, Endpoint, endpoint_of
 
 if TYPE_CHECKING:
     from .requests import Requests

@@ -35,8 +35,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from ...errors import ConfigurationError
 from ...records.codec import Json
-from ..endpoints import Endpoint
 from ..protocol import Message, Request
+from .endpoints import Endpoint
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -38,13 +38,13 @@ from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
 from ...records.excerpts import cut
 from ...records.redaction import Redactor
-from ..endpoints import Allowed, Endpoint, is_loopback_name, origin_of
 from ..errors import Billed, ModelError, too_many_calls
 from ..protocol import Reply, Request, ToolCall, input_at_most, received, tokens_at_most
 from ..replies.strict_json import read_json
 from ..replies.values import read_value, several
 from ..retry_policy import NOT_RUNNING
 from . import pydantic_ai as library
+from .endpoints import Allowed, Endpoint, is_loopback_name, origin_of
 from .failures import EndpointStatus, from_status, translate
 from .transport import EXCHANGE, ResponseTrace, Transport
 

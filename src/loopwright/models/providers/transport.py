@@ -24,8 +24,8 @@ from typing import TypeVar, cast
 import httpx2
 
 from ...records.codec import Json
-from ..endpoints import Allowed, Endpoint, resolve
 from ..errors import ModelError
+from .endpoints import Allowed, Endpoint, resolve
 
 __all__ = ["EXCHANGE", "ResponseTrace", "Transport"]
 

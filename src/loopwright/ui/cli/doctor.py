@@ -16,7 +16,7 @@ import typer
 
 from ..._extras import needs
 from ...errors import ConfigurationError, nearest
-from ...models.endpoints import ALIASES, PROVIDERS, Allowed
+from ...models.providers.endpoints import ALIASES, PROVIDERS, Allowed
 from .output import Output
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,6 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..journals import DEFAULT, MAX_ROWS, command_line, reading
 from ..run_files import UNRECORDED, unrecorded_folders
-from ..run_filters import check_filters
 from ..submitted import returns_of, waiting_text
 from .live import steps_text
 from .options import AsJson, JournalUrl
@@ -30,6 +29,8 @@ from .output import Output, Part
 if TYPE_CHECKING:
     from ...agents.reasoning.executions import Execution
 
+_LATEST = 500  # runs whose queues are names for a hint
+_MOST_NAMES = 10  # names that a message lists
 STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
 STYLES = {
     "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
@@ -105,7 +106,7 @@ async def _listed(store: Journal, wanted: Wanted, status: str) -> list[RunInfo]:
         worker=wanted.worker,
     )
     if not rows:
-        await check_filters(store, queue=wanted.queue, worker=wanted.worker)
+        await _check_filters(store, queue=wanted.queue, worker=wanted.worker)
     return rows
 
 
@@ -230,3 +231,43 @@ def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
             text = texts.fit(f"{texts.one_line(one.prompt)} -> {result}", room, output.signs)
             output.write((one.run_id, "bold"), head, (text, "dim"))
     return 0
+
+
+async def _check_filters(store: Journal, *, queue: str, worker: str) -> None:
+    """Check the filters of a list without runs. Raises ConfigurationError for an unknown name."""
+    if not queue and not worker:
+        return
+    queues, workers = await _queues_and_workers(store)
+    # A list can be empty because of another filter, such as a status.
+    if queue and queue not in queues and not await store.runs(limit=1, queue=queue):
+        raise _unknown_name("queue", queue, queues)
+    if worker and worker not in workers and not await store.runs(limit=1, worker=worker):
+        raise _unknown_name("worker", worker, workers)
+
+
+async def _queues_and_workers(store: Journal) -> tuple[set[str], set[str]]:
+    """Return the names of queues and of workers, among them those without runs."""
+    # The package of workers takes a third of a second to load, which other lists do not need.
+    from ...cluster.shared_runs import open_runs
+
+    # The latest runs only: queues have no index, and a journal may have millions of runs.
+    queues = {row.queue for row in await store.runs(limit=_LATEST)} - {""}
+    workers = {row.owner for row in await store.runs(limit=_LATEST, status="running")}
+    try:
+        shared = open_runs(store)
+    except ConfigurationError:  # a journal of one machine has no list of workers
+        return queues, workers
+    try:
+        await shared.prepare()
+        for one in await shared.workers():
+            workers.add(one.owner)
+            queues |= {served.rpartition("=")[0] for served in one.queues.split()}
+        return queues | {one.name for one in await shared.queues()}, workers
+    finally:
+        await shared.close()
+
+
+def _unknown_name(kind: str, name: str, names: Collection[str]) -> ConfigurationError:
+    valid = f"; use one of {', '.join(sorted(names)[:_MOST_NAMES])}" if names else ""
+    hint = nearest(name, names) or valid or f"; it has no {kind}s"
+    return ConfigurationError(f"--{kind}: {name!r} is not a {kind} of this journal{hint}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....errors import listed, nearest
-from ....models.endpoints import PROVIDERS
+from ....models.providers.endpoints import PROVIDERS
 from ....records.codec import Json
 from ...project import Settings
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from ..errors import ConfigurationError, nearest
-from .errors import ModelError
-from .protocol import Request
+from ...errors import ConfigurationError, nearest
+from ..errors import ModelError
+from ..protocol import Request
 
 __all__ = [
     "ALIASES",
