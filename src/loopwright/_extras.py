@@ -83,10 +83,11 @@ def missing(extra: str) -> bool:
 
 def _installed(package: str) -> bool:
     try:
-        # Celery, once it is imported, is a module without a specification.
-        return package in sys.modules or find_spec(package) is not None
-    except (ImportError, ValueError):  # its parent package is not installed
+        return find_spec(package) is not None
+    except ImportError:  # its parent package is not installed
         return False
+    except ValueError:  # Celery, once it is imported, is a module without a specification
+        return package in sys.modules
 
 
 def require(subject: str, extra: str) -> None:

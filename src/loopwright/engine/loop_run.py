@@ -109,8 +109,7 @@ class LoopRun:
             stop = self.recorded_stop() or initial_stop or self.begin()
             while stop is None:
                 iteration = await self.iterate()
-                # Recorded before the decision: after a crash, the decision is made again from the
-                # same record.
+                # Recorded before the decision, which a resumed run makes again from the same record.
                 iteration = self.commit(iteration)
                 if hook is not None:
                     await self._call_hook("on_iteration", hook, iteration)
