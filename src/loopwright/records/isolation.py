@@ -48,9 +48,8 @@ class _View:
     _own: Callable[[Json], Json]
 
     def __getattr__(self, name: str) -> Json:
-        value = getattr(
-            self._recorded, name
-        )  # a name that is no attribute raises the error of the record
+        # An unknown name raises the error of the record.
+        value = getattr(self._recorded, name)
         if name in self._copied:
             value = self._own(value)
         # Kept in the slot: a reader that changes a list must find its change there.
