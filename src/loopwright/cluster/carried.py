@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ..documents import Loaded, Settings, load
 from ..documents.project import LoadedDocument, Recorded
+from ..documents.steps.items import FILE
 from ..errors import ConfigurationError
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
@@ -85,7 +86,7 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
     """
     source = dict(loaded.source)
     main = Path(str(source["file"]))
-    files = {**loaded.contents, **contents, **_of_lists(loaded)}
+    files = {**loaded.contents, **contents, **_sent(loaded)}
     if replies := source.pop("replies", None):
         file = Path(str(replies))
         files[file] = file.read_bytes()
@@ -106,20 +107,22 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
     return {**kept, CARRIED: carried.to_json()}
 
 
-def _of_lists(loaded: LoadedDocument) -> dict[Path, bytes]:
-    """Return the files whose lines or objects are the items of a list."""
+def _sent(loaded: LoadedDocument) -> dict[Path, bytes]:
+    """Return the files of lists and prompts, which a worker does not have."""
     files = {}
-    for written, file in loaded.item_files.items():
-        if file is None:
+    for one in loaded.sent:
+        if one.folder and one.written.startswith(FILE):
             raise ConfigurationError(
-                f"{loaded.name}: {written} is known only when the list starts, and a worker does not have the file. "
+                f"{loaded.name}: {one.written} is known only when the list starts, and a worker does not have the file. "
                 "Name the file without a placeholder, or submit the items as input"
             )
+        if one.folder or one.path is None:
+            continue
         try:
-            files[file] = file.read_bytes()
+            files[one.path] = one.path.read_bytes()
         except OSError as error:
             raise ConfigurationError(
-                f"{loaded.name}: {written} cannot be read: {error.strerror}"
+                f"{loaded.name}: {one.written} cannot be read: {error.strerror}"
             ) from None
     return files
 
@@ -168,7 +171,7 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     loaded = load(folder / carried.main, settings)
     # The submitter's word is not enough: what the document does is read from its contents.
     actions = loaded.local_actions()
-    if actions and not trust(carried.digest):
+    if actions.acts and not trust(carried.digest):
         nearest = trust.nearest(carried.digest) if isinstance(trust, TrustedDigests) else ""
         raise ConfigurationError(
             f"this worker does not trust the commands and Python code of {loaded.name}. Start it with "

@@ -95,8 +95,8 @@ class Loaded(LoadedDocument):
         """Return the plan of the document as JSON.
 
         Returns:
-            An object with `name`, `steps`, `models`, `commands`, `python`, `hosts`, `environment`, `keys`,
-            `documents`, `bounds`, `worst_case_calls` (the maximum of model calls) and `notes`.
+            An object with `name`, `steps`, `models`, `commands`, `python`, `files`, `agents`, `hosts`,
+            `environment`, `keys`, `documents`, `bounds`, `worst_case_calls` (the maximum of model calls) and `notes`.
         """
         return plan(self)
 
@@ -282,7 +282,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         contents=project.contents,
         keys=tuple(dict.fromkeys(project.keys)),
         agreed=settings.agreed,
-        item_files=project.item_files,
+        sent=tuple(dict.fromkeys(project.sent)),
     )
 
 

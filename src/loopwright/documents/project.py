@@ -20,7 +20,7 @@ from .schema.traverse import functions_in
 from .schema.validate import Gaps
 from .yaml.reader import Source
 
-__all__ = ["LoadedDocument", "Project", "Recorded", "Settings", "shown_path"]
+__all__ = ["LoadedDocument", "Project", "Recorded", "Sent", "Settings", "shown_path"]
 
 
 GENERATED = ".loopwright-"  # the beginning of the name of a document that no file holds
@@ -124,14 +124,28 @@ class Settings(RunLimits):
     recorded: Recorded = field(default_factory=Recorded)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the steps of a document read on this machine, and what a model may therefore receive.
+
+    `written` is its text in the document, `path` the real path; None for files of a workspace. With `folder`, a template
+    chooses any file in that folder. `models` receive it, with their addresses; empty if any model of the document can.
+    """
+
+    written: str
+    path: Path | None = None
+    folder: bool = False
+    models: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True)
 class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
     settings of model calls with their places, `needs` the programs of agents, the folders and git, `models` the models
-    with their addresses, `contents` the files with their bytes, `keys` the variables and the hosts that receive them.
-    `item_files` are the files of lists, by their text in the document; None if the name is known only when the list starts.
+    with their addresses, `contents` the files with their bytes, `keys` the variables and the hosts that receive them,
+    `sent` the files of this machine that a model may receive.
     """
 
     name: str
@@ -153,7 +167,7 @@ class LoadedDocument:
     contents: Mapping[Path, bytes] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     agreed: Mapping[Path, bytes] | None = None
-    item_files: Mapping[str, Path | None] = field(default_factory=dict)
+    sent: tuple[Sent, ...] = ()
 
     @property
     def needs_python(self) -> bool:
@@ -179,7 +193,7 @@ class Project:
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
     contents: dict[Path, bytes] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
-    item_files: dict[str, Path | None] = field(default_factory=dict)
+    sent: list[Sent] = field(default_factory=list)
     open: list[Path] = field(default_factory=list)
     settable: frozenset[str] = frozenset()  # the variables that the document uses
     dialect: str = ""  # of the first document

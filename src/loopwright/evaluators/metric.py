@@ -260,9 +260,14 @@ def number_pattern(owner: str, pattern: str) -> Pattern | None:
 
 def _idea(folder: Path | None, name: str) -> dict[str, Json]:
     """Return the first line of the file that describes the change, as details."""
+    root = (folder or Path()).resolve()
+    file = root.joinpath(name).resolve()
+    # An agent could link the name to a file that only we can read.
+    if not file.is_relative_to(root):
+        return {}
     try:
-        with (folder or Path()).joinpath(name).open(encoding="utf-8", errors="replace") as file:
-            line = file.readline(IDEA).strip()
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            line = opened.readline(IDEA).strip()
     except (OSError, ValueError):
         return {}
     return {"idea": line} if line else {}

@@ -5,6 +5,7 @@ An excerpt is the beginning and the end around a marker with the number of omitt
 
 from __future__ import annotations
 
+import json
 import re
 
 from . import codec
@@ -14,9 +15,25 @@ from .iteration import Iteration
 PROMPT_CHARS = 32_000  # of the result of a tool call, in a prompt
 VALUE_CHARS = 500_000  # of one value in a prompt template, unless the run sets another limit
 CELL = 120  # characters of a cell of a table
+# The characters of the Unicode property Default_Ignorable_Code_Point, which have no width.
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# Format characters that are not ignorable, separators of lines and paragraphs, and a blank that is no space.
+_FORMAT = (
+    "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u2028\u2029\u2800\ufff9-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f"
+)
 # Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
 # change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# In an emoji two of them change the visible sign: the selector after a symbol, and the joiner before one.
+_SYMBOL = "[\u2190-\u2bff\U0001f000-\U0001faff]"
+_UNSEEN = re.compile(
+    f"(?!(?<={_SYMBOL})\ufe0f|\u200d{_SYMBOL})[\x00-\x08\x0b-\x1f\x7f-\x9f{IGNORABLE}{_FORMAT}]"
+)
 _BLANKS = re.compile(r"\s+")
 
 
@@ -81,17 +98,38 @@ def clean(text: str) -> str:
 
 def clean_json(text: str) -> str:
     """Return JSON text with control characters escaped; its value is unchanged."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def reveal(text: str) -> str:
+    """Return text in which every character is seen: control characters and invisible ones are escaped.
+
+    >>> reveal("rm\u200b \U000e0041x")
+    'rm\\\\u200b \\\\U000e0041x'
+    """
+    return _UNSEEN.sub(_visible, text)
+
+
+def numbered(text: str) -> list[str]:
+    """Return the lines of a text as `reveal` shows them; several lines are numbered.
+
+    >>> numbered("echo ok # fine\\ntouch x")
+    ['1  echo ok # fine', '2  touch x']
+    """
+    lines = reveal(text).split("\n")
+    return lines if len(lines) == 1 else [f"{n}  {line}" for n, line in enumerate(lines, 1)]
 
 
 def _visible(match: re.Match[str]) -> str:
     code = ord(match[0])
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def one_line(text: str) -> str:
-    """Return text on one line, cleaned, with single spaces."""
-    return clean(_BLANKS.sub(" ", text)).strip()
+    """Return text on one line, as `reveal` shows it, with single spaces."""
+    return reveal(_BLANKS.sub(" ", text)).strip()
 
 
 def idea_of(item: Iteration) -> str:

@@ -68,7 +68,13 @@ def manifest(name: str, script: str | Path, *, program: Sequence[str] = ()) -> d
     """
     from ..coding.agents import load_manifest, manifest_names
 
-    words = [*(program or [sys.executable]), "-m", "loopwright.testing.fake_agent", "--as", name]
+    words = [
+        *(program or [sys.executable, "-P"]),
+        "-m",
+        "loopwright.testing.fake_agent",
+        "--as",
+        name,
+    ]
     base = load_manifest(name).model_dump(exclude_unset=True) if name in manifest_names() else {}
     return {
         **base,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..journal import RunInfo
 from ..records import Iteration, Status, StepOutcome, number_text
 from ..records.codec import Json
-from ..records.excerpts import clean, clean_json, one_line
+from ..records.excerpts import clean, clean_json, numbered, one_line, reveal
 from ..records.figures import (
     cost,
     duration,
@@ -27,7 +27,7 @@ from ..records.figures import (
 
 __all__ = [
     "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end",
-    "limit_text", "measured", "money", "objective", "one_line", "place", "plural", "rated", "score", "sparkline",
+    "limit_text", "measured", "money", "numbered", "objective", "one_line", "place", "plural", "rated", "reveal", "score", "sparkline",
     "spent", "start", "status_of_step", "value_line", "verdict", "when", "width",
 ]  # fmt: skip
 

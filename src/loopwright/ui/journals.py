@@ -20,6 +20,8 @@ from ..journal.urls import shown_url
 DEFAULT = "sqlite:.loopwright/runs.db"
 MAX_ROWS = 1_000_000  # of a list
 NAME = "loopwright"
+# -P as for the installed command: without it, modules of the current folder would replace those of Python.
+PROGRAM = (sys.executable, "-P", "-m", NAME)
 LATEST = "last"  # names the latest run on the command line
 
 T = TypeVar("T")

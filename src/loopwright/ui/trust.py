@@ -124,10 +124,16 @@ def actions_text(actions: LocalActions) -> str:
     ]
     phrases = [f"runs {' and '.join(counted)} on this machine"] if counted else []
     if actions.files:
-        phrases.append(f"sends {texts.plural(len(actions.files), 'file')} of its folder to a model")
+        phrases.append(f"sends {_some(actions.files)} to a model")
     if actions.keys:
         phrases.append(f"sends {_keys_text(actions.keys)}")
-    return _listed(phrases)
+    return texts.one_line(_listed(phrases))
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names of a list as a phrase, with the number of the others."""
+    more = [f"{len(names) - MAX_KEYS} more"] if len(names) > MAX_KEYS else []
+    return _listed([*names[:MAX_KEYS], *more])
 
 
 def _keys_text(keys: Sequence[str]) -> str:
@@ -188,7 +194,9 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
         review = "Review it with loopwright check, then approve it with --yes."
         if Path(str(read.source.get("file"))).name == UNTIL_DOCUMENT:
             # The command has no file to check.
-            commands = "".join(f"\n  {texts.one_line(command)}" for command in actions.commands)
+            commands = "".join(
+                f"\n  {line}" for command in actions.commands for line in texts.numbered(command)
+            )
             review = (
                 f"Review it with --print-yaml, then approve it with --yes. The commands:{commands}"
             )
@@ -197,11 +205,15 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
         )
     person.write((f"{read.name} {actions_text(actions)}:", "bold"))
     plan = read.plan()
-    for key in ("commands", "python", "keys", "hosts", "environment"):
+    for key in ("commands", "python", "files", "keys", "agents", "hosts", "environment"):
         for value in plan[key]:
-            person.write((f"  {key}: ", "dim"), texts.one_line(str(value)))
-    for file in actions.files:
-        person.write(("  file: ", "dim"), texts.one_line(file))
+            first, *more = texts.numbered(str(value))
+            if not more:
+                person.write((f"  {key}: ", "dim"), first)
+                continue
+            person.write((f"  {key}:", "dim"))
+            for line in (first, *more):
+                person.write(f"    {line}")
     person.write("Run it? You are asked again only if its files change. [y/N]")
     person.flush()
     try:

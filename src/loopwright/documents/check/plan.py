@@ -14,10 +14,10 @@ from ...engine.list_items import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of
-from ...models.providers.endpoints import PROVIDERS, Provider
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...records.codec import Json
 from ..project import LoadedDocument
+from ..schema.agents import CodingAgentSpec
 from ..schema.document import (
     Action,
     Document,
@@ -28,7 +28,6 @@ from ..schema.document import (
 )
 from ..schema.evaluators import JudgeSpec, TestsSpec
 from ..schema.traverse import (
-    commands_in,
     condition_limit,
     evaluators,
     functions_in,
@@ -39,6 +38,7 @@ from ..schema.traverse import (
     variables_of,
 )
 from ..schema.workspace import WorkspaceSpec
+from .trust import command_line, hosts_of, local_actions, provider_of
 
 __all__ = ["plan"]
 
@@ -51,8 +51,12 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
     root = documents[0]
     by_name = {d.name: d for d in documents}
     result: dict[str, list[str]] = {
-        k: [] for k in ("models", "commands", "python", "hosts", "environment")
+        k: [] for k in ("models", "commands", "python", "files", "agents", "hosts", "environment")
     }
+    # What the question asks about, so that both say the same.
+    actions = local_actions(loaded)
+    result["commands"] += actions.commands
+    result["files"] += actions.files
     # The models of the compiled calls: the caller or the environment may replace those of a document.
     for model, url in loaded.models:
         result["models"].append(model)
@@ -96,7 +100,6 @@ def _path(workspace: WorkspaceSpec | str) -> str:
 
 
 def _collect(document: Document, result: dict[str, list[str]]) -> None:
-    result["commands"] += [_command(command) for command, _ in commands_in(document)]
     result["python"] += functions_in(document)
     for server in document.servers.values():
         _collect_hosts("", server.url, result)
@@ -107,32 +110,19 @@ def _collect(document: Document, result: dict[str, list[str]]) -> None:
         if part is not document:
             result["environment"] += value.get("env", ())
         result["environment"] += value.get("pass_env") or ()
+        # The provider of a model loads these.
+        for name in value.get("files") or ():
+            if name.startswith(("https://", "http://")):
+                result["hosts"].append(urlsplit(name).hostname or name)
+        if isinstance(part, CodingAgentSpec):
+            result["agents"].append(f"{part.cli} sends what it reads to its own provider")
 
 
 def _collect_hosts(model: str, url: str | None, result: dict[str, list[str]]) -> None:
     """Collect the host of a model or a server, and the names of the variables with its keys."""
-    provider = PROVIDERS.get(model.partition(":")[0])
-    if url:
-        result["hosts"].append(urlsplit(url.strip()).hostname or url)
-    elif provider is not None:
-        result["hosts"] += filter(None, [_host(provider)])
+    result["hosts"] += hosts_of(model, url)
+    if not url and (provider := provider_of(model)) is not None:
         result["environment"] += (*provider.keys, *provider.places)
-
-
-def _host(provider: Provider) -> str | None:
-    """Return the host of a provider; a part that a variable sets is shown by the name of the variable."""
-    place = f"${provider.places[0]}" if provider.places else ""
-    if provider.base_url == "{PLACE}":
-        return place
-    return (
-        urlsplit(provider.base_url.replace("{PLACE}", "place")).hostname
-        if not place
-        else (provider.base_url.removeprefix("https://").replace("{PLACE}", place))
-    )
-
-
-def _command(command: list[str] | str) -> str:
-    return command if isinstance(command, str) else " ".join(command)
 
 
 def _all_actions(action: Action) -> Iterator[Action]:
@@ -149,7 +139,7 @@ def _described(step: StepSpec) -> dict[str, Json]:
         "python": step.python,
         "workflow": step.workflow,
         "tools": step.tools or (step.tool and [step.tool]),
-        "shell": step.shell and _command(step.shell),
+        "shell": step.shell and command_line(step.shell),
     }
     return {"name": step.name, "kind": step.kind, **{k: v for k, v in row.items() if v}}
 

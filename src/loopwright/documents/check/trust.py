@@ -1,13 +1,13 @@
-"""The commands, Python functions and keys that a document uses on this machine, and their approval.
+"""The commands, Python functions, keys and files that a document uses on this machine, and their approval.
 
 Rules:
 
 1. A document is code: its commands and functions run with the rights of the user, and variables of the
-   environment go where the document sends them. A document with prompts only, which use the keys of their
-   providers, needs no approval.
+   environment and files go where the document sends them. A document with prompts only, which use the keys of
+   their providers, needs no approval.
 2. An approval covers contents, not names: the documents, the Python modules beside them (and the modules there
    that these import), the files that commands name, and the host of each variable. Each file is read once, so that
-   the digest, the display and the run use the same bytes.
+   the digest, the display and the run use the same bytes. Of a file for a model it covers the path and the hosts.
 3. An approval is one empty file, named after the digest.
 """
 
@@ -21,17 +21,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ...coding.agents.manifest import load_manifest
 from ...errors import ConfigurationError
+from ...models.providers.endpoints import ALIASES, PROVIDERS, Provider
 from ..compiler import functions
-from ..project import GENERATED, LoadedDocument
+from ..project import GENERATED, LoadedDocument, Sent, shown_path
 from ..schema.agents import CodingAgentSpec
 from ..schema.document import Document
 from ..schema.evaluators import JudgeSpec
-from ..schema.traverse import commands_in, files_in, functions_in, parts
+from ..schema.traverse import commands_in, functions_in, parts
 
-__all__ = ["LocalActions", "TrustStore", "local_actions"]
+__all__ = ["LocalActions", "TrustStore", "command_line", "hosts_of", "local_actions", "provider_of"]
 
 _MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, not a program
 
@@ -40,7 +42,7 @@ _MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, n
 class LocalActions:
     """The command lines, functions, variables with their hosts (`keys`) and files for models of a document.
 
-    `digest` covers them and their files, `contents` are the bytes of these files.
+    `digest` covers them and the files of commands and functions, `contents` are the bytes of these files.
     """
 
     commands: tuple[str, ...]
@@ -51,7 +53,12 @@ class LocalActions:
     contents: Mapping[Path, bytes] = field(repr=False, default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.commands or self.python or self.keys or self.files)
+        return self.acts or bool(self.files)
+
+    @property
+    def acts(self) -> bool:
+        """Whether it runs commands or functions, or sends variables of the environment."""
+        return bool(self.commands or self.python or self.keys)
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,6 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     own = set(loaded.agents.values())
     commands: list[str] = []
     references: list[str] = []
-    sent: list[str] = []
     files = _Files(loaded)
     for name, document in loaded.documents.items():
         folder = Path(name).parent
@@ -93,21 +99,63 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         for part in parts(document):
             if isinstance(part, JudgeSpec) and part.measured is not None:
                 files.take(folder / part.measured)
-        sent += files_in(document)
         for reference in functions_in(document):
             if reference not in own:
                 references.append(reference)
                 _take_modules(reference.partition(":")[0], folder, files)
     # Also covers parts from other files, such as servers that a file beside the document declares.
     text = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
+    if loaded.sent:
+        text += [repr(one) for one in loaded.sent]
+        text += [f"to {host}" for model, url in loaded.models for host in hosts_of(model, url)]
     digest = _digest(files.taken, [*commands, *references, *loaded.keys, *text])
     return LocalActions(
         tuple(dict.fromkeys(commands)),
         tuple(dict.fromkeys(references)),
         loaded.keys,
         digest,
-        files=tuple(dict.fromkeys(sent)),
+        files=tuple(dict.fromkeys(map(_line, loaded.sent))),
         contents=files.taken,
+    )
+
+
+def command_line(command: list[str] | str) -> str:
+    """Return a command as a shell would read it."""
+    return command if isinstance(command, str) else shlex.join(command)
+
+
+def _line(sent: Sent) -> str:
+    """Return what a model may receive as a line of the question and of `check`."""
+    name = sent.written if sent.path is None else shown_path(sent.path)
+    hosts = dict.fromkeys(host for model, url in sent.models for host in hosts_of(model, url))
+    line = f"any file in {name}" if sent.folder else name
+    return f"{line} ({', '.join(hosts)})" if hosts else line
+
+
+def hosts_of(model: str, url: str | None) -> list[str]:
+    """Return the host of a model or a server, if there is one."""
+    if url:
+        return [urlsplit(url.strip()).hostname or url]
+    provider = provider_of(model)
+    host = None if provider is None else _host(provider)
+    return [host] if host else []
+
+
+def provider_of(model: str) -> Provider | None:
+    """Return the provider of a model."""
+    name = model.partition(":")[0]
+    return PROVIDERS.get(ALIASES.get(name, name))
+
+
+def _host(provider: Provider) -> str | None:
+    """Return the host of a provider; a part that a variable sets is shown by the name of the variable."""
+    place = f"${provider.places[0]}" if provider.places else ""
+    if provider.base_url == "{PLACE}":
+        return place
+    return (
+        urlsplit(provider.base_url.replace("{PLACE}", "place")).hostname
+        if not place
+        else (provider.base_url.removeprefix("https://").replace("{PLACE}", place))
     )
 
 
@@ -116,7 +164,7 @@ def _commands_of(document: Document, path: Path, files: _Files) -> list[str]:
     folder = path.parent
     lines: list[str] = []
     for command, cwd in commands_in(document):
-        lines.append(command if isinstance(command, str) else shlex.join(command))
+        lines.append(command_line(command))
         # The person wrote a generated document as a command line, and its agent changes the files.
         if not path.name.startswith(GENERATED):
             files.take_all(_files_named(command, folder, cwd))

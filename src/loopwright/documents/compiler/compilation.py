@@ -34,7 +34,7 @@ from ...templates.variables import (
 )
 from ...tools.base import Tool
 from ...tools.mcp.server import McpServer
-from ..project import Project
+from ..project import Project, Sent
 from ..schema.document import Action, StepSpec
 from ..schema.traverse import holds_loops, is_loop, running_order
 from ..schema.validate import NOTHING_LEFT_OUT, Gaps
@@ -99,7 +99,7 @@ _Result = TypeVar("_Result")
 MAX_COMPARISONS = (
     1_000  # comparisons of names to find the nearest, because each takes quadratic time
 )
-_TAG = re.compile(r"\{[{%]")
+_TAG = re.compile(r"\{[{%#]")
 MAX_PROBLEMS = 100  # compilation stops here: a broken document of 1 MiB could have 100,000 problems
 
 
@@ -256,6 +256,18 @@ class Compilation:
         if not result.is_relative_to(os.path.realpath(self.project.root_of(folder))):
             self.problem(path, f"{name!r} is outside the project folder")
         return str(result)
+
+    def sent(self, name: str, path: Location, written: str = "") -> Path:
+        """Record that steps read a file, and return its real path; of a template, the folder that the file must be in.
+
+        A path outside the root is a problem. `written` is the text in the document. Default: the name.
+        """
+        # Only what precedes the first placeholder is known now. The file is checked again before it is read.
+        tag = _TAG.search(name)
+        fixed = name if tag is None else name[: name.rfind("/", 0, tag.start()) + 1]
+        place = Path(self.inside(fixed, path))
+        self.project.sent.append(Sent(written or name, place, folder=tag is not None))
+        return place
 
     def json_file(self, name: str, path: Location) -> dict[str, Json] | None:
         """Return the JSON object in a file of the project; None if it has problems.

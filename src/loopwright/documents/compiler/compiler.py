@@ -23,7 +23,7 @@ from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
 from ..schema.traverse import given_needs, needs_of, phases_of
-from ..steps.items import FILE, Items, inside
+from ..steps.items import FILE, Items
 from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
 from ..steps.memory import RecallFacts, RememberFact
 from ..steps.steps import CallDocument, DocumentWorkflow, SetValue
@@ -159,17 +159,10 @@ def compile_each(
     assert action.each is not None
     spec, path = action.each, (*at, "each")
     source = compilation.template((*path, "items"), spec.items)
-    root = compilation.project.root_of(compilation.folder)
     written = spec.items.strip() if isinstance(spec.items, str) else ""
-    # Only the folder before a placeholder can be checked before the run. The file is checked again at run time.
-    file, brace, _ = written.removeprefix(FILE).partition("{{")
-    head, slash, _ = file.rpartition("/")
-    folder = (head or slash) if brace else file
+    allowed = compilation.folder
     if written.startswith(FILE):
-        place = inside(compilation.folder, folder, root)
-        if place is None:
-            compilation.problem((*path, "items"), f"{written} is outside the project folder")
-        compilation.project.item_files[written] = None if brace else place
+        allowed = compilation.sent(written.removeprefix(FILE), (*path, "items"), written)
     inner = compilation.with_names(["loop", *(f"loop.{field}" for field in OF_ITEMS)])
     if spec.at_once > 1:  # these items have no files
         inner = replace(inner, in_workspace=False)
@@ -180,7 +173,7 @@ def compile_each(
         execute = with_timeout(execute, spec.item_timeout)
     if spec.on_failure == "retry":
         execute = retry(execute, attempts=spec.max_retries + 1, delay=spec.retry_delay)
-    items = Items(source, compilation.folder, root, spec.max_items)
+    items = Items(source, compilation.folder, allowed, spec.max_items)
     return ForEach(
         name,
         items,

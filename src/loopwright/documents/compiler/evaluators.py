@@ -16,6 +16,7 @@ from ...evaluators.rubric.rubric import TOKENS, Confidence
 from ...evaluators.score import score
 from ...evaluators.test_report import share_passing
 from ...records.codec import Json
+from ..project import Sent
 from ..schema.document import EvaluateSpec, ScoreSpec
 from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec, TestsSpec
 from ..yaml.source import Location
@@ -61,7 +62,12 @@ def _combined(steps: Iterable[Step | None], *, graded: bool = False) -> Step | N
 
 def _judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Step | None:
     compiled = compile_judge(compilation, spec, at)
-    return JudgeOfChanges(compiled) if compiled is not None and spec.of == "changes" else compiled
+    if compiled is None or spec.of != "changes":
+        return compiled
+    asked = compiled.model_settings
+    models = tuple((model, asked.base_url) for model in asked.models)
+    compilation.project.sent.append(Sent("the changes of the workspace", models=models))
+    return JudgeOfChanges(compiled)
 
 
 def _deterministic(

@@ -10,6 +10,7 @@ from ...engine.step import Step
 from ...evaluators.metric import metric
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
+from ..project import Sent
 from ..schema.document import LoopSpec
 from ..schema.metrics import SEAL_KEYS, DeclaredMetric, MetricSpec
 from ..yaml.source import Location
@@ -32,6 +33,8 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
     options: dict[str, Json] = spec.model_dump(include=MEASURED)
     if (command := spec.command) is None:
         return compilation.attempt(path, lambda: metric(spec.name, **options))
+    compilation.inside(spec.idea, (*path, "idea"))
+    compilation.project.sent.append(Sent(f"{spec.idea} of the workspace"))
     options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     # A measurement needs no network.
     options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...engine.step import digest_of
@@ -27,6 +28,7 @@ from ...prompts.settings import PromptSettings
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import Selected, ToolPrompt
 from ...records.codec import Json
+from ...templates import TemplateError
 from ...templates.variables import TemplatedValue
 from ...tools.base import Tool
 from ...tools.mcp.server import McpServer
@@ -36,6 +38,7 @@ from ..schema.fields import SETTINGS
 from ..schema.loop_nodes import PresetSpec
 from ..schema.models import ConversationSpec, ReasoningSpec, VoterSpec
 from ..steps.consensus import Consensus, offered_verdicts
+from ..steps.items import inside
 from ..yaml.source import Location
 from .compilation import Compilation
 from .tools import resolve_tools
@@ -109,18 +112,34 @@ def _files(compilation: Compilation, spec: Action, at: Location) -> list[File | 
     files: list[File | TemplatedValue] = []
     for i, name in enumerate(spec.files or []):
         place = (*at, "files", i)
-        # The path is unknown before the run, so the file is checked then.
         if "{{" in name or "{%" in name:
-            files.append(compilation.template(place, name))
+            template = compilation.template(place, name)
+            # Such a template is an address, whatever its values are.
+            if not name.startswith(("https://", "http://")):
+                template = _confined(template, compilation.folder, compilation.sent(name, place))
+            files.append(template)
             continue
         file = compilation.attempt(place, functools.partial(file_of, name))
         if file is None:
             continue
         # A missing file is reported before any model is called.
-        if file.path and not Path(compilation.inside(name, place)).is_file():
+        if file.path and not compilation.sent(name, place).is_file():
             compilation.problem(place, f"{name!r} is not a file in the document's folder")
         files.append(file)
     return files
+
+
+def _confined(template: TemplatedValue, folder: Path, allowed: Path) -> TemplatedValue:
+    """Return a template of a path or address that refuses paths outside the folder that was approved."""
+
+    def path(values: Json) -> Json:
+        name = template.fill(values)
+        file = file_of(name)
+        if file.path and inside(folder, str(file.path), allowed) is None:
+            raise TemplateError(f"the file {name!r} is outside {allowed}")
+        return name
+
+    return replace(template, fill=path)
 
 
 def _is_carried(spec: Action) -> bool:

@@ -14,10 +14,11 @@ from ...tools.mcp.settings import VARIABLE
 from ..yaml.source import Location
 from .agents import CodingAgentSpec
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
-from .evaluators import JudgeSpec, TestsSpec
+from .evaluators import JudgeSpec
 from .fields import StrictModel
 from .metrics import MetricSpec
 from .tools import SandboxSpec, ServerSpec, ToolSpec
+from .workspace import WorkspaceSpec
 
 __all__ = [
     "commands_in",
@@ -79,16 +80,15 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
 
 def _commands_of(part: StrictModel) -> Iterator[tuple[list[str] | str, str]]:
     """Iterate over the commands of one part, without those of the parts below it."""
-    for name in ("shell", "command", "tests"):
+    for name in ("shell", "command", "tests", "setup", "reset"):
         command = getattr(part, name) if name in part.model_fields_set else None
         # A test command with settings is a part too, and has the key `command`.
-        if isinstance(command, str | list):
-            yield command, getattr(part, "cwd", None) or "."
+        if command and isinstance(command, str | list):
+            place = part.path if isinstance(part, WorkspaceSpec) else getattr(part, "cwd", None)
+            yield command, place or "."
     if isinstance(part, MetricSpec):
         for gate in part.gates:
             yield gate, part.cwd or "."
-    if isinstance(part, TestsSpec) and part.setup:
-        yield part.setup, "."
     if isinstance(part, ToolSpec):
         for words in part.commands or ():
             yield words, part.cwd or "."
@@ -97,14 +97,6 @@ def _commands_of(part: StrictModel) -> Iterator[tuple[list[str] | str, str]]:
     if isinstance(part, CodingAgentSpec):
         permissions = f"--permissions={part.permissions}"
         yield ["agent", part.cli, permissions, *part.args], "."
-
-
-def files_in(document: Document) -> Iterator[str]:
-    """Iterate over the local files that the prompts of a document send to a model: paths and templates."""
-    for part in parts(document):
-        for name in part.__dict__.get("files") or ():
-            if not name.lstrip().startswith(("https://", "http://")):
-                yield name
 
 
 def functions_in(document: Document) -> Iterator[str]:

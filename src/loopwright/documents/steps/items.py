@@ -24,19 +24,19 @@ MAX_BYTES = 5_000_000  # every item is recorded, so a larger file belongs into s
 class Items(ItemsStep):
     """The items that a template or a file gives; the content of a file is recorded too.
 
-    Relative paths start in `folder` and must stay inside `root`. Only a template that itself begins with
-    `file://` names a file; a rendered value never does.
+    Relative paths start in `folder`. Only a template that itself begins with `file://` names a file; a rendered value
+    never does. The file must be `allowed`, or in it if that is a folder.
     """
 
     fingerprint: str
 
     def __init__(
-        self, source: TemplatedValue, folder: Path, root: Path, most: int | None = None
+        self, source: TemplatedValue, folder: Path, allowed: Path, most: int | None = None
     ) -> None:
         self.source = source
         self.most = most
         self.folder = folder
-        self.root = root
+        self.allowed = allowed
         text = source.source
         self.from_file = isinstance(text, str) and text.lstrip().startswith(FILE)
         self.fingerprint = digest_of("items", codec.canonical(text))
@@ -49,9 +49,9 @@ class Items(ItemsStep):
         return self.bounded(items_of(source, ctx.path), ctx)
 
     def _read(self, name: str, ctx: Context) -> str:
-        path = inside(self.folder, name, self.root)
+        path = inside(self.folder, name, self.allowed)
         if path is None:
-            raise _refused(f"{FILE}{name} is outside the project folder", ctx.path)
+            raise _refused(f"{FILE}{name} is outside {self.allowed}", ctx.path)
         try:
             with path.open("rb") as file:
                 # One byte more than allowed, instead of the file's size, which may change before the read.
@@ -65,7 +65,7 @@ class Items(ItemsStep):
 
 
 def inside(folder: Path, name: str, root: Path) -> Path | None:
-    """Return the file of this name in a folder, or None if it is outside the root."""
+    """Return the file of this name in a folder, or None if it is not the root and not inside it."""
     # The real path, so that a symbolic link does not lead out of the root.
     path = Path(os.path.realpath(folder / name))
     return path if path.is_relative_to(os.path.realpath(root)) else None

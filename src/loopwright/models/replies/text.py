@@ -17,9 +17,10 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...records.excerpts import IGNORABLE
+
 __all__ = [
     "END",
-    "IGNORABLE",
     "ROLES",
     "TAG_NAMES",
     "THINKING",
@@ -37,12 +38,6 @@ __all__ = [
     "words_of",
 ]
 
-# The characters of the Unicode property Default_Ignorable_Code_Point, which have no width.
-IGNORABLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
 _INK = re.compile(rf"[^\s\x00-\x1f\x7f\u2800{IGNORABLE}]")
 THINKING = "thinking left out"  # the repair of a reply with the thinking of a model
 TAG_NAMES = "think|thinking|thought|reasoning|reflection|analysis|scratchpad"

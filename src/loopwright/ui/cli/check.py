@@ -14,6 +14,7 @@ from ...documents import Settings, export_schema, load
 from ...documents.check.convert import to_native_yaml
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...records.codec import Json
+from .. import formatting as texts
 from ..sources import SourceSettings, load_source
 from .options import AsJson, DocumentOptions, Lenient, ModelOptions, expanded
 from .output import Output
@@ -92,29 +93,32 @@ def _json(problem: Problem) -> dict[str, Json]:
 
 def _write(report: CheckReport, output: Output) -> None:
     for problem in report["problems"]:
-        output.note(problem["text"])
+        output.note(texts.reveal(problem["text"]))
     for note in report["notes"]:
-        output.note(f"note: {note['text']}")
+        output.note(f"note: {texts.reveal(note['text'])}")
     for missing in report["missing"]:
-        output.note(f"missing: {missing['text']}")
+        output.note(f"missing: {texts.reveal(missing['text'])}")
     if report["plan"] is None:
         return
     verdict = ("can run", "green") if report["ok"] else ("is valid, but cannot run here", "yellow")
-    output.write((f"{report['file']}: ", "bold"), verdict)
+    output.write((f"{texts.reveal(report['file'])}: ", "bold"), verdict)
     for key, value in report["plan"].items():
         if key == "notes" or value in (None, "", [], {}):
             continue
-        lines = _lines(value)
+        items = [texts.numbered(item) for item in _items(value)]
         title = key.replace("_", " ")
-        if len(lines) == 1 and not isinstance(value, list):
-            output.write((f"  {title}: ", "dim"), lines[0])
+        if len(items) == 1 and len(items[0]) == 1 and not isinstance(value, list):
+            output.write((f"  {title}: ", "dim"), items[0][0])
             continue
         output.write((f"  {title}:", "dim"))
-        for line in lines:
-            output.write(f"    {line}")
+        for lines in items:
+            # The lines of one item are below it, so that none of them looks like an item.
+            output.write(f"    {lines[0]}")
+            for line in lines[1:]:
+                output.write(f"    {line}")
 
 
-def _lines(value: Json) -> list[str]:
+def _items(value: Json) -> list[str]:
     if isinstance(value, Mapping):
         return [f"{key}: {_inline(item)}" for key, item in value.items()]
     if isinstance(value, Sequence) and not isinstance(value, str):

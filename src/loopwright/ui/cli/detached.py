@@ -13,7 +13,7 @@ from pathlib import Path
 from ..._platform.processes import new_group
 from ...errors import LoopwrightError, StepError
 from ...tools.process import tail
-from ..journals import command_line, create_folder, opened
+from ..journals import PROGRAM, command_line, create_folder, opened
 from .output import Output
 
 FOLDER = Path(".loopwright", "detached")  # of the logs
@@ -30,7 +30,7 @@ def start_detached(run_id: str, journal: str, output: Output) -> int:
     create_folder(FOLDER.parent)
     FOLDER.mkdir(exist_ok=True)
     log = FOLDER / f"{re.sub(r'[^A-Za-z0-9._-]', '_', run_id)}.log"
-    words = [sys.executable, "-m", "loopwright", *background_words(sys.argv[1:], run_id)]
+    words = [*PROGRAM, *background_words(sys.argv[1:], run_id)]
     with log.open("ab") as file:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, **new_group()

@@ -180,9 +180,16 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
         return {key: value for key, value in source.source.items() if key != "root"}, ""
     actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
-    data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
+    # A submission reads the files that a model may receive, and a worker sends them.
+    if actions is not None and actions.files and not (yes or is_approved(actions)):
+        raise ConfigurationError(
+            f"{source.name} needs your approval: it {actions_text(actions)}. Review it with loopwright check, then "
+            "approve it with --yes."
+        )
+    acts = actions is not None and actions.acts
+    data = carry(source, contents, acts=acts)  # type: ignore[arg-type]
     digest = str(data[CARRIED]["digest"])
-    if not actions:
+    if actions is None or not acts:
         return data, ""
     if yes or is_approved(actions):
         trust_contents(digest, output.note)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import IO
 from ..._platform.processes import new_group
 from ...errors import ConfigurationError, DocumentError, LoopwrightError
 from ...records.codec import text_of
+from ..journals import PROGRAM
 from ..opening import VARIABLE
 from ..sources import SourceSettings, load_source
 from ..trust import actions_text, is_approved
@@ -136,7 +136,7 @@ class RunProcesses:
         environment = {**os.environ, "LOOPWRIGHT_JOURNAL": self._url, "NO_COLOR": "1"}
         environment[VARIABLE] = str(signal)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "loopwright", *words, cwd=self._folder, env=environment,
+            *PROGRAM, *words, cwd=self._folder, env=environment,
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL, stderr=messages,
             **new_group(),  # Ctrl-C ends the page, not the runs
