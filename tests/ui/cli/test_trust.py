@@ -74,7 +74,7 @@ def test_a_file_for_a_model_needs_an_approval(folder: Project) -> None:
     (folder.folder / "sends.yaml").write_text(text)
     answer = folder.run("run", "sends.yaml", "--replies", "replies.yaml")
     assert answer.code == 2
-    assert "sends needs your approval: it sends 1 file of its folder to a model. " in answer.err
+    assert "sends needs your approval: it sends act.sh to a model. " in answer.err
     assert not (folder.folder / ".loopwright").exists()
     (folder.folder / "sends.yaml").write_text(text.replace("act.sh, ", ""))
     assert "approved" not in folder.run("run", "sends.yaml", "--replies", "replies.yaml").err

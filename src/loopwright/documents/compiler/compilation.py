@@ -265,7 +265,9 @@ class Compilation:
         # Only what precedes the first placeholder is known now. The file is checked again before it is read.
         tag = _TAG.search(name)
         fixed = name if tag is None else name[: name.rfind("/", 0, tag.start()) + 1]
-        place = Path(self.inside(fixed, path))
+        place = Path(os.path.realpath(self.folder / fixed))
+        if not place.is_relative_to(os.path.realpath(self.project.root_of(self.folder))):
+            self.problem(path, f"{written or repr(name)} is outside the project folder")
         self.project.sent.append(Sent(written or name, place, folder=tag is not None))
         return place
 

@@ -23,7 +23,7 @@ from ..yaml.source import Location
 from .compilation import Compilation
 from .metrics import compile_metric
 from .prompts import compile_judge, compile_settings
-from .tools import command_value, compile_sandbox, is_constant
+from .tools import command_value, compile_sandbox, is_constant, record_variables
 
 __all__ = ["compile_evaluators"]
 
@@ -175,6 +175,7 @@ def _tests(
         return None
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
         return None
+    record_variables(compilation, spec.pass_env, "the tests")
     cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     options = spec.model_dump(exclude={"command", "cwd", "held_out", "sandbox"})
     if spec.held_out is not None:

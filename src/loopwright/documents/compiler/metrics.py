@@ -15,7 +15,7 @@ from ..schema.document import LoopSpec
 from ..schema.metrics import SEAL_KEYS, DeclaredMetric, MetricSpec
 from ..yaml.source import Location
 from .compilation import Compilation
-from .tools import compile_sandbox, is_constant
+from .tools import compile_sandbox, is_constant, record_variables
 
 __all__ = ["compile_metric", "metric_options"]
 
@@ -35,6 +35,7 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
         return compilation.attempt(path, lambda: metric(spec.name, **options))
     compilation.inside(spec.idea, (*path, "idea"))
     compilation.project.sent.append(Sent(f"{spec.idea} of the workspace"))
+    record_variables(compilation, spec.pass_env, f"the metric {spec.name}")
     options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     # A measurement needs no network.
     options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)

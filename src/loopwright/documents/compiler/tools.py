@@ -34,13 +34,14 @@ __all__ = [
     "compile_tool_step",
     "compile_tools",
     "is_constant",
+    "record_variables",
     "resolve_tools",
 ]
 
 
 def compile_command(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
     """Compile a command; None if it has problems."""
-    _record_variables(compilation, spec.pass_env, f"the command of {name}")
+    record_variables(compilation, spec.pass_env, f"the command of {name}")
     path = (*at, "shell")
     command = spec.shell or []
     if not is_constant(compilation, command, path):
@@ -102,7 +103,7 @@ def is_constant(compilation: Compilation, command: list[str] | str, at: Location
     return True
 
 
-def _record_variables(compilation: Compilation, names: Iterable[str], place: str) -> None:
+def record_variables(compilation: Compilation, names: Iterable[str], place: str) -> None:
     """Record the variables that a command receives, for the approval of the user."""
     compilation.project.keys += [f"{variable} to {place}" for variable in names]
 
@@ -178,7 +179,7 @@ def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> 
         "description": spec.description or "",
     }  # fmt: skip
     if spec.commands is not None:
-        _record_variables(compilation, spec.pass_env, f"the tool {name}")
+        record_variables(compilation, spec.pass_env, f"the tool {name}")
         allowed = spec.commands
         cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
         return compilation.attempt(
@@ -256,7 +257,7 @@ def compile_tool_step(
             )
             return None
         commands = one
-        _record_variables(compilation, spec.pass_env, f"the tool {spec.tool} in {name}")
+        record_variables(compilation, spec.pass_env, f"the tool {spec.tool} in {name}")
         passing = compilation.attempt((*at, "pass_env"), lambda: commands.passing(spec.pass_env))
         if passing is None:
             return None
