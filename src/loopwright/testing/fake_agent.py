@@ -69,7 +69,7 @@ def manifest(name: str, script: str | Path, *, program: Sequence[str] = ()) -> d
     from ..coding.agents import load_manifest, manifest_names
 
     words = [
-        *(program or [sys.executable]),
+        *(program or [sys.executable, "-P"]),
         "-m",
         "loopwright.testing.fake_agent",
         "--as",

@@ -65,8 +65,12 @@ def test_a_command_imports_nothing_of_the_folder(shadowed: Project) -> None:
 def test_the_page_starts_runs_without_the_modules_of_the_folder(shadowed: Project) -> None:
     """A run that the page starts has the folder of the project as its own, and not on its import path."""
     url = f"sqlite:{shadowed.folder / 'runs.db'}"
-    processes = RunProcesses(url, shadowed.folder)
-    asyncio.run(processes.launch(["run", "quiet.yaml", "--run-id", "one"]))
+
+    async def launched() -> None:
+        await RunProcesses(url, shadowed.folder).launch(["run", "quiet.yaml", "--run-id", "one"])
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(launched())
     done = started(shadowed, LOOPWRIGHT, "watch", "one", "--journal", url)
     assert done.returncode == 0, done.stderr
     assert not (shadowed.folder / "imported.txt").exists()

@@ -41,8 +41,10 @@ def outside(copy, names):
     return found
 """
 _PROBE = f"""\
-import json, sys
-sys.path = [path for path in sys.path if path]
+import sys
+all_paths, sys.path = sys.path, [path for path in sys.path if path.startswith(sys.base_prefix)]
+import importlib.util, json, os  # those of Python: the project may have modules with these names
+sys.path = [path for path in all_paths if path]
 {OUTSIDE}
 print(json.dumps(outside(sys.argv[1], sys.argv[2:])))
 """
