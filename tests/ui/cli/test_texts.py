@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,40 @@ def test_a_cleaned_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
 def test_sequences_and_controls_are_made_visible(given_text: str, shown: str) -> None:
     """Rule: what a terminal would obey is shown, not obeyed and not taken out."""
     assert texts.clean(given_text) == shown
+
+
+def test_every_character_that_is_not_seen_is_escaped() -> None:
+    """Default ignorables, format characters, tags, selectors, fillers and separators, wherever they stand in a word."""
+    unseen = [
+        character
+        for character in map(chr, range(0x110000))
+        if regex.match(r"\p{Default_Ignorable_Code_Point}|[\p{Cf}\p{Zl}\p{Zp}]", character)
+    ]
+    assert {"\u200b", "\u2060", "\u3164", "\U000e0041", "\ufe0f", "\u202e"} <= set(unseen)
+    for character in unseen:
+        code = ord(character)
+        escaped = (
+            f"\\x{code:02x}"
+            if code < 0x100
+            else f"\\u{code:04x}"
+            if code < 0x10000
+            else f"\\U{code:08x}"
+        )
+        assert texts.reveal(f"rm{character}x") == f"rm{escaped}x"
+    assert (
+        texts.one_line("\u26a0\ufe0f \U0001f469\u200d\U0001f4bb")
+        == "\u26a0\ufe0f \U0001f469\u200d\U0001f4bb"
+    )
+
+
+@given(st.text(alphabet=st.sampled_from("a \n\t\r\u2028\u200b\x1b")))
+def test_the_lines_of_a_command_are_numbered(text: str) -> None:
+    """Several lines have their numbers; no line holds anything that starts another line on a terminal."""
+    lines = texts.numbered(text)
+    assert len(lines) == text.count("\n") + 1
+    assert all(line.replace("\t", "").isprintable() for line in lines)
+    if len(lines) > 1:
+        assert [line.split("  ")[0] for line in lines] == [str(n + 1) for n in range(len(lines))]
 
 
 @given(st.text())

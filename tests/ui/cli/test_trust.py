@@ -160,6 +160,45 @@ def test_a_terminal_is_asked_once(folder: Project) -> None:
     assert "[y/N]" not in shown
 
 
+HIDING = """\
+schema: loopwright/1
+name: hiding
+steps:
+  - {name: one, shell: "echo ok # a harmless comment\\ntouch PWNED"}
+  - {name: two, shell: [echo, "a\\u200b\\U000E0041\\u3164\\e[2J"]}
+"""
+
+
+def test_commands_are_shown_as_they_run(folder: Project) -> None:
+    """The question and `check` show every line of a command, numbered, and what cannot be seen is escaped."""
+    (folder.folder / "hiding.yaml").write_text(HIDING)
+    _, shown = on_terminal(folder, "n\n", "run", "hiding.yaml")
+    checked = folder.run("check", "hiding.yaml").out
+    for text in (shown.replace("\r", ""), checked):
+        assert "    1  echo ok # a harmless comment\n    2  touch PWNED\n" in text
+        assert r"a\u200b\U000e0041\u3164\x1b[2J" in text
+    assert "\x1b[2J" not in checked and "\u200b" not in checked
+
+
+def test_a_file_for_a_list_needs_an_approval(folder: Project) -> None:
+    """The items of a file reach a model too: they are asked about, `check` names the file, and `submit` asks too."""
+    (folder.folder / ".env").write_text("KEY=1")
+    text = (
+        "schema: loopwright/1\nname: sends\nmodel: openai:m\nsteps:\n- name: ask\n"
+        "  each: {items: 'file://.env', execute: {prompt: '{{ loop.current }}'}}\n"
+    )
+    (folder.folder / "sends.yaml").write_text(text)
+    for words in (("run", "sends.yaml", "--replies", "replies.yaml"), ("submit", "sends.yaml")):
+        answer = folder.run(*words)
+        assert answer.code == 2
+        assert "sends needs your approval: it sends .env to a model. " in answer.err
+    plan = folder.run("check", "sends.yaml", "--json").json["documents"][0]["plan"]
+    assert plan["files"] == [".env"]
+    _, shown = on_terminal(folder, "n\n", "run", "sends.yaml")
+    assert "files: \x1b[0m.env" in shown and "hosts: \x1b[0mapi.openai.com" in shown
+    assert folder.run("run", "sends.yaml", "--replies", "replies.yaml", "--yes").code == 0
+
+
 def test_an_agreement_is_for_its_owner_alone(folder: Project) -> None:
     """The folder of agreements is the user's own, one empty file for each."""
     folder.run("run", "doing.yaml", "--yes")
