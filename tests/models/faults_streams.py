@@ -11,6 +11,7 @@ from faulty_answers import (
     endless,
     endless_line,
     keep_alives_after_text,
+    large_line,
     no_http,
     only_keep_alives,
     resets_before_an_answer,
@@ -140,7 +141,24 @@ STREAMS: list[Case] = [
         "bad_response",
         "maybe",
     ),
-    Case("compressed", compressed, "permanent", "bad_response", "maybe"),
+    *(
+        Case(
+            f"compressed with {encoding}",
+            compressed(encoding),
+            "permanent",
+            "bad_response",
+            "maybe",
+        )
+        for encoding in ("gzip", "gzip, gzip", "br", "zstd", "gzip;q=1, br", "identity, gzip")
+    ),
+    Case("an event of 10 MB", large_line, "permanent", "output_too_large", "maybe"),
+    Case(
+        "a whole answer of 10 MB",
+        whole(b'{"choices": [' + b"{}," * 3_400_000),
+        "permanent",
+        "output_too_large",
+        "maybe",
+    ),
     Case("too much", endless, "permanent", "output_too_large", "maybe", ask=_SMALL),
     Case("a line without end", endless_line, "permanent", "output_too_large", "maybe", ask=_SMALL),
     Case("a cut whole answer", whole(b'{"choices": [{"mess'), *_UNREAD),

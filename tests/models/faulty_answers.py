@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 
 from faulty_server import DONE, Turn, delta, sse, usage
 
@@ -110,10 +111,22 @@ async def endless_error(turn: Turn) -> None:
     await turn.end()
 
 
-async def compressed(turn: Turn) -> None:
-    await turn.head(200, "text/event-stream", Content_Encoding="gzip")
-    await turn.chunk(b"\x1f\x8b\x08\x00")
-    await turn.end()
+def compressed(encoding: str) -> Callable[[Turn], Awaitable[None]]:
+    """An answer whose encoding nobody asked for, and whose bytes would not be read."""
+
+    async def answer(turn: Turn) -> None:
+        await turn.head(200, "text/event-stream", Content_Encoding=encoding)
+        await turn.chunk(b"\x1f\x8b\x08\x00")
+        await turn.end()
+
+    return answer
+
+
+async def large_line(turn: Turn) -> None:
+    await turn.head()
+    await turn.chunk(b'data: {"a": [')
+    for _ in range(2000):
+        await turn.chunk(b"{}," * 1700)
 
 
 async def no_content_type(turn: Turn) -> None:

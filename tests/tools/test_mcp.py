@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
+import threading
 import time
+import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +248,43 @@ def test_a_wrong_declaration_is_refused(given: dict[str, Any], says: str) -> Non
     """Each names the field and what is expected."""
     with pytest.raises(ConfigurationError, match=says):
         mcp_server(**given)
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "zstd", ""])
+def test_a_server_over_http_cannot_send_more_than_the_limit(encoding: str) -> None:
+    """A compressed response is refused before it is expanded, and a plain one is read up to 64 MiB."""
+    # 64 KiB that become 64 MiB, and compressed again a few bytes.
+    once = gzip.compress(b" " * (1 << 26), 1)
+    body = {"gzip, gzip": gzip.compress(once)}.get(encoding, b"{")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            if encoding:
+                self.send_header("Content-Encoding", encoding)
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body)
+                for _ in range(0 if encoding else 70):
+                    self.wfile.write(b" " * (1 << 20))
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        import loopwright.tools.mcp.client  # noqa: F401 - its import needs more memory than the response
+
+        tracemalloc.start()
+        result = call(mcp_server("far", url=url, start_timeout=20), ("echo", {}))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        server.shutdown()
+        thread.join()
+    error = result.output[0]["error"] if result.output else {"kind": "", "message": result.detail}
+    assert ("compressed its response" if encoding else "a message of more than") in error["message"]
+    assert peak < (200 << 20 if not encoding else 40 << 20)

@@ -27,11 +27,14 @@ from ...records.codec import Json
 from ..errors import ModelError
 from .endpoints import Allowed, Endpoint, resolve
 
-__all__ = ["EXCHANGE", "ResponseTrace", "Transport"]
+__all__ = ["EXCHANGE", "ResponseTrace", "Transport", "is_compressed"]
 
 T = TypeVar("T")
 
 MAX_BYTES = 64 * 1024 * 1024
+# Of one event, or of a complete response: the longest replies of models have 1 MB, and a parsed value takes many times
+# its text in memory, and stops the event loop while it is read.
+MAX_MESSAGE = 4 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024  # enough for any message; an error may be an endless page
 # The SDKs add headers with the system, the version of Python and their retries: facts of this machine.
 _SENT = frozenset({
@@ -96,8 +99,7 @@ class Transport(httpx2.AsyncBaseTransport):
         response = await self._connected(request, await self._addresses(url.host, port))
         exchange.status = response.status_code
         exchange.headers = {key.lower(): value for key, value in response.headers.items()}
-        # A few kilobytes can expand to gigabytes, past the limit of bytes received.
-        if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+        if is_compressed(response.headers):
             await response.aclose()
             raise ModelError(
                 f"{self.endpoint.host} compressed its response although the request forbids it",
@@ -161,6 +163,11 @@ class Transport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+def is_compressed(headers: httpx2.Headers) -> bool:
+    """Return whether a response is encoded: a few kilobytes can expand to gigabytes, past any limit of bytes received."""
+    return headers.get("content-encoding", "").strip().lower() not in ("", "identity")
+
+
 class _Body(httpx2.AsyncByteStream):
     """The body of a response, limited and in UTF-8."""
 
@@ -187,6 +194,8 @@ class _Body(httpx2.AsyncByteStream):
                 document = self._first(chunk) if begun else None
             elif document is not None:
                 document += chunk
+            if max(len(document or b""), repair.pending) > MAX_MESSAGE:
+                raise self._too_large(MAX_MESSAGE, "in one message")
             if begun and document is None:
                 yield self._checked(repair.feed, chunk)
         if document is None:
@@ -225,12 +234,7 @@ class _Body(httpx2.AsyncByteStream):
         async for chunk in self._chunks():
             self._exchange.received += len(chunk)
             if self._exchange.received > self._max:
-                raise ModelError(
-                    f"{self._endpoint.host} sent more than {self._max:,} bytes; the response was cut off",
-                    kind="permanent",
-                    reason="output_too_large",
-                    billed="maybe",
-                )
+                raise self._too_large(self._max)
             text = decoder.decode(chunk)
             # A reply may contain U+FFFD itself.
             if not lossy and text.count("\ufffd") > chunk.count(b"\xef\xbf\xbd"):
@@ -239,6 +243,15 @@ class _Body(httpx2.AsyncByteStream):
                     "invalid_utf8: invalid UTF-8 in the reply became U+FFFD"
                 )
             yield text.encode()
+
+    def _too_large(self, limit: int, where: str = "") -> ModelError:
+        sent = f"more than {limit:,} bytes {where}".rstrip()
+        return ModelError(
+            f"{self._endpoint.host} sent {sent}; the response was cut off",
+            kind="permanent",
+            reason="output_too_large",
+            billed="maybe",
+        )
 
     async def _error(self) -> AsyncIterator[bytes]:
         """Iterate over the beginning of an error's body and keep it for the error message."""
@@ -293,6 +306,11 @@ class ChunkRepair:
     def __init__(self, *, active: bool) -> None:
         self._active = active
         self._pending = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """The bytes of the line that is not complete."""
+        return len(self._pending)
 
     def feed(self, chunk: bytes) -> bytes:
         """Return the lines that are complete now, repaired.

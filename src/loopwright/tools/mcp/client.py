@@ -14,10 +14,11 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import TypeVar, cast
 
 import anyio
+import httpx2
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import Client, MCPError
@@ -27,6 +28,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
 
 from ...errors import StepError, without_validation
+from ...models.providers.transport import is_compressed
 from ...records.codec import Json
 from ...records.excerpts import cut
 from ..base import HARD_LIMIT
@@ -182,6 +184,27 @@ class _ServerProcess(ChildProcess):
                 self.close()
 
 
+class _Limited(httpx2.AsyncByteStream):
+    """The body of a response, up to the limit of a message."""
+
+    def __init__(
+        self, response: httpx2.Response, refused: Callable[[str], httpx2.StreamError]
+    ) -> None:
+        self._stream = cast("httpx2.AsyncByteStream", response.stream)
+        self._refused = refused
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received = 0
+        async for chunk in self._stream:
+            received += len(chunk)
+            if received > HARD_LIMIT:
+                raise self._refused(f"sent a message of more than {HARD_LIMIT:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 class McpConnection:
     """One connection to a server, held open by a separate task. Call `open`, use it, call `close`.
 
@@ -261,11 +284,30 @@ class McpConnection:
                     retryable=False,
                 )
             headers["Authorization"] = f"Bearer {token}"
+        headers["Accept-Encoding"] = "identity"
+        http = create_mcp_http_client(headers)
+        http.event_hooks = {"response": [self._limit]}
         async with (
-            create_mcp_http_client(headers) as http,
+            http,
             streamable_http_client(self.server.url, http_client=http) as streams,
         ):
             yield streams
+
+    async def _limit(self, response: httpx2.Response) -> None:
+        """Refuse a compressed response, and limit the size of a response that is one message."""
+        if is_compressed(response.headers):
+            raise self._refused("compressed its response although the request forbids it")
+        # The library limits each event of a stream, which may stay open for days.
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _Limited(response, self._refused)
+
+    def _refused(self, why: str) -> httpx2.StreamError:
+        """End the connection for a response that is not read, and return the error for the library."""
+        self._flood = StepError(
+            f"the server {self.server.name} {why}", kind="output_too_large", retryable=False
+        )
+        self._lose()
+        return httpx2.StreamError(why)
 
     @contextlib.asynccontextmanager
     async def _stdio(self) -> AsyncIterator[TransportStreams]:
