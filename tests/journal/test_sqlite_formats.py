@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,61 @@ async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
         assert str(caught.value) == f"{path}: it belongs to another program; use another file"
     await made.close()
     assert path.read_bytes() == before
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT r.* FROM other r, n"
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (("ALTER TABLE runs RENAME TO other", f"CREATE VIEW runs AS {ENDLESS}"), "the view 'runs'"),
+        (("CREATE VIEW more AS SELECT 1",), "the view 'more'"),
+        (
+            ("CREATE TRIGGER late AFTER UPDATE ON runs BEGIN DELETE FROM entries; END",),
+            "the trigger 'late'",
+        ),
+        (("CREATE VIRTUAL TABLE words USING fts5(text)",), "the virtual table 'words'"),
+    ],
+)
+async def test_a_journal_with_statements_of_somebody_else_is_refused(
+    tmp_path: Path, statements: tuple[str, ...], message: str
+) -> None:
+    """A view, which can be endless, or a trigger is refused at opening, by readers, writers and memory."""
+    path = tmp_path / "runs.db"
+    await filled(path)
+    for statement in statements:
+        query(path, statement)
+    made = SqliteJournal(path)
+    calls: list[Callable[[], Any]] = [
+        lambda: made.find("run-1"),
+        lambda: made.runs(),
+        lambda: made.open(info(), resume=True),
+        lambda: made.memory.entries("space"),
+    ]
+    for call in calls:
+        with pytest.raises(JournalUnavailable) as caught:
+            await call()
+        assert str(caught.value).startswith(
+            f"{path}: it has {message}, which Loopwright does not make"
+        )
+    await made.close()
+
+
+async def test_a_row_above_the_limit_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Long values are in files, so a row of this size is not ours; it costs no memory to say so."""
+    path = tmp_path / "runs.db"
+    await filled(path)
+    query(path, "UPDATE runs SET detail=CAST(zeroblob(70000000) AS TEXT)")
+    made = SqliteJournal(path)
+    tracemalloc.start()
+    for call in (made.find("run-1"), made.runs()):
+        with pytest.raises(JournalUnavailable, match="a value is too large for a journal"):
+            await call
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    await made.close()
+    assert peak < 1 << 20
 
 
 async def test_a_newer_journal_is_refused(tmp_path: Path) -> None:

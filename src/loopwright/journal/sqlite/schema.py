@@ -48,7 +48,7 @@ _CAUSES = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_NOMEM: "there is not enough memory; free some, then resume the run",
-    sqlite3.SQLITE_TOOBIG: "a value is too large for a journal; keep it in a file",
+    sqlite3.SQLITE_TOOBIG: "a value is too large for a journal; keep it in a file, or restore the journal from a backup",
 }
 _DAMAGE = {
     sqlite3.SQLITE_CORRUPT: "its structure is damaged; restore it from a backup",
@@ -94,6 +94,8 @@ PAGE_SIZE = 1024  # bytes; this size needs the least space for outputs of a few 
 # a sync of a growing file takes half as long again as a sync of a file that is overwritten.
 _CHECKPOINT = 1 << 18
 _WAL_LIMIT = 16 << 20  # bytes of the file that stay after a large transaction
+# Of a row. Long values are in files, so that a larger row is not ours; to read it would take ten times its size in memory.
+_LONGEST = 64 << 20
 _CACHE = 16 << 10  # KiB of pages in the writer's cache
 
 _RUNS = (
@@ -148,6 +150,10 @@ _FIFTH = (
 )
 STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 VERSION = len(STEPS)
+_FOREIGN = (
+    "SELECT CASE WHEN type='table' THEN 'virtual table' ELSE type END,name FROM sqlite_schema "
+    "WHERE type IN('view','trigger') OR sql LIKE 'CREATE VIRTUAL%'"
+)
 
 
 def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
@@ -231,7 +237,7 @@ def connect_reader(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(
+    db = sqlite3.connect(
         uri,
         uri=True,
         timeout=5,
@@ -241,6 +247,8 @@ def _connect(uri: str) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=64,
     )
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    return db
 
 
 def expect_journal(path: Path) -> bool:
@@ -267,6 +275,12 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     # An empty file has no identity yet, and becomes a journal.
     if application != APPLICATION_ID and (application or version or tables):
         raise JournalUnavailable(f"{path}: it belongs to another program; use another file")
+    # A query of ours would run theirs, which need never end.
+    if foreign := db.execute(_FOREIGN).fetchone():
+        raise JournalUnavailable(
+            f"{path}: it has the {foreign[0]} {foreign[1]!r}, which Loopwright does not make; use another file, or "
+            "restore it from a backup"
+        )
     if version > VERSION:
         raise JournalUnavailable(
             f"{path}: a newer version of Loopwright wrote it (format {version}, this version reads "
