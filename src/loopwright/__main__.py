@@ -2,7 +2,7 @@
 
 import sys
 
-from .ui.cli import main
+from loopwright_command import main
 
 if __name__ == "__main__":
     sys.exit(main())

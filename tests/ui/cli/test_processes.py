@@ -231,7 +231,7 @@ def test_a_dumb_terminal_gets_plain_lines(project: Project) -> None:
 def test_the_command_and_the_module_are_the_same_program(project: Project) -> None:
     """`loopwright` calls what `python -m loopwright` calls."""
     (entry,) = metadata.entry_points(group="console_scripts", name="loopwright")
-    assert entry.value == "loopwright.ui.cli:main"
+    assert entry.value == "loopwright_command:main"
     assert project.run("--version").out == f"loopwright {metadata.version('loopwright')}\n"
 
 
@@ -261,3 +261,26 @@ def test_a_row_of_runs_is_never_wider_than_the_terminal(project: Project, width:
     _, shown = on_terminal(project, "runs", COLUMNS=str(width), NO_COLOR="1")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert max(len(line) for line in plain.splitlines()) <= width
+
+
+@pytest.mark.parametrize(
+    "module", ["loopwright.conditions", "loopwright.ui.cli.options", "loopwright.documents"]
+)
+def test_ctrl_c_during_an_import_prints_no_traceback(
+    project: Project, module: str, tmp_path: Path
+) -> None:
+    """Exit code 130 and no text, whatever is imported when the signal comes, the package itself included."""
+    # A module that stops the import in its middle; the interpreter looks for it first.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("loopwright")), "check", "none.yaml"],
+        cwd=project.folder, env=project.environ({"PYTHONPATH": str(tmp_path)}), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -1,0 +1,16 @@
+"""The start of the command line: a module of its own, because Ctrl-C can also come while the package is imported."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    try:
+        from loopwright.ui.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        # 128 + 2, as shells report the end by SIGINT.
+        return 130
