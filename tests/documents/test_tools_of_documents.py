@@ -202,7 +202,7 @@ def test_what_would_run_is_told_and_agreed_to_first(tmp_path: Path) -> None:
     )
     plan: Any = loaded.plan()
     assert " ".join(ODD) in plan["commands"]
-    assert "echo {words...}" in plan["commands"]
+    assert "echo '{words...}'" in plan["commands"]
     assert plan["python"] == ["toolbox:add"]
     assert "example.org" in plan["hosts"]
     assert "REMOTE_TOKEN" in plan["environment"]

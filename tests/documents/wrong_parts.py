@@ -64,6 +64,7 @@ PARTS: Wrong = {
         [
             "4:24: steps[0].set: template: 'one' is not defined; known here: input; to set it, use --set one=…",
             "5:12: steps[1].name: 'a' is already the name of the step on line 4",
+            "5:23: steps[1].shell[0]: commands cannot contain template values; pass values through env or stdin",
             "6:23: steps[2].python: 'steps:nothing': steps.py has no 'nothing'",
             "6:48: steps[2].needs[0]: there is no step 'z'",
         ],

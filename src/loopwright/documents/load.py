@@ -135,7 +135,7 @@ class _Loader:
         folders = list(dict.fromkeys([caller.folder, project.root, project.project]))
         # A recorded run continues with the file that it called, even if that file was deleted.
         file = project.settings.recorded.called(project.open[-1], name) or caller.attempt(
-            path, lambda: find(name, folders, project.project, project.open)
+            path, lambda: find(name, folders, project.project, project.open), own=True
         )
         if file is None:
             return None

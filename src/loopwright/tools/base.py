@@ -23,7 +23,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, runtime_checkable
+from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 from ..engine.context import Context
 from ..engine.deadlines import watch
@@ -165,10 +165,11 @@ class Tool(Leaf):
         """Return what distinguishes this tool from others with the same name and schema."""
         return ""
 
-    def renamed(self, name: str) -> Tool:
-        """Return the same tool under another name."""
+    def renamed(self, name: str, **options: Unpack[ToolOptions]) -> Tool:
+        """Return the same tool under another name, with other options."""
         tool = copy.copy(self)
         tool.name = name[:64]
+        tool.__dict__.update(options)
         # The cached value belongs to the old name.
         tool.__dict__.pop("fingerprint", None)
         return tool

@@ -35,6 +35,9 @@ def compile_agent(
             message = "args cannot contain template values; pass values through env or the prompt"
             compilation.problem((*path, "args", i), message)
     manifest = _manifest(compilation, spec, path)
+    if spec.cwd is not None or spec.workspace == "here":
+        # A document of somebody else must not work in other folders.
+        cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     if manifest is None:
         return None
     # The user approves which variables the program receives. A manifest could have the name of another program.
@@ -52,8 +55,7 @@ def compile_agent(
     output = spec.output if isinstance(spec.output, str) else spec.output["schema"]
     price = None if spec.price is None else {"input": spec.price.input, "output": spec.price.output}
     if spec.cwd is not None or spec.workspace == "here":
-        # A document of somebody else must not work in other folders.
-        options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
+        options["cwd"] = cwd
     step = compilation.attempt(
         path,
         lambda: agent(manifest, prompt, name=name, env=env, output=output, price=price, **options),

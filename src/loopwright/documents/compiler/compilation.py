@@ -134,22 +134,29 @@ class Compilation:
     gaps: Gaps = NOTHING_LEFT_OUT
     in_workspace: bool = False
 
-    def problem(self, path: Location, message: str, *, key: bool = False) -> None:
-        """Add a problem at a place."""
+    def problem(
+        self, path: Location, message: str, *, key: bool = False, own: bool = False
+    ) -> None:
+        """Add a problem at a place; `own` if it does not depend on the fields beside that place."""
+        # A field that was left out could have made the rest valid.
+        if not own and self.gaps.explains(path):
+            return
         self.problems.append(self.source.problem(path, message, key=key))
 
     def with_names(self, names: Iterable[str]) -> Compilation:
         """Return the compilation of a part that can use more names."""
         return replace(self, defined=self.defined | frozenset(names))
 
-    def attempt(self, path: Location, make: Callable[[], _Result]) -> _Result | None:
+    def attempt(
+        self, path: Location, make: Callable[[], _Result], *, own: bool = False
+    ) -> _Result | None:
         """Return the result of `make`; None, with a problem, if it raises a ConfigurationError."""
         try:
             return make()
         except TemplateError as error:
             self.template_problem(path, error)
         except ConfigurationError as error:
-            self.problem((*path, error.option) if error.option else path, str(error))
+            self.problem((*path, error.option) if error.option else path, str(error), own=own)
         return None
 
     def template(self, path: Location, value: Json) -> TemplatedValue:
@@ -186,13 +193,15 @@ class Compilation:
         # A step that was left out without a readable name may define any of the names.
         if self.gaps.names:
             return
-        unknown = [name for name in result if name not in self.defined and name not in FIXED]
+        # A loop may define these by a key that was left out.
+        known = FIXED | {"memory", "strategy"} if self.gaps.fields else FIXED
+        unknown = [name for name in result if name not in self.defined and name not in known]
         for value in sorted(unknown):
             # `steps.x` is empty for a step that has not run, so it may name a later step.
             if value.startswith(("steps.", "loops.")):
                 continue
             name = value.removeprefix("given.")
-            if name not in self.defined and name not in FIXED:
+            if name not in self.defined and name not in known:
                 message = f"template: {name!r} is not defined{self._suggestion(name)}"
                 self.problems.append(self.source.problem_at_word(path, message, name))
 
@@ -241,7 +250,7 @@ class Compilation:
                 self._note_annotation(path, undefined_annotation(reference, self.folder))
             return _unimported_with_context if takes_context else _unimported
 
-        return self.attempt(path, find)
+        return self.attempt(path, find, own=True)
 
     def _note_annotation(self, path: Location, sentence: str) -> None:
         """Note an annotation of a function that cannot be read."""
@@ -254,7 +263,7 @@ class Compilation:
         folder = folder or self.folder
         result = Path(os.path.realpath(folder / name))
         if not result.is_relative_to(os.path.realpath(self.project.root_of(folder))):
-            self.problem(path, f"{name!r} is outside the project folder")
+            self.problem(path, f"{name!r} is outside the project folder", own=True)
         return str(result)
 
     def sent(self, name: str, path: Location, written: str = "") -> Path:
@@ -267,7 +276,7 @@ class Compilation:
         fixed = name if tag is None else name[: name.rfind("/", 0, tag.start()) + 1]
         place = Path(os.path.realpath(self.folder / fixed))
         if not place.is_relative_to(os.path.realpath(self.project.root_of(self.folder))):
-            self.problem(path, f"{written or repr(name)} is outside the project folder")
+            self.problem(path, f"{written or repr(name)} is outside the project folder", own=True)
         self.project.sent.append(Sent(written or name, place, folder=tag is not None))
         return place
 
@@ -333,9 +342,9 @@ class Compilation:
                 self.problem(
                     (*place, "name"),
                     f"{spec.name!r} is already the name of the step on line {first}",
+                    own=True,
                 )
-                continue
-            visited[spec.name] = i
+            visited.setdefault(spec.name, i)
             self._check_needs(names, spec, place)
             step = here_on.action(spec, spec.name, place)
             # From the inside out: a skipped step gets the default output, and its status can be accepted.
@@ -351,7 +360,8 @@ class Compilation:
                 result[spec.name] = step
             # Concurrent steps cannot see each other's outputs.
             if ordered:
-                here_on = here_on.with_names([spec.name, *(["loop"] if holds_loops(spec) else [])])
+                loop = holds_loops(spec) or any(f[: len(place)] == place for f in self.gaps.fields)
+                here_on = here_on.with_names([spec.name, *(["loop"] if loop else [])])
         # In document order, which decides the order of outputs; the running order comes from `needs`.
         return {spec.name: result[spec.name] for spec in specs if spec.name in result}
 
@@ -372,7 +382,7 @@ class Compilation:
         for i, need in enumerate(spec.needs):
             if need not in names and not self.gaps.names:
                 hint = self._nearest(need, names - {spec.name})
-                self.problem((*here, "needs", i), f"there is no step {need!r}{hint}")
+                self.problem((*here, "needs", i), f"there is no step {need!r}{hint}", own=True)
 
     def when(self, step: Step, spec: StepSpec, here: Location) -> Step:
         """Compile `if:` around a step."""

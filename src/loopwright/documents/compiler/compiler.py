@@ -75,6 +75,9 @@ def compile_call(
     # A called document sees the loop around the call, but no other variables of its caller.
     of_loop = {name for name in compilation.defined if name.partition(".")[0] == "loop"}
     supplied = frozenset({*(spec.with_ or {}), *of_loop})
+    # Variables of a key that was left out may be missing.
+    if any(field[:-1] == at for field in compilation.gaps.fields):
+        return None
     child = compilation.call(compilation, spec.workflow, (*at, "workflow"), supplied)
     if child is None:
         return None

@@ -48,9 +48,9 @@ def compile_until(
         # A sentence has a space; a single unknown word is a misspelt condition.
         if isinstance(data, str) and data not in TAGS:
             if " " not in data.strip():
-                raise ConfigurationError(
-                    f"{data!r} is neither a condition nor a sentence{nearest(data, TAGS)}"
-                )
+                message = f"{data!r} is neither a condition nor a sentence{nearest(data, TAGS)}"
+                compilation.problem(at, message, own=True)
+                return "passed"  # to find the problems of the others
             # The judge's verdict is the evaluation, so the condition itself is `passed`.
             sentences.append(JudgeSpec(criterion=data))
             return "passed"
@@ -65,12 +65,7 @@ def compile_until(
         return [], None
     if key == "termination":
         return [], controller_condition(values, at, compilation.problem)
-    try:
-        data = walk(values)
-    except ConfigurationError as error:
-        compilation.problem(at, str(error))
-        return [], None
-    return sentences, compile_conditions(compilation, data, at)
+    return sentences, compile_conditions(compilation, walk(values), at)
 
 
 def compile_conditions(compilation: Compilation, data: Json, path: Location) -> Condition | None:
@@ -97,7 +92,8 @@ def compile_conditions(compilation: Compilation, data: Json, path: Location) -> 
         return from_json(_with_seconds(data))
     except ConfigurationError as error:
         tag = next(iter(data), None) if isinstance(data, Mapping) else None
-        compilation.problem(path if tag is None else (*path, tag), str(error), key=tag is not None)
+        at = path if tag is None else (*path, tag)
+        compilation.problem(at, str(error), key=tag is not None, own=True)
         return None
 
 

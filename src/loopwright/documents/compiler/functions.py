@@ -15,6 +15,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -65,7 +66,19 @@ def resolve_reference(reference: str, folder: Path) -> bool:
         raise ConfigurationError(
             f"{reference!r}: {source.name} has no {first!r}{nearest(first, names)}"
         )
+    _refuse_value(reference, tree, name)
     return not any(_is_plain(node, name) for node in tree.body)
+
+
+def _refuse_value(reference: str, tree: ast.Module, name: str) -> None:
+    """Refuse the name of a constant, as the import would."""
+    nodes = [node for node in tree.body if name in _defined(node)]
+    # Of several definitions the last one counts, but the first may be the condition of it.
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign | ast.AnnAssign):
+        return
+    with suppress(ValueError, TypeError, RecursionError, MemoryError):
+        kind = type(ast.literal_eval(nodes[0].value or ast.Constant(None)))
+        raise ConfigurationError(f"{reference!r} is of type {kind.__name__}; name a function")
 
 
 def _tree(reference: str, source: Path) -> ast.Module:

@@ -51,9 +51,7 @@ def compile_prompt(
 ) -> Prompt | None:
     """Compile a prompt; None if it has problems."""
     result = _reading(compilation, spec, at)
-    if result is None:
-        return None
-    reading, criteria = result
+    reading, criteria = result or (answer("text"), None)
     # The instruction is part of the template, so that it is part of the recorded request.
     instruction = spec.prompt or ""
     if reading.instruction:
@@ -63,14 +61,12 @@ def compile_prompt(
     schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
     if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
         compilation.problem((*at, "output"), "the output of a prompt must be {schema: JSON_SCHEMA}")
-        return None
+        result = schema = None
     settings = compile_settings(compilation, spec, at, schema)
-    if settings is None:
-        return None
     tools = _prompt_tools(compilation, spec, at)
-    if tools is None:
-        return None
     files = _files(compilation, spec, at)
+    if result is None or settings is None or tools is None:
+        return None
     read = None if reading.kind == "text" else reading.read
     if tools:
         max_rounds = spec.max_tool_rounds or MAX_ROUNDS
@@ -119,12 +115,12 @@ def _files(compilation: Compilation, spec: Action, at: Location) -> list[File | 
                 template = _confined(template, compilation.folder, compilation.sent(name, place))
             files.append(template)
             continue
-        file = compilation.attempt(place, functools.partial(file_of, name))
+        file = compilation.attempt(place, functools.partial(file_of, name), own=True)
         if file is None:
             continue
         # A missing file is reported before any model is called.
         if file.path and not compilation.sent(name, place).is_file():
-            compilation.problem(place, f"{name!r} is not a file in the document's folder")
+            compilation.problem(place, f"{name!r} is not a file in the document's folder", own=True)
         files.append(file)
     return files
 
@@ -439,7 +435,7 @@ def _models(
 def _report_model(compilation: Compilation, problem: str, at: Location) -> None:
     """Report the invalid name of a model at its place: the option of the caller, or the step."""
     if not compilation.project.settings.model:
-        compilation.problem((*at, "model"), problem)
+        compilation.problem((*at, "model"), problem, own=True)
         return
     wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
     # Every step receives the model of the caller; one report is enough.

@@ -44,8 +44,7 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
     record_variables(compilation, spec.pass_env, f"the command of {name}")
     path = (*at, "shell")
     command = spec.shell or []
-    if not is_constant(compilation, command, path):
-        return None
+    constant = is_constant(compilation, command, path)
     env = {k: command_value(compilation, (*at, "env", k), v) for k, v in spec.env.items()}
     stdin = None if spec.stdin is None else command_value(compilation, (*at, "stdin"), spec.stdin)
     # A document of somebody else must not run commands in other folders.
@@ -54,6 +53,8 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
         compilation.problem(
             (*at, "output"), f"the output of a command is text, json or result, not {spec.output!r}"
         )
+        return None
+    if not constant:
         return None
     return compilation.attempt(
         path,
@@ -98,7 +99,7 @@ def is_constant(compilation: Compilation, command: list[str] | str, at: Location
     for i, text in enumerate([command] if isinstance(command, str) else command):
         if "{{" in text or "{%" in text:
             message = "commands cannot contain template values; pass values through env or stdin"
-            compilation.problem(at if isinstance(command, str) else (*at, i), message)
+            compilation.problem(at if isinstance(command, str) else (*at, i), message, own=True)
             return False
     return True
 
@@ -191,6 +192,10 @@ def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> 
     function = compilation.function((*at, "python"), spec.python or "")
     if function is None:
         return None
+    if isinstance(function, Tool):
+        return function.renamed(
+            name, **{k: v for k, v in options.items() if k in spec.model_fields_set}
+        )
     if not compilation.project.execute:
         # A check imports no Python; this tool is never called.
         return Tool(name)
@@ -215,7 +220,7 @@ def resolve_tools(
             defined = (owner if dot else name) in compilation.declared
             if not defined and not compilation.gaps.head:
                 hint = nearest(name, compilation.declared) or _tool_hint(name, compilation.declared)
-                compilation.problem(place, f"there is no tool or server {name!r}{hint}")
+                compilation.problem(place, f"there is no tool or server {name!r}{hint}", own=True)
         elif not dot:
             result.append(one)
         elif isinstance(one, Tool):

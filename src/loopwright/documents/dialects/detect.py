@@ -158,6 +158,7 @@ _KIND = Kind(
     head={"schema": NATIVE_SCHEMA, "name": "document"},
     stand_in=_stand_in,
     version="schema",
+    keeps=True,
 )
 
 

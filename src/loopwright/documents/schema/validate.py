@@ -79,6 +79,14 @@ def checked(
     Pydantic runs the validators of an object only if all of its fields are valid. So invalid fields are removed, and
     the rest is checked again, because one problem of an object must not hide another.
     """
+    result, wrong, _ = _examined(model, value, source, at, hint)
+    return result, wrong
+
+
+def _examined(
+    model: type[Model], value: Json, source: Source, at: Location, hint: Hint
+) -> tuple[Model | None, Wrong, Json]:
+    """Return what `checked` returns, and the value without its invalid fields."""
     result, errors = _validate(model, value)
     if errors:
         repaired = _as_written(errors, value, source, at)
@@ -110,7 +118,7 @@ def checked(
         value = _without(value, paths)
         removed.update(paths)
         _, errors = _validate(model, value)
-    return (None if wrong else result), wrong
+    return (None if wrong else result), wrong, value
 
 
 def _validate(model: type[Model], value: Json) -> tuple[Model | None, list[_Error]]:
@@ -340,16 +348,22 @@ class Gaps:
     """The parts that are left out of a document because of their problems.
 
     `steps` are the paths of the steps. `names` means that the name of a step cannot be read, `head` that a key of
-    the document itself is invalid, which may be the model or the tools. `tools` are the names of tools.
+    the document itself is invalid, which may be the model or the tools. `tools` are the names of tools. `fields` are
+    the paths of single fields, whose objects stay.
     """
 
     steps: frozenset[Location] = frozenset()
     names: bool = False
     head: bool = False
     tools: frozenset[str] = frozenset()
+    fields: frozenset[Location] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.steps or self.names or self.head or self.tools)
+        return bool(self.steps or self.names or self.head or self.tools or self.fields)
+
+    def explains(self, path: Location) -> bool:
+        """Return whether a problem at a path may only follow from a field that was left out there, or inside."""
+        return any(path == at[: len(path)] or path[:-1] == at[:-1] for at in self.fields)
 
 
 NOTHING_LEFT_OUT = Gaps()
@@ -357,7 +371,10 @@ NOTHING_LEFT_OUT = Gaps()
 
 @dataclass(frozen=True)
 class Kind(Generic[Model]):
-    """A kind of document: the lists of its steps, the required keys of its head, and the stand-in of a step."""
+    """A kind of document: the lists of its steps, the required keys of its head, and the stand-in of a step.
+
+    With `keeps`, a step with an invalid field stays without that field, so that the rest of it is checked too.
+    """
 
     model: type[Model]
     lists: frozenset[str]
@@ -365,6 +382,7 @@ class Kind(Generic[Model]):
     stand_in: Callable[[str, str, Json], Json]
     version: str
     hint: Hint = field(default=no_hint)
+    keeps: bool = False
 
 
 def placeholder(name: str) -> dict[str, Json]:
@@ -377,7 +395,7 @@ def readable(
     kind: Kind[Model], value: Json, source: Source
 ) -> tuple[Model | None, list[Problem], Gaps]:
     """Return a document without its invalid parts (None if none is left), its problems, and the gaps."""
-    result, wrong = checked(kind.model, value, source, (), kind.hint)
+    result, wrong, repaired = _examined(kind.model, value, source, (), kind.hint)
     if not wrong:
         return result, [], NOTHING_LEFT_OUT
     problems = list(wrong.values())
@@ -385,8 +403,14 @@ def readable(
     # With an unknown version, the rest of the document cannot be judged.
     if any(path[:1] == (kind.version,) for path in paths):
         return None, problems, NOTHING_LEFT_OUT
-    rest = copy.deepcopy(value)
+    rest = copy.deepcopy(repaired if kind.keeps else value)
     gaps = NOTHING_LEFT_OUT
+    if kind.keeps:
+        gaps = Gaps(head=any(len(path) < 2 for path in paths), fields=frozenset(paths))
+        rest = {**kind.head, **rest}
+        # What is still invalid without these fields.
+        _, errors = _validate(kind.model, rest)
+        paths = list(dict.fromkeys(_place(item["loc"], rest) for item in errors))
     for path in paths:
         gaps = _leave_out(kind, rest, path, gaps)
     rest = {**kind.head, **rest}
