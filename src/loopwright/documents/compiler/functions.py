@@ -15,7 +15,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -76,9 +75,11 @@ def _refuse_value(reference: str, tree: ast.Module, name: str) -> None:
     # Of several definitions the last one counts, but the first may be the condition of it.
     if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign | ast.AnnAssign):
         return
-    with suppress(ValueError, TypeError, RecursionError, MemoryError):
+    try:
         kind = type(ast.literal_eval(nodes[0].value or ast.Constant(None)))
-        raise ConfigurationError(f"{reference!r} is of type {kind.__name__}; name a function")
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return  # an expression, whose value only the import knows
+    raise ConfigurationError(f"{reference!r} is of type {kind.__name__}; name a function")
 
 
 def _tree(reference: str, source: Path) -> ast.Module:

@@ -407,15 +407,29 @@ def readable(
     gaps = NOTHING_LEFT_OUT
     if kind.keeps:
         gaps = Gaps(head=any(len(path) < 2 for path in paths), fields=frozenset(paths))
-        rest = {**kind.head, **rest}
-        # What is still invalid without these fields.
-        _, errors = _validate(kind.model, rest)
-        paths = list(dict.fromkeys(_place(item["loc"], rest) for item in errors))
+        rest, paths, fields = _pruned(kind.model, {**kind.head, **rest})
+        gaps = replace(gaps, fields=gaps.fields | fields)
     for path in paths:
         gaps = _leave_out(kind, rest, path, gaps)
     rest = {**kind.head, **rest}
     result, more = checked(kind.model, rest, source, (), kind.hint)
     return (None if more else result), problems, gaps
+
+
+def _pruned(model: type[Model], value: Json) -> tuple[Json, list[Location], set[Location]]:
+    """Return a value without the objects that lack a field which was removed.
+
+    Also return the paths that are still invalid, items of lists or the value itself, and those of the removed objects.
+    """
+    removed: set[Location] = set()
+    while True:
+        _, errors = _validate(model, value)
+        paths = list(dict.fromkeys(_place(item["loc"], value) for item in errors))
+        fields = [path for path in paths if path and isinstance(path[-1], str)]
+        if not fields:
+            return value, paths, removed
+        value = _without(value, fields)
+        removed.update(fields)
 
 
 def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: Gaps) -> Gaps:
