@@ -52,6 +52,14 @@ class LoopState(Protocol):
         """The folder that it stands for; a working directory inside it is one inside `folder`."""
 
     @property
+    def shown(self) -> tuple[Path, ...]:
+        """Files of the user that its commands read besides those of `root`, such as linked folders."""
+
+    @property
+    def covered(self) -> tuple[Path, ...]:
+        """Folders of the user of which a sandbox shows its commands nothing else."""
+
+    @property
     def variables(self) -> dict[str, str]:
         """Environment variables of commands that run in it."""
 
