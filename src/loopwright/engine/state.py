@@ -7,6 +7,7 @@ identity: equal states with equal parents have equal identities, so a repeated c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -62,6 +63,9 @@ class LoopState(Protocol):
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables of commands that run in it."""
+
+    def leave_out(self, patterns: Sequence[str]) -> None:
+        """Leave empty files of these names out of all captures from now on, unless the beginning has them."""
 
     @property
     def stops_at_edits(self) -> bool:

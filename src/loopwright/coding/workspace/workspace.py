@@ -275,6 +275,12 @@ class Files:
         own = {"LOOPWRIGHT_WORKSPACE": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         return {**self._author, **own}
 
+    def leave_out(self, patterns: Sequence[str]) -> None:
+        """Leave empty files of these names out of the snapshots, also in later processes."""
+        known = self.tree.memory.get("leaves", [])
+        if missing := [pattern for pattern in patterns if pattern not in known]:
+            self.tree.remember(leaves=[*known, *missing])
+
     @property
     def stops_at_edits(self) -> bool:
         """Whether an edit from outside is a question to a person."""
