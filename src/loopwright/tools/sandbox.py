@@ -33,11 +33,12 @@ from typing import Literal
 from ..engine.context import Context
 from ..errors import ConfigurationError, StepError, nearest
 
-__all__ = ["MODES", "Sandbox", "SandboxMode", "sandbox_problem", "sandbox_words"]
+__all__ = ["HIDDEN", "MODES", "Sandbox", "SandboxMode", "sandbox_problem", "sandbox_words"]
 
 SandboxMode = Literal["auto", "bubblewrap", "own", "none"]
 MODES: tuple[SandboxMode, ...] = ("auto", "bubblewrap", "own", "none")
 FOLDER = "{folder}"  # in `wrap`: the working folder
+HIDDEN = "{} is a word of the command and exists, but the sandbox hides it;"
 TRIAL = 10.0  # seconds for the trial of a sandbox
 PACKAGE = Path(__file__).parents[1]  # of Loopwright, which an environment may only point to
 # Writable, in the home folder: without them uv, npm, go and cargo end with an error or load every package again.
@@ -198,7 +199,11 @@ class Sandbox:
         problem = await asyncio.to_thread(sandbox_problem, network=self.network)
         if not problem:
             if hidden := self.hidden_word(command, place):
-                raise StepError(f"{name}: {hidden}", kind="cannot_start", retryable=False)
+                raise StepError(
+                    f"{name}: {HIDDEN.format(hidden)} name it in `show` of the sandbox, or move it",
+                    kind="cannot_start",
+                    retryable=False,
+                )
             return sandbox_words(self.within(readable=_programs(command)), place)
         if self.mode == "bubblewrap":
             raise StepError(
@@ -209,15 +214,12 @@ class Sandbox:
         return []
 
     def hidden_word(self, command: Sequence[str], folder: Path) -> str:
-        """Return a sentence on the first word of a command that is a file which the sandbox hides, or ""."""
+        """Return the first word of a command that is a file which the sandbox hides, or ""."""
         files = [word for word in command if word[:1] == "/" and Path(word).is_file()]
         if not files or self.wrap or self.mode not in ("auto", "bubblewrap"):
             return ""
         view = _View(self.within(readable=_programs(command)), folder)
-        for word in files:
-            if not view.sees(Path(word)):
-                return f"{word} exists, but the sandbox hides it; name it in `show` of the sandbox, or move it"
-        return ""
+        return next((word for word in files if not view.sees(Path(word))), "")
 
 
 def _programs(command: Sequence[str]) -> Iterator[str]:
