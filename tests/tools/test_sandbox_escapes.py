@@ -13,7 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.tools.sandbox import Sandbox, sandbox_problem, sandbox_words
+from loopwright.tools.sandbox import (
+    CACHE_VARIABLES,
+    TOOL_VARIABLES,
+    Sandbox,
+    sandbox_problem,
+    sandbox_words,
+)  # fmt: skip
 
 PROBLEM = sandbox_problem()
 isolated = pytest.mark.skipif(
@@ -144,6 +150,8 @@ def user(request: pytest.FixtureRequest, place: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(sys, "base_prefix", "/usr")
         monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        for name in (*CACHE_VARIABLES, *TOOL_VARIABLES):
+            monkeypatch.delenv(name, raising=False)
     return int(request.param)
 
 

@@ -59,6 +59,12 @@ TOOLCHAINS = (
     ".local/share/fnm", ".local/share/virtualenvs", ".pyenv", ".rbenv", ".nvm", ".volta", ".asdf", ".rustup",
     ".sdkman", ".cargo/bin", ".cargo/env", ".deno/bin", ".bun/bin", "go/bin",
 )  # fmt: skip
+# Variables that name such folders elsewhere.
+CACHE_VARIABLES = ("UV_CACHE_DIR", "PIP_CACHE_DIR", "GOMODCACHE", "GOCACHE", "npm_config_cache")
+TOOL_VARIABLES = (
+    "UV_PYTHON_INSTALL_DIR", "UV_TOOL_DIR", "PYENV_ROOT", "RUSTUP_HOME", "NVM_DIR", "VOLTA_HOME", "ASDF_DATA_DIR",
+    "MISE_DATA_DIR", "SDKMAN_DIR",
+)  # fmt: skip
 BIN = ("bin", "sbin", "shims", "Scripts")
 INSTALLED = ("lib", "lib64", "libexec", "installs", "pyvenv.cfg")  # beside a folder of programs
 # Folders of a home folder that have the files of many programs.
@@ -248,9 +254,8 @@ class _View:
         self._programs: set[Path] = set()
         homes = _homes()
         self._wide = {home / name for home in homes for name in SHARED}
-        variables = (value for name in XDG if (value := os.environ.get(name, ""))[:1] == "/")
         places = (
-            *homes, "/home", "/root", "/tmp", tempfile.gettempdir(), "/run", "/var/run", *variables, *sandbox.project,  # noqa: S108
+            *homes, "/home", "/root", "/tmp", tempfile.gettempdir(), "/run", "/var/run", *_named(XDG), *sandbox.project,  # noqa: S108
         )  # fmt: skip
         folders = {Path(place).resolve() for place in places}
         # Outer ones first.
@@ -263,34 +268,29 @@ class _View:
             real for place, above in inside.items()
             if (real := self.walk(place)) and all(real.is_relative_to(self.walk(item)) for item in above)
         ]  # fmt: skip
-        self.caches = [self.walk(place) for home in homes for place in _caches(home)]
+        caches = (*_named(CACHE_VARIABLES), *(place for home in homes for place in _caches(home)))
+        self.caches = [self.walk(place) for place in caches]
         if not sandbox.changes_folder:
             self.changed = [
                 place for place in self.changed if place != self.walk(_absolute(folder))
             ]
             self.show(folder)
         self.hidden = [self.walk(_absolute(item)) for item in sandbox.hide]
-        for home in homes:
-            for name in TOOLCHAINS:
-                self.show(home / name)
-        for item in (
-            sys.prefix,
-            sys.base_prefix,
-            PACKAGE,
-            "/etc/resolv.conf",
-            "/run/current-system",
-        ):
+        own = (
+            folder
+            for folder in _editable()
+            if self._is_narrow(folder) and not self._in_project(folder)
+        )
+        environment: tuple[str | Path, ...] = (
+            *(home / name for home in homes for name in TOOLCHAINS), *_named(TOOL_VARIABLES), *own,
+            sys.prefix, sys.base_prefix, PACKAGE, "/etc/resolv.conf", "/run/current-system",
+        )  # fmt: skip
+        for item in environment:
             self.show(item)
-        for item in _editable():
-            if self._is_narrow(item) and not any(
-                item.is_relative_to(place) for place in self.project
-            ):
-                self.show(item)
         self._search()
         for item in (*sandbox.readable, *sandbox.show):
-            place = _absolute(item)
-            self.show(place)
-            self._program(place)
+            self.show(item)
+            self._program(_absolute(item))
 
     def walk(self, place: Path) -> Path:
         """Return the real path of a file, and keep the links on the way to it that the sandbox must have."""
@@ -331,6 +331,9 @@ class _View:
 
     def _covered(self, real: Path) -> bool:
         return any(real.is_relative_to(cover) for cover in self.covers)
+
+    def _in_project(self, real: Path) -> bool:
+        return any(real.is_relative_to(place) for place in self.project)
 
     def _is_changed(self, real: Path) -> bool:
         """Whether a command can change a file: it may be what an earlier command made of it."""
@@ -488,6 +491,14 @@ def _homes() -> list[Path]:
 
 def _absolute(item: str | Path) -> Path:
     return Path(os.path.abspath(os.path.expanduser(item)))  # noqa: PTH100, PTH111 `..` without its links
+
+
+def _named(variables: Iterable[str]) -> Iterator[Path]:
+    """Iterate over the folders that environment variables name."""
+    for name in variables:
+        place = Path(os.environ.get(name, ""))
+        if place.is_absolute() and place.is_dir():
+            yield place
 
 
 def _editable() -> Iterator[Path]:
