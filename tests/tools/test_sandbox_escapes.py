@@ -187,20 +187,35 @@ def test_no_credential_of_the_home_folder_can_be_read(user: int, place: Path) ->
     """The home folder is empty but for what the toolchain needs: files with keys and sockets are out of reach."""
     home = place / "home"
     wanted = planted(home, CREDENTIALS, user)
+    # Another program of the system, where this test can stand for one.
+    run_folder = Path(f"/run/loopwright-{os.getpid()}")
+    places = [home / name for name in SOCKETS]
+    places += [run_folder / "other.sock"] if os.access("/run", os.W_OK) else []
     servers = []
-    for name in SOCKETS:
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(str(home / name))
+    for address in places:
+        address.parent.mkdir(parents=True, exist_ok=True)
+        servers.append(server := socket.socket(socket.AF_UNIX))
+        server.bind(str(address))
         server.listen()
-        (home / name).chmod(0o777)
-        servers.append(server)
-        wanted.append(f"s{home / name}")
+        address.chmod(0o777)
+        wanted.append(f"s{address}")
+    servers.append(abstract := socket.socket(socket.AF_UNIX))
+    abstract.bind(f"\0loopwright-{os.getpid()}")
+    abstract.listen()
     assert len(CREDENTIALS) >= 60
     try:
         assert len(run(user, ["python", "-c", READ], "\n".join(wanted))) == len(wanted)
         words = sandbox_words(Sandbox("bubblewrap"), place / "work")
         assert run(user, [*words, "python", "-c", READ], "\n".join(wanted)) == []
+        # Abstract sockets belong to the network, which an agent has and a check has not.
+        connect = (
+            f"import socket; socket.socket(socket.AF_UNIX).connect('\\0loopwright-{os.getpid()}')"
+        )
+        run(user, [*words, "python", "-c", connect])
+        words = sandbox_words(Sandbox("bubblewrap", network=False), place / "work")
+        refused = f"try:\n {connect}\nexcept OSError:\n print('refused')"
+        assert run(user, [*words, "python", "-c", refused]) == ["refused"]
     finally:
         for server in servers:
             server.close()
+        shutil.rmtree(run_folder, ignore_errors=True)
