@@ -80,6 +80,7 @@ SHARED = (
 )
 # What root owns there can be changed by root without any capability; `core_pattern` starts a program outside.
 PROC = ("acpi", "bus", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
+NOBODY = "65534"  # an account that every system has
 XDG = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 LINKS = 40  # links on the way to a file, as in the kernel
 # It leaves nothing behind if it succeeds. A first attempt as it is, and one with the capabilities of a namespace.
@@ -406,15 +407,19 @@ def sandbox_words(sandbox: Sandbox, folder: Path, *, namespace: bool | None = No
     if namespace is None:
         namespace = _tried(shutil.which("bwrap") or "", sandbox.network)[1]
     view = _View(sandbox, folder)
-    words = [
-        *IGNORE, "bwrap", *(["--unshare-user"] if namespace else []), "--cap-drop", "ALL",
-        "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+    root = os.geteuid() == 0
+    words = [*IGNORE, "bwrap"]
+    if namespace:
+        # Under the name of an ordinary account, so that a sandbox inside of it knows that it is none of root.
+        words += ["--unshare-user", *(["--uid", NOBODY, "--gid", NOBODY] if root else [])]
+    words += [
+        "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
         "--unshare-pid", "--unshare-ipc", "--die-with-parent",
         *([] if sandbox.network else ["--unshare-net"]),
     ]  # fmt: skip
-    words += _bound(
-        "--ro-bind", (place for name in PROC if (place := Path("/proc", name)).exists())
-    )
+    # For others nothing is writable there, and with mounts in it no sandbox inside can have a /proc of its own.
+    kernel = (place for name in PROC if root and (place := Path("/proc", name)).exists())
+    words += _bound("--ro-bind", kernel)
     for cover in view.covers:
         words += ["--tmpfs", str(cover)]
     whole = [*view.shown, *view.changed, *view.caches]
@@ -428,12 +433,8 @@ def sandbox_words(sandbox: Sandbox, folder: Path, *, namespace: bool | None = No
     # Outer ones first, so that what is hidden inside of them can contain the inner ones.
     for place in sorted(filter(Path.exists, view.changed)):
         words += _bound("--bind", [place])
-        # Of these only programs outside make use: git its settings and hooks, Loopwright its journal and stores.
-        # A link may be the work of an agent, and would be followed.
-        git, own = place / ".git", place / ".loopwright"
-        words += _bound("--ro-bind", [git] if git.exists() and not git.is_symlink() else [])
-        inside = (item for item in view.project if place in item.parents)
-        words += _hidden([*([] if own.is_symlink() else [own]), *inside])
+        words += _guarded(place)
+        words += _hidden(item for item in view.project if place in item.parents)
     words += _bound("--ro-bind", [_absolute(item) for item in sandbox.read_only])
     words += _hidden(view.hidden)
     return [*words, "--chdir", str(folder), "--", *RESTORE]
@@ -491,6 +492,22 @@ def _homes() -> list[Path]:
 
 def _absolute(item: str | Path) -> Path:
     return Path(os.path.abspath(os.path.expanduser(item)))  # noqa: PTH100, PTH111 `..` without its links
+
+
+def _guarded(place: Path) -> list[str]:
+    """Return the words for what programs outside read in a folder: the settings and hooks of git, and our journal.
+
+    The sandbox of an agent makes files of its own in `.git`, so that folder is private, with entries that are not.
+    """
+    git, own = place / ".git", place / ".loopwright"
+    # A link may be the work of an agent, and would be followed.
+    words = [] if own.is_symlink() else _hidden([own])
+    if git.is_symlink() or not git.exists():
+        return words
+    if git.is_file():
+        return [*words, *_bound("--ro-bind", [git])]
+    entries = (item for item in git.iterdir() if not item.is_symlink())
+    return [*words, "--tmpfs", str(git), *_bound("--ro-bind", entries)]
 
 
 def _named(variables: Iterable[str]) -> Iterator[Path]:
