@@ -146,6 +146,7 @@ def user(request: pytest.FixtureRequest, place: Path, monkeypatch: pytest.Monkey
     if request.param == NOBODY:
         # A user cannot read the environment of root, and needs none of it here.
         monkeypatch.setattr(os, "getuid", lambda: NOBODY)
+        monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
         monkeypatch.setattr(sys, "prefix", "/usr")
         monkeypatch.setattr(sys, "base_prefix", "/usr")
         monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
@@ -219,3 +220,17 @@ def test_no_credential_of_the_home_folder_can_be_read(user: int, place: Path) ->
         for server in servers:
             server.close()
         shutil.rmtree(run_folder, ignore_errors=True)
+
+
+@isolated
+def test_an_agent_can_begin_a_sandbox_of_its_own(user: int, place: Path) -> None:
+    """Claude Code runs its shell in one, with mount points in `.git`; root cannot give it a /proc of its own."""
+    (place / "work" / ".git").mkdir(mode=0o777)
+    words = sandbox_words(Sandbox("bubblewrap"), place / "work")
+    if "--unshare-user" not in words:
+        pytest.skip("NOT TESTED: this system permits no user namespace")
+    inner = ["bwrap", "--ro-bind", "/", "/", "--bind", str(place / "work"), str(place / "work")]
+    inner += ["--ro-bind", "/dev/null", str(place / "work" / ".git" / "modules")]
+    inner += ["--dev", "/dev", "--unshare-pid", *(["--proc", "/proc"] if user else [])]
+    assert run(user, [*words, *inner, "echo", "inside"]) == ["inside"]
+    assert list((place / "work" / ".git").iterdir()) == []
