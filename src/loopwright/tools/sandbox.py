@@ -25,7 +25,7 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -222,7 +222,7 @@ class Sandbox:
 
     def hidden_word(self, command: Sequence[str], folder: Path) -> str:
         """Return the first word of a command that is a file which the sandbox hides, or ""."""
-        files = [word for word in command if word[:1] == "/" and Path(word).is_file()]
+        files = [word for word in command if word[:1] == "/" and _is(Path(word).is_file)]
         if not files or self.wrap or self.mode not in ("auto", "bubblewrap"):
             return ""
         view = _View(self.within(readable=_programs(command)), folder)
@@ -260,7 +260,7 @@ class _View:
         )  # fmt: skip
         folders = {Path(place).resolve() for place in places}
         # Outer ones first.
-        self.covers = tuple(sorted(p for p in folders if p.is_dir() and len(p.parts) > 1))
+        self.covers = tuple(sorted(p for p in folders if _is(p.is_dir) and len(p.parts) > 1))
         self.project = {Path(place).resolve() for place in sandbox.project}
         named = [_absolute(item) for item in (folder, *sandbox.writable)]
         # An agent can make a folder of its workspace a link to anything.
@@ -299,7 +299,7 @@ class _View:
         while rest:
             part = rest.pop(0)
             here = done.parent if part == ".." else done / part
-            if count < LINKS and here.is_symlink():
+            if count < LINKS and _is(here.is_symlink):
                 target, count = Path(os.readlink(here)), count + 1  # noqa: PTH115 the text of the link
                 if self._covered(here):
                     self.links[here] = str(target)
@@ -314,12 +314,12 @@ class _View:
         if (
             real in self.shown
             or not self._covered(real)
-            or not real.exists()
+            or not _is(real.exists)
             or self._is_changed(real)
         ):
             return
         self.shown[real] = None
-        if (real / "pyvenv.cfg").is_file():
+        if _is((real / "pyvenv.cfg").is_file):
             self._program(real / "bin" / "python")
 
     def sees(self, place: Path) -> bool:
@@ -346,9 +346,9 @@ class _View:
             if text[:1] != "/":
                 continue
             real = self.walk(Path(text))
-            if not self._covered(real) or self._is_changed(real) or not real.is_dir():
+            if not self._covered(real) or self._is_changed(real) or not _is(real.is_dir):
                 continue
-            if self._is_narrow(real):
+            if self._is_narrow(real) and os.access(real, os.R_OK):
                 self.show(self._installation(real / "program"))
                 with os.scandir(real) as entries:
                     for entry in entries:
@@ -357,7 +357,7 @@ class _View:
 
     def _program(self, place: Path) -> None:
         """Show a program with its installation, those of the links that lead to it, and its interpreter."""
-        if not (place.is_file() and os.access(place, os.X_OK)):
+        if not (_is(place.is_file) and os.access(place, os.X_OK)):
             return
         for _ in range(LINKS):
             here = self.walk(place.parent) / place.name
@@ -366,7 +366,7 @@ class _View:
             self._programs.add(here)
             if self._covered(here):
                 self.show(self._installation(here))
-            if not here.is_symlink():
+            if not _is(here.is_symlink):
                 break
             place = here.parent / os.readlink(here)  # noqa: PTH115 one link and not all of them
         with contextlib.suppress(OSError), here.open("rb") as file:
@@ -384,7 +384,7 @@ class _View:
         if (
             folder.name in BIN
             and self._is_narrow(prefix)
-            and any((prefix / n).exists() for n in INSTALLED)
+            and any(_is((prefix / n).exists) for n in INSTALLED)
         ):
             return prefix
         return folder if self._is_narrow(folder) else file
@@ -514,7 +514,7 @@ def _named(variables: Iterable[str]) -> Iterator[Path]:
     """Iterate over the folders that environment variables name."""
     for name in variables:
         place = Path(os.environ.get(name, ""))
-        if place.is_absolute() and place.is_dir():
+        if place.is_absolute() and _is(place.is_dir):
             yield place
 
 
@@ -523,7 +523,7 @@ def _editable() -> Iterator[Path]:
     for folder in map(Path, site.getsitepackages()):
         for file in folder.glob("*.pth"):
             for line in file.read_text("utf-8", "replace").splitlines():
-                if line[:1] == "/" and Path(line).is_dir():
+                if line[:1] == "/" and _is(Path(line).is_dir):
                     yield Path(line).resolve()
 
 
@@ -533,8 +533,16 @@ def _caches(home: Path) -> Iterator[Path]:
         if name in MADE and home.is_dir():
             with contextlib.suppress(OSError):  # a home folder that is read-only has no caches
                 place.mkdir(parents=True, exist_ok=True)
-        if place.is_dir():
+        if _is(place.is_dir):
             yield place
+
+
+def _is(test: Callable[[], bool]) -> bool:
+    """Whether a test of a path holds; one that this account cannot reach does not exist for a command either."""
+    try:
+        return test()
+    except OSError:
+        return False
 
 
 def _bound(word: str, places: Iterable[Path]) -> list[str]:
