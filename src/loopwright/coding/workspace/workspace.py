@@ -258,9 +258,9 @@ class Files:
         ]
         result: dict[str, str] = {}
         for key in ("name", "email"):
-            found = (
-                git.text("config", *words, "--get", f"user.{key}", ok=(0, 1)) for words in places
-            )
+            # Also without the key, and with a file that git cannot read.
+            words = ("--get", f"user.{key}")
+            found = (git.text("config", *file, *words, ok=(0, 1, 3, 128)) for file in places)
             if value := next(filter(None, found), ""):
                 result |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
         return result
