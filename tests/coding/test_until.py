@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from loopwright import Loop, MaxIterations, NoChange, NoProgress, OnStall, Passed, run_sync, until
+from loopwright import (
+    Loop,
+    MaxIterations,
+    NoChange,
+    NoProgress,
+    OnStall,
+    Passed,
+    Workspace,
+    run_sync,
+    until,
+)  # fmt: skip
+from loopwright.coding.agent_command import script_of
 from loopwright.errors import ConfigurationError
+from loopwright.tools.sandbox import sandbox_problem
+from loopwright.tools.shell import ShellStep
 from warm_python import warm_python
 
 AGENT = 'echo "$LOOPWRIGHT_ITERATION" >> log; cat > prompt; touch "part$LOOPWRIGHT_ITERATION"'
 CHECK = "test -e part2 || { echo 'part2 is missing'; exit 1; }"
+
+PROBLEM = sandbox_problem()
+isolated = pytest.mark.skipif(
+    bool(PROBLEM) and not os.environ.get("CI"), reason=f"*** NO SANDBOX IS TESTED: {PROBLEM}"
+)
 
 
 def command(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -294,3 +314,62 @@ def test_known_agents(
     assert command(tmp_path, "check", "fix.yaml").stdout.startswith(
         ("fix.yaml: can run", "fix.yaml: is valid, but cannot run here")
     )
+
+
+def test_the_last_lines_of_the_agents_stderr_are_shown(tmp_path: Path) -> None:
+    """A failing agent says why: in the output of the iteration, which is recorded, and on its own stderr."""
+    script = "cat > /dev/null; for i in 1 2 3 4 5 6; do echo line $i >&2; done; echo said; exit 2"
+    agent = ["sh", "-c", script]
+    done = command(tmp_path, "until", "false", "--yes", "--json", "--max", "1", "--", *agent)
+    told = "The agent exited with 2: line 2\nline 3\nline 4\nline 5\nline 6"
+    assert json_of(done)["output"] == f"said\n{told}"
+    result = run_sync(until("false", ["sh", "-c", "cat > /dev/null; exit 3"], max_iterations=1))
+    assert result.output == "The agent exited with 3."
+
+
+def test_runs_with_the_former_script_of_an_agent_can_be_resumed() -> None:
+    """The fingerprint is that of the words of the agent, as it is on record."""
+    step = cast("Any", until("false", ["./agent.sh", "{prompt}"]).execute)
+    recorded = script_of(["./agent.sh", "{prompt}"], recorded=True)
+    assert "errors" not in recorded and "errors" in step.command
+    former = ShellStep(
+        recorded, env=dict.fromkeys(step.env, ""), stdin="", idempotent=True, max_output=1_000_000
+    )
+    former.env = step.env
+    assert step.fingerprint == former._fingerprint()
+
+
+@isolated
+@pytest.mark.parametrize("place", ["outside", "/tmp"])
+def test_a_file_of_the_command_that_the_sandbox_hides_is_named(tmp_path: Path, place: str) -> None:
+    """Before the first iteration, with the remedy; the program itself is shown, wherever it is."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp" if place == "outside" else None))
+    project, bot, home = folder / "project", folder / "bots" / "run.sh", folder / "home"
+    for item in (project, bot.parent, home):
+        item.mkdir()
+    bot.write_text('#!/bin/sh\ncat > /dev/null; cat "$(dirname "$0")/lib" > part2; cat "$@"\n')
+    bot.chmod(0o755)
+    (bot.parent / "lib").write_text("x")
+    notes = home / "notes.txt"
+    notes.write_text("the notes")
+    words = ["until", CHECK, "--yes", "--json", "--workspace", "copy", "--sandbox", "bubblewrap"]
+    refused = command(project, *words, "--", str(bot), str(notes), HOME=str(home))
+    assert refused.returncode == 2, refused.stderr
+    assert (
+        f"{notes} is a word of the command" in refused.stderr
+        and f"--show {notes}" in refused.stderr
+    )
+    assert not (project / ".loopwright").exists()
+    shown = [*words, "--show", str(notes), "--", str(bot), str(notes)]
+    done = command(project, *shown, HOME=str(home))
+    result = json_of(done)
+    assert (done.returncode, result["iterations"], result["output"]) == (0, 1, "the notes"), (
+        done.stderr
+    )
+    # The user's own folder is hidden behind its copy.
+    (project / "task.txt").touch()
+    with pytest.raises(ConfigurationError, match="a word of the command"):
+        until(
+            CHECK, ["cat", str(project / "task.txt")], workspace=Workspace(project), sandbox="bubblewrap"
+        )  # fmt: skip
+    shutil.rmtree(folder)

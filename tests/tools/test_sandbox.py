@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -41,22 +42,100 @@ def ended(script: str, cwd: Path, **options: Any) -> dict[str, Any]:
 
 
 @isolated
-def test_credentials_cannot_be_read(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders and files with keys are empty; other files of the home folder are readable."""
-    monkeypatch.setenv("HOME", str(outside))
-    for name in (
-        ".ssh/id_ed25519",
-        ".aws/credentials",
-        ".netrc",
-        ".config/gh/hosts.yml",
-        ".profile",
+def test_the_home_folder_has_what_is_shown_and_nothing_else(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs on PATH work with their installations and through links; `show` adds files; what is made there is gone."""
+    home = outside / "home"
+    monkeypatch.setenv("HOME", str(home))
+    files = {
+        ".profile": "x",
+        "notes/a.txt": "a",
+        ".local/share/keyrings/login": "x",
+        # As npm, uv and a person install programs: in a prefix, with an interpreter of its own, by a link.
+        ".node/bin/node": f"#!/bin/sh\ncat {home}/.node/lib/text",
+        ".node/lib/text": "node ",
+        ".local/share/tools/aider/bin/aider": f"#!{home}/.python/bin/python3\n",
+        ".python/real/bin/python3": f"#!/bin/sh\ncat {home}/.python/real/lib/text",
+        ".python/real/lib/text": "aider ",
+    }
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+        (home / name).chmod(0o755)
+    (home / ".python/bin").symlink_to("real/bin")
+    (home / ".local/bin").mkdir()
+    (home / ".local/bin/aider").symlink_to("../share/tools/aider/bin/aider")
+    path = f"{home}/.node/bin:{home}/.local/bin:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    (outside / "work").mkdir()
+    script = "node; aider; cat ~/notes/a.txt; cat ~/.profile ~/.local/share/keyrings/login || touch ~/new"
+    done = ended(script, outside / "work", show=["~/notes"])
+    assert done["stdout"] == "node aider a", done["stderr"]
+    assert not (home / "new").exists()
+
+
+@isolated
+@pytest.mark.parametrize("kind", ["here", "copy", "snapshot", "worktree"])
+def test_the_repository_and_the_journal_cannot_be_changed(outside: Path, kind: Any) -> None:
+    """A command in the folder itself, or in any copy, plants no settings and hooks, and deletes no journal."""
+    git = ["git", "-C", str(outside), "-c", "user.name=Ann", "-c", "user.email=a@b.c"]
+    for words in (
+        ["init", "-q"],
+        ["config", "user.name", "Ann"],
+        ["commit", "-qm", "x", "--allow-empty"],
     ):
-        (outside / name).parent.mkdir(parents=True, exist_ok=True)
-        (outside / name).write_text(f"content of {name}")
+        subprocess.run([*git, *words], check=True)
+    home = outside / ".loopwright"
+    home.mkdir()
+    (home / "runs.db").write_text("journal")
+    (outside / ".env").write_text("secret")
+    (outside / ".git/info/exclude").write_text(".env\n.loopwright\n")
+    before = {
+        p: p.read_bytes() for p in (outside / ".git").rglob("*") if p.name in ("config", "HEAD")
+    }
+    script = (
+        f"for f in .git/config .git/hooks/pre-commit {outside}/.git/config {home}/runs.db {outside}/new; do"
+        " echo planted > $f; done; rm -rf .git .loopwright; mv .git g; "
+        f"cat {outside}/.env; git rev-parse HEAD; git status --short; git var GIT_AUTHOR_IDENT"
+    )
+    loop: Loop[Any, Any] = Loop(
+        shell(f"({script}) || true", sandbox="bubblewrap", output="result"),
+        until=MaxIterations(1),
+        workspace=Workspace(outside, kind=kind, merge="none", home=home),
+    )
+    result = run_sync(loop, "")
+    printed = result.output["stdout"]
+    assert ("secret" in printed) is (kind == "here"), result.output
+    assert ("Ann" in printed) is True
+    assert (
+        kind == "snapshot"
+        or subprocess.check_output([*git, "rev-parse", "HEAD"], text=True) in printed
+    )
+    assert {p: p.read_bytes() for p in before} == before
+    assert (home / "runs.db").read_text() == "journal" and not (
+        outside / ".git/hooks/pre-commit"
+    ).exists()
+    copy = Path(result.workspace["folder"]) if result.workspace else outside
+    assert kind == "snapshot" or "planted" not in subprocess.check_output(
+        ["git", "-C", str(copy), "config", "--list"], text=True
+    )
+
+
+@isolated
+def test_a_link_of_an_agent_shows_nothing(outside: Path) -> None:
+    """A working folder or repository that an agent replaced by a link does not bring its target into the sandbox."""
+    secret = outside / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("key")
     work = outside / "work"
     work.mkdir()
-    script = "cat ~/.ssh/* ~/.aws/* ~/.netrc ~/.config/gh/* ~/.profile || true"
-    assert ended(script, work)["stdout"] == "content of .profile"
+    (work / "sub").symlink_to(secret)
+    (work / ".git").symlink_to(secret)
+    sandbox = Sandbox("bubblewrap", writable=[work], project=[outside])
+    result = run_sync(shell("cat key .git/key; touch new", cwd=work / "sub", sandbox=sandbox), "")
+    assert not result.satisfied and result.output is None
+    assert [p.name for p in secret.iterdir()] == ["key"]
 
 
 @isolated
@@ -86,6 +165,22 @@ def test_a_folder_can_be_hidden_or_read_only(outside: Path) -> None:
     assert ended(script, outside, hide=["~/.cache"])["stdout"] == f"{mark.name}\n"
     assert not mark.exists()
     assert ended("touch a || echo refused", outside, changes_folder=False)["stdout"] == "refused\n"
+
+
+@isolated
+def test_files_inside_of_the_working_folder_can_be_read_only(outside: Path) -> None:
+    """A file or folder that a call names keeps its bytes and its name; the rest of the folder can be changed."""
+    for name in ("tests/a.py", "b.py", "c.py"):
+        (outside / name).parent.mkdir(exist_ok=True)
+        (outside / name).write_text("kept\n")
+    script = (
+        "for f in tests/a.py b.py c.py tests/new; do echo changed > $f || true; done;"
+        "rm -f tests/a.py b.py || true; mv c.py b.py || true; cat tests/a.py b.py"
+    )
+    done = ended(script, outside, read_only=[outside / "tests", outside / "b.py"])
+    assert done["stdout"] == "kept\nkept\n"
+    assert (outside / "c.py").read_text() == "changed\n"
+    assert not (outside / "tests" / "new").exists()
 
 
 @isolated

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from ..errors import ConfigurationError
 
-__all__ = ["AGENT_OUTPUT", "KNOWN", "KnownAgent", "has_placeholder", "known_agent", "script_of"]
+__all__ = [
+    "AGENT_OUTPUT",
+    "KNOWN",
+    "KnownAgent",
+    "has_placeholder",
+    "known_agent",
+    "program_of",
+    "script_of",
+]
 
 # A word of the agent's command, and the variable that stands for it.
 PLACEHOLDERS = {
@@ -22,6 +30,20 @@ KNOWN = {"claude": "", "codex": "exec", "gemini": "", "qwen": "", "opencode": "r
 # The file must exist as long as the agent; an exit code of an agent is no verdict, but 126 and 127 say
 # that it did not run.
 _SCRIPT = """\
+LOOPWRIGHT_FEEDBACK_FILE=$(mktemp)
+export LOOPWRIGHT_FEEDBACK_FILE
+errors=$(mktemp)
+trap 'rm -f "$LOOPWRIGHT_FEEDBACK_FILE" "$errors"' EXIT
+printf '%s\\n' "$LOOPWRIGHT_FEEDBACK" > "$LOOPWRIGHT_FEEDBACK_FILE"
+code=0
+{command} 2> "$errors" || code=$?
+cat "$errors" >&2
+last=$(tail -n 5 "$errors" | tail -c 2000)
+[ "$code" -eq 0 ] || printf 'The agent exited with %s%s\\n' "$code" "${{last:+: }}${{last:-.}}"
+[ "$code" -ne 126 ] && [ "$code" -ne 127 ]
+"""
+# Of earlier versions: the fingerprint of a step has it, so that their runs can be resumed.
+_RECORDED = """\
 LOOPWRIGHT_FEEDBACK_FILE=$(mktemp)
 export LOOPWRIGHT_FEEDBACK_FILE
 trap 'rm -f "$LOOPWRIGHT_FEEDBACK_FILE"' EXIT
@@ -63,13 +85,18 @@ def known_agent(agent: Sequence[str]) -> KnownAgent | None:
     return KnownAgent(program, "", words)
 
 
+def program_of(agent: Sequence[str]) -> list[str]:
+    """Return what a sandbox must show of a command: its program, if it is named by its place."""
+    return [*agent[:1]] if agent and agent[0].startswith("/") else []
+
+
 def has_placeholder(agent: Sequence[str]) -> bool:
     """Return whether a word of the command stands for the prompt or the feedback."""
     return any(word in PLACEHOLDERS for word in agent)
 
 
-def script_of(agent: Sequence[str]) -> str:
-    """Return the script that runs a command with the feedback in a file.
+def script_of(agent: Sequence[str], *, recorded: bool = False) -> str:
+    """Return the script that runs a command with the feedback in a file; `recorded` is that of fingerprints.
 
     Raises:
         ConfigurationError: for a word with the sign of a template.
@@ -82,4 +109,4 @@ def script_of(agent: Sequence[str]) -> str:
     words = (
         f'"${PLACEHOLDERS[word]}"' if word in PLACEHOLDERS else shlex.quote(word) for word in agent
     )
-    return _SCRIPT.format(command=" ".join(words))
+    return (_RECORDED if recorded else _SCRIPT).format(command=" ".join(words))

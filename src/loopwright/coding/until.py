@@ -18,9 +18,9 @@ from ..errors import ConfigurationError, nearest
 from ..evaluators.gates import gates
 from ..evaluators.judge import judge as judge_of
 from ..records.codec import Json
-from ..tools.sandbox import Sandbox, SandboxMode
+from ..tools.sandbox import HIDDEN, Sandbox, SandboxMode
 from ..tools.shell import ShellStep
-from .agent_command import AGENT_OUTPUT, has_placeholder, known_agent, script_of
+from .agent_command import AGENT_OUTPUT, has_placeholder, known_agent, program_of, script_of
 from .agents.step import AgentOptions
 from .agents.step import agent as agent_step
 from .changes import JudgeOfChanges
@@ -125,7 +125,14 @@ def until(
         judges = JudgeOfChanges(judge_of(*criteria, model=model or (), goal=goal))
         evaluate = gates(evaluate, judges, graded=True)
     hide = [held_out] if held_out else []
-    isolation = Sandbox(sandbox, hide=hide)
+    words = cast("Sequence[str]", agent) if _words(agent) else ()
+    isolation = Sandbox(sandbox, hide=hide, show=program_of(words))
+    copied = workspace is not None and workspace.kind != "here"
+    place = isolation.within(project=[workspace.path] if workspace is not None and copied else [])
+    if hidden := place.hidden_word(words, Path.cwd()):
+        raise ConfigurationError(
+            f"until: {HIDDEN.format(hidden)} move it, or give a step with `show` in its sandbox"
+        )
     settings: AgentOptions = {"session": session, "permissions": permissions, "sandbox": isolation}
     if price is not None:
         settings["price"] = {"input": price[0], "output": price[1]}
@@ -218,15 +225,20 @@ def agent_step_of(task: AgentTask, agent: Any, settings: AgentOptions) -> Step[A
     }
     if "{prompt}" in agent:
         env["LOOPWRIGHT_PROMPT"] = prompt
-    return ShellStep(
-        script_of(agent),
-        name="agent",
-        env=env,
-        stdin="" if has_placeholder(agent) else prompt,
-        idempotent=True,
-        max_output=AGENT_OUTPUT,
-        sandbox=settings["sandbox"],
+    step, recorded = (
+        ShellStep(
+            script_of(agent, recorded=recorded),
+            name="agent",
+            env=env,
+            stdin="" if has_placeholder(agent) else prompt,
+            idempotent=True,
+            max_output=AGENT_OUTPUT,
+            sandbox=settings["sandbox"],
+        )
+        for recorded in (False, True)
     )
+    step.fingerprint = recorded.fingerprint
+    return step
 
 
 def feedback_before(ctx: Context) -> str:

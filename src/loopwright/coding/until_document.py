@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from ..errors import ConfigurationError
 from ..records.codec import Json
-from .agent_command import AGENT_OUTPUT, KNOWN, KnownAgent, has_placeholder, known_agent, script_of
+from .agent_command import (
+    AGENT_OUTPUT,
+    KNOWN,
+    KnownAgent,
+    has_placeholder,
+    known_agent,
+    program_of,
+    script_of,
+)
 from .agents.manifest import load_manifest
 from .metric_task import METRIC_GOAL, MetricOption, metric_prompt
 
@@ -73,6 +81,7 @@ class UntilOptions:
         allow: Patterns of files that it may change although they are protected.
         on_tamper: What follows a change of them: `put_back`, `reject` or `stop`.
         held_out: A folder of tests that the agent cannot read, or "".
+        show: Files and folders that the agent can read although the sandbox hides what is around them.
     """
 
     check: str
@@ -108,6 +117,7 @@ class UntilOptions:
     allow: Sequence[str] = ()
     on_tamper: str = "put_back"
     held_out: str = ""
+    show: Sequence[str] = ()
 
     @property
     def budget(self) -> dict[str, Json]:
@@ -245,9 +255,13 @@ def _command_of(options: UntilOptions) -> dict[str, Json]:
 
 def _sandbox(options: UntilOptions) -> Json:
     """Return the sandbox of the agent, which must not read the held-out tests."""
-    if options.held_out and options.sandbox in ("auto", "bubblewrap"):
-        return {"mode": options.sandbox, "hide": [options.held_out]}
-    return options.sandbox
+    keys: dict[str, Json] = {
+        "hide": [options.held_out] if options.held_out else [],
+        "show": [*program_of(options.agent), *options.show],
+    }
+    keys = {key: value for key, value in keys.items() if value}
+    isolated = keys and options.sandbox in ("auto", "bubblewrap")
+    return {"mode": options.sandbox, **keys} if isolated else options.sandbox
 
 
 def _evaluate(options: UntilOptions) -> dict[str, Json]:

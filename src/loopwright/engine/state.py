@@ -7,6 +7,7 @@ identity: equal states with equal parents have equal identities, so a repeated c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -52,8 +53,19 @@ class LoopState(Protocol):
         """The folder that it stands for; a working directory inside it is one inside `folder`."""
 
     @property
+    def shown(self) -> tuple[Path, ...]:
+        """Files of the user that its commands read besides those of `root`, such as linked folders."""
+
+    @property
+    def covered(self) -> tuple[Path, ...]:
+        """Folders of the user of which a sandbox shows its commands nothing else."""
+
+    @property
     def variables(self) -> dict[str, str]:
         """Environment variables of commands that run in it."""
+
+    def leave_out(self, patterns: Sequence[str]) -> None:
+        """Leave empty files of these names out of all captures from now on, unless the beginning has them."""
 
     @property
     def stops_at_edits(self) -> bool:

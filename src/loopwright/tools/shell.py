@@ -190,12 +190,17 @@ class ShellStep(Leaf):
             files = None if ctx is None or ctx.scope is None else ctx.scope.files
             cwd = self.cwd if files is None else files.inside(self.cwd)
             own = [Path(report.env[VARIABLE]).parent, *([] if files is None else [files.root])]
-            source = [] if files is None else [files.state.source]
+            sandbox = self.sandbox.within(*own)
+            if files is not None:
+                sandbox = sandbox.within(readable=files.state.shown, project=files.state.covered)
             result = await run_command(
                 self.command,
                 args=await self._arguments(value, ctx),
-                prefix=await self.sandbox.within(*own, readable=source).prefix(
-                    cwd, ctx, name=self.name
+                prefix=await sandbox.prefix(
+                    cwd,
+                    ctx,
+                    name=self.name,
+                    command=() if isinstance(self.command, str) else self.command,
                 ),
                 env={
                     **({} if files is None else files.variables),

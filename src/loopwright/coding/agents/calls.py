@@ -201,14 +201,22 @@ class AgentCall(Leaf):
         if not settings.sandbox.used or is_missing(manifest.program[0], env):
             return []
         files = None if ctx.scope is None else ctx.scope.files
-        source = [] if files is None else [files.state.source]
-        sandbox = settings.sandbox.within(scratch, *state_of(manifest, env), readable=source)
+        sandbox = settings.sandbox.within(scratch, *state_of(manifest, env))
+        if files is not None:
+            state, edits = files.state, settings.permissions != "read"
+            sandbox = sandbox.within(
+                *([files.root] if edits else []),
+                readable=(files.root, *state.shown),
+                project=state.covered,
+            )
         if settings.permissions == "read":
             sandbox = replace(sandbox, changes_folder=False)
-        elif files is not None:
-            sandbox = sandbox.within(files.root)
         return await sandbox.prefix(
-            self.folder, ctx, name=manifest.title or manifest.name, has_own=manifest.own_sandbox
+            self.folder,
+            ctx,
+            name=manifest.title or manifest.name,
+            command=(*manifest.program, *settings.args),
+            has_own=manifest.own_sandbox,
         )
 
     def _arguments(self, folder: Path, *, sandboxed: bool) -> tuple[list[str], bytes | None]:

@@ -145,6 +145,7 @@ class Manifest(_Part):
         exit: what exit codes mean when no event says it.
         failure_text: regular expressions of a last message that is an error.
         missing_session: regular expressions of an error that says that the session does not exist.
+        leaves: patterns of empty files that it leaves in the working folder, which are no work of it.
         ignore: patterns of files that it leaves in the working folder.
 
     Example:
@@ -182,6 +183,7 @@ class Manifest(_Part):
     exit: dict[int, Ending] = {}
     failure_text: Patterns = []
     missing_session: Patterns = []
+    leaves: list[str] = []
     ignore: list[str] = []
 
     @model_validator(mode="after")

@@ -128,6 +128,8 @@ class AgentStep(CompositeStep):
             StepError: with the kind of the failure, see `agent`.
         """
         folder, env = self._folder(ctx), await self._variables(value, ctx)
+        if ctx.scope is not None and ctx.scope.files is not None and self.manifest.leaves:
+            ctx.scope.files.state.leave_out(self.manifest.leaves)
         key = session_key(self.session, ctx, f"{self.manifest.name} {folder}")
         answer = _Answer(ctx, key, folder, env, fresh=_was_put_back(ctx))
         prompt = filled_in(self.prompt, value, ctx)

@@ -81,6 +81,9 @@ class SealedCheck:
         assert scope is not None
         assert scope.files is not None
         self.files = scope.files
+        # Those of the workspace are shown to every command in it.
+        links = [self._state.source / link for link in self.options.link]
+        self.command = replace(self.command, sandbox=self.command.sandbox.within(readable=links))
 
     async def prepare(self) -> Sealed:
         """Measure the base and return its record.

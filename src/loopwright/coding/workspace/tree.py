@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ..._platform import locks
 from ...records.codec import Json
@@ -34,8 +34,9 @@ _PROBE = b".loopwright-probe"
 
 @dataclass
 class _Listing:
-    """What a scan found: paths to add and to remove, and files that are left out."""
+    """What a scan found: paths to add and to remove, and files that are left out; `leaves` are no work of an agent."""
 
+    leaves: Sequence[str] = ()
     add: list[bytes] = field(default_factory=list)
     remove: list[bytes] = field(default_factory=list)
     left_out: list[bytes] = field(default_factory=list)
@@ -225,7 +226,7 @@ class FileTree:
         if nested:
             known = {*self.memory.get("nested", ()), *map(os.fsdecode, nested)}
             self.remember(nested=sorted(known))
-        listing, links = _Listing(), dict[bytes, bool]()
+        listing, links = _Listing(leaves=self.memory.get("leaves", ())), dict[bytes, bool]()
         for path in dict.fromkeys(listed):
             if not path.endswith(b"/") and not _reserved(path):
                 self._classify(path, listing, links)
@@ -276,8 +277,18 @@ class FileTree:
         ):
             listing.remove.append(path)
             listing.left_out.append(path)
+        elif regular and not status.st_size and self._is_left(path, listing.leaves):
+            listing.remove.append(path)
         else:
             listing.add.append(path)
+
+    def _is_left(self, path: bytes, leaves: Sequence[str]) -> bool:
+        """Whether an empty file is one that an agent leaves behind, and not one of the beginning."""
+        name = PurePosixPath(os.fsdecode(path))
+        if not any(name.match(pattern) for pattern in leaves):
+            return False
+        words = ("ls-tree", "-z", "--full-tree", f"{self.refs}base", "--", str(name))
+        return not self.store.git(*words)
 
     def _behind_link(self, path: bytes, links: dict[bytes, bool]) -> bool:
         """Whether a folder of the path is a link, so that the path is not inside the tree."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 import re
 import shutil
 import socket
@@ -223,13 +225,61 @@ class Files:
         return self._source
 
     @property
+    def shown(self) -> tuple[Path, ...]:
+        """The linked folders, and of the user's repository what git needs."""
+        return (*(self.source / link for link in self.settings.link), *self._repositories)
+
+    @property
+    def covered(self) -> tuple[Path, ...]:
+        """The user's folder, and that of the stores."""
+        return (self.source, self.tree.store.home)
+
+    @functools.cached_property
+    def _repositories(self) -> tuple[Path, ...]:
+        """The repositories outside of the folder from which git reads in it; read from the user's files only."""
+        if not self.place.git or self._kind == "snapshot":
+            return ()
+        common = self.source / Git(cwd=self.source).text("rev-parse", "--git-common-dir")
+        borrowed = common / "objects" / "info" / "alternates"
+        lines = borrowed.read_text().splitlines() if borrowed.is_file() else []
+        others = tuple(common / "objects" / line for line in lines if line and line[0] != "#")
+        # A clone has the objects of the user's repository as its own files.
+        return others if self._kind == "copy" else (common, *others)
+
+    @functools.cached_property
+    def _author(self) -> dict[str, str]:
+        """The name and address of the user for git, whose settings a sandbox does not show."""
+        git, home = Git(cwd=self.source), Path(os.environ.get("HOME", "/"))
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        files = [f for f in (home / ".gitconfig", config / "git" / "config") if f.is_file()]
+        places = [
+            *([()] if self.place.git else []),
+            *(("--file", str(f), "--includes") for f in files),
+        ]
+        result: dict[str, str] = {}
+        for key in ("name", "email"):
+            # Also without the key, and with a file that git cannot read.
+            words = ("--get", f"user.{key}")
+            found = (git.text("config", *file, *words, ok=(0, 1, 3, 128)) for file in places)
+            if value := next(filter(None, found), ""):
+                result |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
+        return result
+
+    @property
     def variables(self) -> dict[str, str]:
         """Environment variables of its commands.
 
         Bytecode of Python is found by time and size only, which a file that was put back may share with
         another version of it, so no command writes any.
         """
-        return {"LOOPWRIGHT_WORKSPACE": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"LOOPWRIGHT_WORKSPACE": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**self._author, **own}
+
+    def leave_out(self, patterns: Sequence[str]) -> None:
+        """Leave empty files of these names out of the snapshots, also in later processes."""
+        known = self.tree.memory.get("leaves", [])
+        if missing := [pattern for pattern in patterns if pattern not in known]:
+            self.tree.remember(leaves=[*known, *missing])
 
     @property
     def stops_at_edits(self) -> bool:

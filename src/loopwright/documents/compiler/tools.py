@@ -5,8 +5,8 @@ A command is a list or a constant script: values reach it through the environmen
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from ...engine.context import Context
 from ...engine.step import Step
@@ -82,12 +82,16 @@ def compile_sandbox(
     if spec is None or isinstance(spec, str):
         return Sandbox(spec or "none", network=network)
     # Also a path outside of the project: hiding it takes something away.
-    hide = [os.path.realpath(compilation.folder / name) for name in spec.hide]
+    hide, show = (
+        [str(compilation.folder / Path(name).expanduser()) for name in names]
+        for names in (spec.hide, spec.show)
+    )
     return Sandbox(
         spec.mode,
         network=network if spec.network is None else spec.network,
         wrap=spec.wrap,
         hide=hide,
+        show=show,
     )
 
 

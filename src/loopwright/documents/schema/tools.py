@@ -33,6 +33,11 @@ class SandboxSpec(Part):
         [],
         description="Files and folders that the command cannot read, relative to the document.",
     )
+    show: list[str] = Field(
+        [],
+        description="Files and folders that the command can read although the sandbox hides what is around them; "
+        "relative to the document, `~` is the home folder.",
+    )
 
 
 class CommandFields(Part):

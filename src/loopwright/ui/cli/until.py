@@ -219,6 +219,14 @@ class UntilCommandOptions(RunCommandOptions):
             "or none.",
         ),
     ] = SandboxWord.AUTO
+    show: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--show",
+            metavar="PATH",
+            help="File or folder that the agent can read although the sandbox hides what is around it; repeatable.",
+        ),
+    ] = None
     protect: Annotated[
         list[str] | None,
         typer.Option(
@@ -296,6 +304,7 @@ class UntilCommandOptions(RunCommandOptions):
             allow=tuple(self.allow or ()),
             on_tamper=self.on_tamper.value,
             held_out=self.held_out,
+            show=tuple(self.show or ()),
         )
 
     def _merge(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,11 @@ from ...coding.agent_command import KNOWN, known_agent
 from ...coding.agents.manifest import load_manifest
 from ...coding.metric_task import MetricOption
 from ...coding.workspace.git import Git, is_branch_name
+from ...coding.workspace.sources import WorkspaceSource
+from ...coding.workspace.store import HOME
 from ...errors import ConfigurationError, DocumentError, Problem, nearest
 from ...evaluators.metric import number_pattern
+from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem
 
 __all__ = ["check_environment", "check_values", "ignored", "with_option_names"]
 
@@ -77,6 +81,12 @@ class CheckedOptions(Protocol):
     @property
     def workspace(self) -> str: ...
 
+    @property
+    def sandbox(self) -> str: ...
+
+    @property
+    def show(self) -> list[str] | None: ...
+
 
 def check_values(options: CheckedOptions, check: str) -> None:
     """Check the values alone.
@@ -118,6 +128,7 @@ def check_environment(
         ConfigurationError: naming the option.
     """
     _check_agent(agent, may_be_made=bool(options.setup))
+    _check_hidden(options, agent)
     for name in options.link or ():
         if not Path(name).is_dir():
             raise ConfigurationError(f"--link: there is no folder {name!r} in {Path.cwd()}")
@@ -153,6 +164,21 @@ def _check_agent(agent: Sequence[str], *, may_be_made: bool) -> None:
             )
         )
         raise ConfigurationError(f"AGENT: there is no program {program!r}{hint}")
+
+
+def _check_hidden(options: CheckedOptions, agent: Sequence[str]) -> None:
+    """Refuse a word that is a file here and that the agent could not read."""
+    if options.sandbox not in ("auto", "bubblewrap") or sandbox_problem():
+        return
+    known, here = known_agent(agent), options.workspace == "here"
+    words = [*load_manifest(known.cli).program, *known.words] if known else agent
+    sandbox = Sandbox("auto", show=options.show or ())
+    if not here:
+        sandbox = sandbox.within(project=[WorkspaceSource.of(Path.cwd()).root])
+    if hidden := sandbox.hidden_word(words, Path.cwd() / ("" if here else HOME)):
+        raise ConfigurationError(
+            f"AGENT: {HIDDEN.format(hidden)} use --show {shlex.quote(hidden)}, or move it"
+        )
 
 
 def _check_branch(branch: str, *, git: bool, resumed: bool) -> None:
