@@ -89,6 +89,22 @@ def test_a_folder_can_be_hidden_or_read_only(outside: Path) -> None:
 
 
 @isolated
+def test_files_inside_of_the_working_folder_can_be_read_only(outside: Path) -> None:
+    """A file or folder that a call names keeps its bytes and its name; the rest of the folder can be changed."""
+    for name in ("tests/a.py", "b.py", "c.py"):
+        (outside / name).parent.mkdir(exist_ok=True)
+        (outside / name).write_text("kept\n")
+    script = (
+        "for f in tests/a.py b.py c.py tests/new; do echo changed > $f || true; done;"
+        "rm -f tests/a.py b.py || true; mv c.py b.py || true; cat tests/a.py b.py"
+    )
+    done = ended(script, outside, read_only=[outside / "tests", outside / "b.py"])
+    assert done["stdout"] == "kept\nkept\n"
+    assert (outside / "c.py").read_text() == "changed\n"
+    assert not (outside / "tests" / "new").exists()
+
+
+@isolated
 def test_a_check_has_no_network_and_an_agent_has_one(tmp_path: Path) -> None:
     """With `network=False` even the loopback of the machine is out of reach."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -83,6 +83,8 @@ class Sandbox:
             home folder.
         writable: Files and folders that the command can change, besides its working folder.
         readable: Folders that the command can read although they are below the folder of temporary files.
+        read_only: Files and folders inside of writable ones that the command can read and not change. They must
+            exist; what they link to is not protected.
         changes_folder: Whether the command can change its working folder. Default: True.
 
     Raises:
@@ -99,6 +101,7 @@ class Sandbox:
     hide: Sequence[str | Path] = field(default=(), kw_only=True)
     writable: Sequence[str | Path] = field(default=(), kw_only=True)
     readable: Sequence[str | Path] = field(default=(), kw_only=True)
+    read_only: Sequence[str | Path] = field(default=(), kw_only=True)
     changes_folder: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -106,7 +109,7 @@ class Sandbox:
             raise ConfigurationError(
                 f"sandbox: {self.mode!r:.60} is not one of {', '.join(MODES)}{nearest(str(self.mode), MODES)}"
             )
-        for name in ("wrap", "hide", "writable", "readable"):
+        for name in ("wrap", "hide", "writable", "readable", "read_only"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(item, str | Path) for item in value):
                 raise ConfigurationError(f"{name}: {value!r:.60} is not a list of words")
@@ -187,6 +190,8 @@ def sandbox_words(sandbox: Sandbox, folder: Path) -> list[str]:
     if not sandbox.changes_folder:
         # The temporary folder, which is replaced, may contain it.
         words += ["--ro-bind", str(folder), str(folder)]
+    for item in sandbox.read_only:
+        words += ["--ro-bind", *[str(Path(item).absolute())] * 2]
     words += _hidden(Path(item).expanduser().absolute() for item in sandbox.hide)
     return [*words, "--chdir", str(folder), "--", *RESTORE]
 
