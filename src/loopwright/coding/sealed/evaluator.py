@@ -245,7 +245,7 @@ def evaluation_of(name: str, runs: TestCommand, measured: TestRun) -> Evaluation
         passing / (total + failed),
         passed,
         feedback,
-        tuple(f"{case.id}: {case.message}"[:NAMED] for case in failures[:LISTED]),
+        tuple(f"{measured.shown(case.id)}: {case.message}"[:NAMED] for case in failures[:LISTED]),
         (Criterion(name, passed, "" if passed else gap),),
         details={
             name: {
