@@ -27,6 +27,7 @@ _RULE = re.compile(r"([^:#=]+?)\s*&?::?(?!=)\s*([^;]*)(?:;(.*))?")
 _REFERENCE = re.compile(r"\$[({]([^(){}$]*)[)}]")
 _BREAK = re.compile(r"[\s;&|()<>\"'`,=]+")
 _SOURCE = re.compile(r".*\.(?:c|cc|cpp|cxx|h|hh|hpp|hxx|m|mm|f|f90|rs|go|java|kt|swift|zig|d)")
+_HEADER = re.compile(r".*\.h(?:h|pp|xx)?")
 _MAIN = re.compile(rb"\bmain\s*\(")
 _TESTING = re.compile(rb"assert|expect|test|check|fail", re.IGNORECASE)
 _DEPTH = 10  # of references in references
@@ -127,7 +128,7 @@ def make_names(
             _collect(made, targets or [made.first], folder, paths, found)
     # What is compiled together with a test is what is tested: it must stay open for the agent. Of the sources of
     # a program that the target needs, only what looks like a test belongs to the check.
-    sources = {path for path in found.files if _SOURCE.fullmatch(path)}
+    sources = {path for path in found.files if _is_code(path, paths)}
     tests = {path for path in sources if is_test(path) or _MAIN.search(read(path))}
     for path in found.deeper:
         text = b"" if is_test(path) else read(path)
@@ -200,6 +201,17 @@ def _options(words: list[str]) -> tuple[str, str, list[str]]:
         elif not word.startswith("-") and "=" not in word:
             targets.append(word)
     return folder, file, targets
+
+
+def _is_code(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path is a source, or the header of one; a header on its own may be data of a test."""
+    if not _HEADER.fullmatch(path):
+        return bool(_SOURCE.fullmatch(path))
+    return any(
+        _stem(one) == _stem(path)
+        for one in paths
+        if _SOURCE.fullmatch(one) and not _HEADER.fullmatch(one)
+    )
 
 
 def _stem(path: str) -> str:
