@@ -191,6 +191,9 @@ class Snapshots:
         if names := merged.get("secrets"):
             text = f"files of the result have a key that they did not have at the start: {', '.join(names[:5])}"
             self.run.warn(text, code="secrets_in_files")
+        if merged and (names := snapshot.get("left_out")):
+            text = f"files are not in the result, because they are above max_file or cannot be read: {', '.join(names[:5])}"
+            self.run.warn(text, code="files_left_out")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 
