@@ -255,4 +255,3 @@ def test_what_the_check_writes_on_the_base_may_be_written(tmp_path: Path) -> Non
     folder = project(tmp_path, {**PYTHON, "tests/test_writes.py": writes, "tests/log.txt": "old"})
     result = fixed(folder, [CALC], pytest_check(sandbox="auto"))
     assert result.satisfied, result.history[0].feedback
-
