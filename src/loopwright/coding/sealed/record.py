@@ -73,7 +73,7 @@ class Sealed:
             they are named (`named`), or not at all (`none`).
         paths: the folders of the copy that come first on the import path.
         evaluation: the evaluation of the base.
-        written: the protected files, and folders of them, that the check itself writes.
+        written: the protected files, and folders of them, that the check itself writes; None in earlier records.
     """
 
     protected: Mapping[str, str]
@@ -81,7 +81,7 @@ class Sealed:
     canaries: str
     paths: tuple[str, ...]
     evaluation: Evaluation
-    written: frozenset[str] = frozenset()
+    written: frozenset[str] | None = frozenset()
 
     def to_json(self) -> Json:
         """Return it as the journal has it."""
@@ -93,7 +93,7 @@ class Sealed:
             "canaries": self.canaries,
             "paths": list(self.paths),
             "evaluation": self.evaluation.to_json(),
-            **({"written": sorted(self.written)} if self.written else {}),
+            "written": None if self.written is None else sorted(self.written),
         }
 
     @classmethod
@@ -106,7 +106,7 @@ class Sealed:
             data["canaries"],
             tuple(data["paths"]),
             as_evaluation(data["evaluation"]),
-            frozenset(data.get("written", ())),
+            None if data.get("written") is None else frozenset(data["written"]),
         )
 
 

@@ -87,7 +87,7 @@ class SealedCheck:
     # What the runs of one call share: the protected files and what the check writes on the base, both once
     # known, and a name for what the files of the iteration install.
     _watched: Mapping[str, TreeEntry] = field(init=False, default_factory=dict)
-    _written: frozenset[str] = field(init=False, default=frozenset())
+    _written: frozenset[str] | None = field(init=False, default=frozenset())
     _measures_base: bool = field(init=False, default=False)
     _installed: str = field(init=False, default="")
 
@@ -236,11 +236,11 @@ class SealedCheck:
         """Return the evaluation of the files of the present iteration."""
         if self.files.current is None:
             return sealed.evaluation  # before the first iteration, of the base
+        self._written = sealed.written
         change = await self._change(self.files.current["commit"])
         tampered = await in_thread(self._tampering, change)
         if tampered is not None and tampered.rejected:
             return rejected(self.name, tampered)
-        self._written = sealed.written
         outdated = self._outdated(change)
         try:
             evaluation = await self._judged(sealed, change, complete=not outdated)
@@ -275,7 +275,7 @@ class SealedCheck:
         before = await in_thread(entries_of, store, base)
         after = await in_thread(entries_of, store, commit)
         change = await in_thread(self._rules.changes, before, after, self._read)
-        self._watched = change.protected
+        self._watched = {} if self._written is None else change.protected
         for content in change.partial.values():
             await in_thread(
                 lambda data: store.git("hash-object", "-w", "--stdin", stdin=data), content
@@ -608,7 +608,8 @@ class SealedCheck:
         """Run the command in the copy, whose protected files, and those of `own`, must stay as they are."""
         store, state = self._state.tree.store, self._state
         entries = await in_thread(entries_of, store, tree)
-        watch = Watch(folder, {**self._watched, **own}, self._written)
+        written = self._written or frozenset()
+        watch = Watch(folder, {**self._watched, **own}, written)
         # On the base it is the user's own code, which may write into the folders of its tests.
         places = [] if self._measures_base else watch.places(self._open(entries, own))
         inner = {above for place in places for above in place.parents if folder in above.parents}
@@ -626,7 +627,7 @@ class SealedCheck:
             hide=hidden,
         )
         if self._measures_base:
-            self._written |= await in_thread(watch.written_now)
+            self._written = written | await in_thread(watch.written_now)
         elif changed := await in_thread(watch.changed):
             raise ChangedFiles(*changed)
         return run
