@@ -267,7 +267,10 @@ class SealedCheck:
         signs = await in_thread(self._signs, change)
         if signs:
             evaluation = with_details(self.name, evaluation, {"suspicious": signs})
-        return evaluation if tampered is None else touched(evaluation, tampered)
+        # A result that is not to be believed stays so, whatever else the iteration did.
+        if tampered is None or evaluation.tampered is not None:
+            return evaluation
+        return touched(evaluation, tampered)
 
     async def _change(self, commit: str) -> TreeChange:
         """Return what the files of an iteration change of the check."""
@@ -420,12 +423,11 @@ class SealedCheck:
         run = await self._measured(tree, sealed.paths, asks=False)
         if run.result.exit_code == 0:
             return evaluation
-        listed = run
-        if self.command.has_report:
+        listed, flaky = run, () if sealed.baseline is None else sealed.baseline.flaky
+        if self.command.has_report and (flaky or run.report is None):
             # Once more, with a report where it has none: which tests fail, and whether only flaky ones do.
             again = await self._measured(tree, sealed.paths)
             listed = again if run.report is None else run
-        flaky = () if sealed.baseline is None else sealed.baseline.flaky
         failing = {case.id for case in failing_of(listed)}
         if flaky and failing <= {*flaky} and (failing or listed.result.exit_code == 0):
             names = ", ".join(sorted(map(listed.shown, failing or flaky))[:SHOWN])
@@ -637,7 +639,7 @@ class SealedCheck:
         allowed = [pattern.partition("*")[0] for pattern in self.options.allow]
         if any("/" not in pattern for pattern in allowed):
             return [*entries]  # it may be a name in any folder
-        return [*allowed, *(path for path in entries if path not in {**self._watched, **own})]
+        return [*allowed, *(entries.keys() - self._watched.keys() - own.keys())]
 
     async def _put(self, tree: str) -> Path:
         """Return the copy with the files of a tree."""
