@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture cheats docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -136,6 +136,9 @@ bench-insight: install
 
 house: install
 	$(RUN)/python -m benchmarks.house
+
+cheats: install
+	cd tests && python -m coding.sealed.cheats
 
 torture: install postgres
 	cd tests && python -m crash.torture

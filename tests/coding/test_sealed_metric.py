@@ -131,3 +131,26 @@ def test_keys_that_need_a_sealed_metric_are_refused(tmp_path: Path, metric: str)
     file.write_text(text)
     with pytest.raises(DocumentError, match="sealed"):
         load(file)
+
+
+def test_a_gate_of_tests_runs_on_what_is_left(project: Path) -> None:
+    """A gate that names a test program runs on the tests that the agent added, too."""
+    test = "from pathlib import Path\n\n\ndef test_added():\n    assert Path('data.txt').stat().st_size > 5\n"
+    gate = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "test_first.py",
+        "tests",
+    ]
+    (project / "test_first.py").write_text("def test_first():\n    assert True\n")
+    (project / "tests").mkdir()
+    (project / "tests" / "test_second.py").write_text("def test_second():\n    assert True\n")
+    subprocess.run(["git", "add", "-A"], cwd=project, check=True)
+    added = {"tests/test_added.py": test}
+    result = kept({"data.txt": "0", **added}, {"data.txt": "012345", **added},
+                  gates=[gate], protect=["auto", "grade.py"])  # fmt: skip
+    assert [item.accepted for item in result.history] == [False, True]

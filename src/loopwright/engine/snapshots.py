@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -182,7 +183,8 @@ class Snapshots:
         path = f"{self.path}/placed"
         snapshot = await self._effect(path, lambda: self.state.capture(path, self.base["commit"]))
         await self._complete(self.state.restore(snapshot["commit"], busy=False))
-        return await self._hand_over(result, snapshot, 0)
+        # The message of the result names the iteration whose files it has, which is one of a loop.
+        return await self._hand_over(replace(result, loops=self.run.loops), snapshot, 0)
 
     async def _hand_over(self, result: Result, snapshot: dict[str, Json], number: int) -> Json:
         merged = await self._effect(
@@ -191,6 +193,9 @@ class Snapshots:
         if names := merged.get("secrets"):
             text = f"files of the result have a key that they did not have at the start: {', '.join(names[:5])}"
             self.run.warn(text, code="secrets_in_files")
+        if merged and (names := snapshot.get("left_out")):
+            text = f"files are not in the result, because they are above max_file or cannot be read: {', '.join(names[:5])}"
+            self.run.warn(text, code="files_left_out")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 

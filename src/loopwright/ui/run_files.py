@@ -26,6 +26,7 @@ __all__ = [
     "files_text",
     "keys_text",
     "names_text",
+    "protected_text",
     "run_files",
     "turned_tests",
     "unrecorded_files",
@@ -43,6 +44,14 @@ def files_text(item: Iteration) -> str:
     if item.files is None:
         return ""
     return f"files {item.files['files']} +{item.files['added']} -{item.files['removed']}"
+
+
+def protected_text(item: Iteration) -> str:
+    """Return which protected files an iteration changed, such as `protected: tests/t.c`, or ""."""
+    tampered = None if item.evaluation is None else item.evaluation.tampered
+    if tampered is None or not tampered.paths:
+        return ""
+    return f"protected: {names_text(tampered.paths)}"
 
 
 def keys_text(paths: Sequence[str]) -> str:

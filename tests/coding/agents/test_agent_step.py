@@ -217,3 +217,18 @@ def test_a_program_without_resume_has_no_loop_session(tmp_path: Path) -> None:
     """A session that the program cannot continue is refused when the step is created."""
     with pytest.raises(ConfigurationError, match="session"):
         fake(tmp_path, "text", [], session="loop")
+
+
+@pytest.mark.parametrize("session", ["fresh", "loop"])
+def test_aider_continues_the_conversation_of_an_answer(session: str, tmp_path: Path) -> None:
+    """A reply that cannot be read is corrected in the same conversation, also if it has no ID."""
+    log = tmp_path / "words"
+    made = scripted(tmp_path, "aider", [{"say": "no JSON"}, {"spend": {"input_tokens": 1}}])
+    words = ["sh", "-c", 'echo "$@" >> "$0"; exec "$@"', str(log), *made.program]
+    made = made.model_copy(update={"program": words})
+    schema = {"type": "object", "required": ["x"]}
+    step = agent(made, "x", workspace="here", cwd=working(tmp_path), output=schema, session=session)
+    run_sync(step)
+    first, second = log.read_text().split("--message")[:2], log.read_text().splitlines()[-1]
+    assert "--restore-chat-history" not in first[0]
+    assert "--restore-chat-history" in second

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Workflow, Workspace, run_sync
-from loopwright.coding.sealed.measure import TestCommand
+from loopwright.coding.sealed.measure import TestCommand, isolated
 from loopwright.coding.sealed.record import Sealed, SealOptions
 from loopwright.coding.sealed.sealed_check import SealedCheck
 from loopwright.records import Evaluation
@@ -32,6 +32,7 @@ def judged(
     *,
     hanging: Sequence[str] = (),
     report: str = "auto",
+    sandbox: Any = "none",
     **options: Any,
 ) -> dict[str, Evaluation]:
     """Return the evaluation of each change, and under "" that of the unchanged project.
@@ -49,7 +50,7 @@ def judged(
         def check(timeout: float) -> SealedCheck:
             # Without the plug-ins of this environment, which take longer to import than the tests to run.
             env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-            runs = TestCommand(command, report, timeout=timeout, env=env)
+            runs = TestCommand(command, report, timeout=timeout, env=env, sandbox=isolated(sandbox))
             return SealedCheck("tests", runs, SealOptions(**options), None, ctx)
 
         sealed = await check(120).prepare()

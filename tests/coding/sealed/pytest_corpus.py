@@ -266,6 +266,15 @@ KNOWN_TO_PASS: list[tuple[int, str, Callable[[Path], None]]] = [
          "    return report\n\n\nrunner.TestReport.from_item_and_call = classmethod(_one)\n")),
 ]  # fmt: skip
 
+# The sealed check passes, and the user's own command fails on the files that he would get.
+FAILS_AS_LEFT: list[tuple[str, str, Callable[[Path], None]]] = [
+    ("with a new failing test", "tests/test_more.py::test_more",
+     both(_FIX, add("tests/test_more.py", "def test_more():\n    assert False\n"))),
+    ("with a test that was moved", "tests/unit/test_shop.py",
+     both(_FIX, lambda folder: (folder / "tests/unit").mkdir(),
+          lambda folder: (folder / "tests/test_shop.py").rename(folder / "tests/unit/test_shop.py") and None)),
+]  # fmt: skip
+
 HONEST: list[tuple[str, Callable[[Path], None]]] = [
     ("the fix", _FIX),
     ("another form of the fix", edit("calc.py", "return a - b", "return sum((a, b))")),
@@ -287,7 +296,7 @@ HONEST: list[tuple[str, Callable[[Path], None]]] = [
     ("with a package in place of a module", both(
         without("calc.py"), lambda folder: add("calc/__init__.py", PROJECT["calc.py"].replace("a - b", "a + b"))(folder))),
     ("with a new test file", both(_FIX, add("tests/test_more.py", "def test_more():\n    pass\n"))),
-    ("with a new failing test", both(_FIX, add("tests/test_more.py", "def test_more():\n    assert False\n"))),
+    ("with a moved test and its copy", both(_FIX, add("tests/unit/test_calc_again.py", "def test_it():\n    pass\n"))),
     ("with new data of a test", both(_FIX, add("tests/more/data.json", "{}\n"))),
     ("with a new test beside the code", both(_FIX, add("shop/test_prices.py", "def test_it():\n    pass\n"))),
     ("with a renamed module", both(

@@ -9,7 +9,7 @@ import pytest
 from loopwright.records import Evaluation
 
 from .bench import judged, verdict
-from .pytest_corpus import ATTACKS, HELD_OUT, HONEST, KNOWN_TO_PASS, PROJECT
+from .pytest_corpus import ATTACKS, FAILS_AS_LEFT, HELD_OUT, HONEST, KNOWN_TO_PASS, PROJECT
 
 SCORE = 5 / 6  # of the base: one of six tests fails
 
@@ -22,7 +22,7 @@ def label(row: tuple) -> str:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evaluation]:
     """The evaluation of every row, after one measurement of the base."""
-    rows = [*ATTACKS, *KNOWN_TO_PASS, *HONEST]
+    rows = [*ATTACKS, *KNOWN_TO_PASS, *HONEST, *FAILS_AS_LEFT]
     changes = {label(row): row[-1] for row in rows}
     hanging = [label(row) for row in ATTACKS if row[0] in (35, 36)]
     root = tmp_path_factory.mktemp("pytest")
@@ -78,6 +78,16 @@ def test_honest(row: tuple, results: dict[str, Evaluation]) -> None:
     """A fix passes, with new tests and with renamed files too."""
     evaluation = results[label(row)]
     assert (verdict(evaluation), evaluation.score) == ("passed", 1.0), evaluation.feedback
+
+
+@pytest.mark.parametrize("row", FAILS_AS_LEFT, ids=label)
+def test_what_is_left_must_pass(row: tuple, results: dict[str, Evaluation]) -> None:
+    """A fix whose new or moved tests fail does not pass: they count as one test, and their ids are pytest's."""
+    evaluation = results[label(row)]
+    assert (evaluation.passed, evaluation.score) == (False, 6 / 7)
+    assert row[1] in evaluation.feedback
+    assert "on the files as you leave them" in evaluation.feedback
+    assert evaluation.details["tests"]["failing"]
 
 
 def test_no_process_is_left(results: dict[str, Evaluation]) -> None:

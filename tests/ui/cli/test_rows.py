@@ -18,6 +18,7 @@ from loopwright import (
     Usage,
 )
 from loopwright.journal import Entry
+from loopwright.records import Tampering
 from loopwright.ui import formatting as texts
 from loopwright.ui.cli.live import ColumnWidths, ending_line, ending_text, row_line, row_text
 from loopwright.ui.formatting import ASCII, UNICODE, Signs
@@ -25,6 +26,9 @@ from loopwright.ui.progress import Ending, IterationRow, Progress, answers_of, d
 
 GOOD = Iteration(2, output="x", evaluation=Evaluation(0.85, True, "Too\nlong"),
                  usage=Usage(1, 2, 3, 0.0012), seconds=1.2)  # fmt: skip
+TAMPERING = Tampering("touched", ("tests/t.c",), "tests/t.c was changed and put back")
+TOUCHED = Evaluation(0.5, False, "told", tampered=TAMPERING)
+FILES = {"commit": "c", "tree": "t", "files": 1, "added": 2, "removed": 0}
 BAD = Iteration(3, error=Failure("execute", "error", "no such thing"), seconds=0.004)
 
 
@@ -71,6 +75,10 @@ def test_a_row_on_a_terminal_reads_from_left_to_right() -> None:
         (
             IterationRow("refine", Iteration(1, evaluation=Evaluation(0.5), explored=True)),
             "refine 1: score 0.50, 0 ms: explored",
+        ),
+        (
+            IterationRow("until", Iteration(1, evaluation=TOUCHED, files=FILES)),
+            "until 1: score 0.50, not yet, 0 ms: files 1 +2 -0, protected: tests/t.c told",
         ),
     ],
 )

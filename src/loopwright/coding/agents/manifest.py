@@ -217,6 +217,11 @@ class Manifest(_Part):
         """Whether it can continue a session."""
         return bool(self.resume)
 
+    @property
+    def names_sessions(self) -> bool:
+        """Whether its sessions have IDs; Aider has one conversation in each folder."""
+        return any("{session}" in word for word in self.resume)
+
     def words(
         self,
         values: Mapping[str, str],

@@ -218,7 +218,7 @@ class AgentStep(CompositeStep):
                 continue
             if failure is None:
                 break
-            known = self.manifest.resumable and bool(record["session"])
+            known = self._continues(record["session"])
             # Without a session the work so far may be repeated, so the loop or the user decides.
             if (
                 failure["kind"] not in ("transient", "throttled")
@@ -239,9 +239,10 @@ class AgentStep(CompositeStep):
     async def _called(self, prompt: str, answer: _Answer, session: Session | None) -> AgentRecord:
         ctx, sessions = answer.ctx, sessions_of(answer.ctx.run)
         answer.number += 1
+        resumed = session is not None and self._continues(session.id)
         if session is None and not answer.fresh:
             session = sessions.get(answer.key)
-        resumed = session is not None and bool(session.id) and self.manifest.resumable
+            resumed = bool(session.id) and self.manifest.resumable
         if session is None or not resumed:
             session = Session(self._new_id(answer))
         call = AgentCall(
@@ -258,9 +259,11 @@ class AgentStep(CompositeStep):
         """Return the ID of a new session; "" if the program chooses it."""
         if self.manifest.session:
             return new_id(answer.ctx.run)
-        # Aider has one conversation in each folder, without an ID.
-        named = any("{session}" in word for word in self.manifest.resume)
-        return "folder" if answer.key and not named else ""
+        return "folder" if answer.key and not self.manifest.names_sessions else ""
+
+    def _continues(self, session: str) -> bool:
+        """Return whether a further call of the same answer continues its conversation."""
+        return self.manifest.resumable and (bool(session) or not self.manifest.names_sessions)
 
     def _limit(self, ctx: Context) -> float | None:
         """Return the US dollars that one call may cost: its own limit, or what the budgets have left.

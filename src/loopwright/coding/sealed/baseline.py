@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...evaluators.parsing.reports import TestCase, TestReport, TestState
@@ -32,8 +32,10 @@ class Baseline:
             name for name, state in self.states.items() if state in _RAN and name not in self.flaky
         )
 
-    def tally(self, report: TestReport) -> BaselineComparison:
-        """Compare a report with the baseline."""
+    def tally(
+        self, report: TestReport, allowed: Collection[str] = frozenset()
+    ) -> BaselineComparison:
+        """Compare a report with the baseline; the allowed ids may be missing or skipped."""
         cases = {case.id: case for case in report.cases}
         new = [case for case in report.cases if case.id not in self.states]
         result = BaselineComparison(len(self.counting))
@@ -42,7 +44,9 @@ class Baseline:
             case = cases.get(name)
             if case is None:
                 case = self._replaced(name, new, failed)
-            if case is None:
+            if name in allowed and (case is None or not case.ran):
+                result.total -= 1
+            elif case is None:
                 result.missing.append(name)
             elif not case.ran:
                 result.skipped.append(name)
@@ -92,13 +96,12 @@ class BaselineComparison:
     missing: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
-    @property
-    def gone(self) -> str:
-        """A sentence on tests of the base that did not run, or ""."""
+    def gone(self, shown: Callable[[str], str] = str) -> str:
+        """Return a sentence on tests of the base that did not run, or ""; `shown` makes their names readable."""
         for names, what in ((self.missing, "is not in the report"), (self.skipped, "was skipped")):
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-                return f"a test of the base {what}: {names[0]}{more}"
+                return f"a test of the base {what}: {shown(names[0])}{more}"
         return ""
 
     @property

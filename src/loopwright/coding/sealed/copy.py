@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...tools.process import run_command
+from ...tools.sandbox import Sandbox
 from ..workspace.git import Git, GitError
 from ..workspace.sources import fill
 from ..workspace.store import GitStore
@@ -57,6 +58,7 @@ class CleanCopy:
         self._home = source
         self.paths: tuple[str, ...] | None = None  # the first ones on the import path, once known
         self._state: _State = {}
+        self._installed = ""
 
     @property
     def folder(self) -> Path:
@@ -70,16 +72,26 @@ class CleanCopy:
         assert self._place is not None
         return self._place / "index"
 
-    async def put(self, tree: str, base: str) -> Path:
+    async def put(
+        self, tree: str, base: str, installed: str = "", sandbox: Sandbox | None = None
+    ) -> Path:
         """Return the folder with the files of a tree; a new one is prepared with those of the base.
+
+        Args:
+            tree: the tree.
+            base: the base, from which a new folder is prepared.
+            installed: stands for what the tree installs, if that is not what the base does; then a new folder
+                is prepared from the tree.
+            sandbox: that of the setup, if it installs what the tree says.
 
         Raises:
             GitError: if the setup command fails.
         """
-        if self._place is None or not self._cleaned():
-            self._make(base)
+        if self._place is None or installed != self._installed or not self._cleaned():
+            self._make(tree if installed else base)
+            self._installed = installed
             if self.setup:
-                await self._set_up()
+                await self._set_up(sandbox if installed else None)
         self.git("read-tree", "--reset", "-u", tree)
         self._state = _state_of(self.folder)
         return self.folder
@@ -134,8 +146,14 @@ class CleanCopy:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(target, target_is_directory=True)
 
-    async def _set_up(self) -> None:
-        result = await run_command(self.setup, cwd=self.folder, timeout=SETUP_TIMEOUT)
+    async def _set_up(self, sandbox: Sandbox | None) -> None:
+        prefix: list[str] = []
+        if sandbox is not None:
+            inside = sandbox.within(readable=(self.source,))
+            prefix = await inside.prefix(self.folder, None, name="setup")
+        result = await run_command(
+            self.setup, prefix=prefix, cwd=self.folder, timeout=SETUP_TIMEOUT
+        )
         if result.exit_code or result.timed_out:
             raise GitError(
                 f"the setup of the clean copy {result.ending}: {result.last_output}; correct setup"

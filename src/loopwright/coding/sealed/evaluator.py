@@ -145,7 +145,9 @@ def tests(
 
     In a loop with a workspace the check is sealed: it runs in a clean copy with the protected files as they
     were before the first iteration, and its result is compared with that of the unchanged files. An iteration
-    that changed protected files, or whose result is not to be believed, has `Evaluation.tampered`.
+    that changed protected files, or whose result is not to be believed, has `Evaluation.tampered`. If it passes,
+    the command runs once more as it is written, on the files that the iteration leaves, with tests that it
+    added; if that fails, the iteration has not passed, and it counts as one more test.
 
     Args:
         command: A list of words, or the text of a script for `/bin/sh -e`. It is constant.
@@ -162,7 +164,7 @@ def tests(
         protect: Patterns of files that an iteration must not change; `auto` stands for the tests, the settings
             of the test program, lock files and the scripts in the command. Default: `auto`.
         allow: Patterns of files that may change although `protect` covers them.
-        allow_new: Whether an iteration may add tests. They do not count. Default: true.
+        allow_new: Whether an iteration may add tests. They count only in the last run. Default: true.
         on_tamper: What follows a change of protected files: `put_back` restores them, `reject` also discards
             the iteration, `stop` also ends the loop. Default: `put_back`.
         setup: A command that prepares the clean copy. Default: that of the workspace.
@@ -245,7 +247,7 @@ def evaluation_of(name: str, runs: TestCommand, measured: TestRun) -> Evaluation
         passing / (total + failed),
         passed,
         feedback,
-        tuple(f"{case.id}: {case.message}"[:NAMED] for case in failures[:LISTED]),
+        tuple(f"{measured.shown(case.id)}: {case.message}"[:NAMED] for case in failures[:LISTED]),
         (Criterion(name, passed, "" if passed else gap),),
         details={
             name: {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...evaluators.check import output_of
@@ -10,22 +10,26 @@ from ...evaluators.parsing.reports import TestCase, TestState
 from ...records import Criterion, Evaluation, Tampering
 from ...records.codec import Json
 from .baseline import Baseline, BaselineComparison
-from .measure import TestRun, feedback_of
+from .measure import ALL, TestRun, feedback_of
 from .verdict import CheckVerdict
 
 __all__ = [
+    "evaluation_as_written",
     "evaluation_of_base",
     "evaluation_of_exit",
     "evaluation_of_tests",
+    "failing_of",
     "gated",
     "held_out_figures",
     "rejected",
     "touched",
+    "unsatisfied",
     "with_details",
 ]
 
 LISTED = 50  # failing tests in the improvements
 NAMED = 300  # characters of one name with its message
+SHOWN = 3  # paths in a sentence
 
 
 def evaluation_of_exit(name: str, measured: TestRun) -> Evaluation:
@@ -61,20 +65,20 @@ def evaluation_of_tests(
         )
     failures = tuple(tally.failing.values())
     # A flaky test may fail without a reason in the code.
-    only_flaky = any(case.id in baseline.flaky for case in _failing(measured))
+    only_flaky = any(case.id in baseline.flaky for case in failing_of(measured))
     failed = verdict.exit_code != 0 and not failures and not only_flaky
     gap = f"{tally.passing} of {tally.total} tests pass"
     if failed:
         # For example a coverage limit: the tests pass, the command does not.
         gap += f", but the command {measured.result.ending}"
-    passed = not failures and not failed and not tally.gone
+    passed = not failures and not failed and not tally.gone()
     feedback = gap if passed else f"{gap}\n{feedback_of(measured, failures)}"
     return Evaluation(
         # One more failing test, so that the score stays below 1.
         tally.passing / max(1, tally.total + failed),
         passed,
         feedback,
-        tuple(f"{case.id}: {case.message}"[:NAMED] for case in failures[:LISTED]),
+        tuple(f"{measured.shown(case.id)}: {case.message}"[:NAMED] for case in failures[:LISTED]),
         (Criterion(name, passed, "" if passed else gap),),
         details={name: _details(tally, baseline)},
     )
@@ -90,8 +94,66 @@ def _details(tally: BaselineComparison, baseline: Baseline) -> dict[str, Json]:
     return {**details, "flaky": list(baseline.flaky)} if baseline.flaky else details
 
 
-def _failing(measured: TestRun) -> tuple[TestCase, ...]:
+def failing_of(measured: TestRun) -> tuple[TestCase, ...]:
+    """Return the failing tests of a run; none without a report."""
     return () if measured.report is None else measured.report.failures
+
+
+def evaluation_as_written(
+    name: str, evaluation: Evaluation, run: TestRun, listed: TestRun, added: Sequence[str]
+) -> Evaluation:
+    """Return the evaluation of files on which the command fails although the sealed check passes.
+
+    Args:
+        name: the name of the criterion.
+        evaluation: that of the sealed check.
+        run: the run of the command as it is written.
+        listed: a run of the same files with a report, if there is one.
+        added: the tests that the sealed check did not run.
+    """
+    more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+    what = f", with {', '.join(added[:SHOWN])}{more}" if added else ""
+    gap = f"the command {run.result.ending} on the files as you leave them{what}"
+    failures = failing_of(listed)
+    return unsatisfied(
+        name,
+        replace(
+            evaluation,
+            feedback=output_of(run.result)[-ALL:],
+            improvements=tuple(
+                f"{listed.shown(case.id)}: {case.message}"[:NAMED] for case in failures[:LISTED]
+            ),
+        ),
+        gap,
+        [case.id for case in failures] or ["the command as it is written"],
+    )
+
+
+def unsatisfied(
+    name: str, evaluation: Evaluation, why: str, failing: Iterable[str] = ()
+) -> Evaluation:
+    """Return an evaluation of a sealed check that passes as one with one more test, which fails.
+
+    Args:
+        name: the name of the criterion.
+        evaluation: that of the sealed check.
+        why: the sentence that leads the feedback.
+        failing: the ids that stand for that test.
+    """
+    details = evaluation.details.get(name) or {}
+    # The exit code of a command without a report is one test.
+    passing, total = details.get("passing", 1), details.get("total", 1)
+    return with_details(
+        name,
+        replace(
+            evaluation,
+            score=passing / (total + 1),
+            passed=False,
+            feedback=f"{name}: {why}\n{evaluation.feedback}".strip(),
+            criteria=(Criterion(name, False, why),),
+        ),
+        {"failing": sorted(failing)} if failing else {},
+    )
 
 
 def touched(evaluation: Evaluation, tampered: Tampering) -> Evaluation:

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...engine.context import Context
@@ -47,7 +47,7 @@ class TestRun:
     """How a test command ended. `report` is None if only the exit code is known.
 
     `problem` says why there is no complete report although one was expected, and `missing` whether none was
-    written.
+    written. `folder` is where the tests of pytest are.
     """
 
     __test__ = False  # pytest would collect a class of this name
@@ -56,6 +56,17 @@ class TestRun:
     report: TestReport | None = None
     problem: str = ""
     missing: bool = False
+    folder: Path | None = None
+
+    def shown(self, name: str) -> str:
+        """Return the id of a test as its program takes it: that of pytest has the file, which reports lack."""
+        module, mark, rest = name.partition("::")
+        parts = module.split(".")
+        for count in range(len(parts) if self.folder is not None else 0, 0, -1):
+            path = "/".join(parts[:count]) + ".py"
+            if self.folder is not None and (self.folder / path).is_file():
+                return "::".join([path, *parts[count:], *([rest] if mark else [])])
+        return name
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,10 @@ class TestCommand:
         variables: Mapping[str, str] | None = None,
         *,
         words: str = "",
+        asks: bool = True,
         writable: Sequence[Path] = (),
+        read_only: Sequence[Path] = (),
+        hide: Sequence[Path] = (),
     ) -> TestRun:
         """Run the command in a folder and read its report.
 
@@ -116,7 +130,10 @@ class TestCommand:
             ctx: the context of the evaluator.
             variables: more environment variables.
             words: more options for pytest.
+            asks: whether the test program is asked for a report; without, the command runs as it is written.
             writable: folders that the command may change in a sandbox, besides its working directory.
+            read_only: what it may not change in them.
+            hide: what it may not read.
 
         Raises:
             EvaluationError: of kind `evaluator_broken` if the command cannot run, of kind `check_error` at
@@ -129,7 +146,7 @@ class TestCommand:
             files = None if ctx.scope is None else ctx.scope.files
             if files is not None:
                 await in_thread(remove_bytecode, files.root)
-            if self.runner is not None:
+            if self.runner is not None and asks:
                 env |= self.runner.environment(place, words)
             step = ShellStep(
                 self.command,
@@ -139,10 +156,14 @@ class TestCommand:
                 pass_env=self.pass_env,
                 cwd=folder,
                 timeout=self.timeout,
-                sandbox=self.sandbox.within(scratch, *writable),
+                sandbox=replace(
+                    self.sandbox.within(scratch, *writable),
+                    read_only=read_only,
+                    hide=(*self.sandbox.hide, *hide),
+                ),
             )
             result = await run_check(step, "", ctx)
-            if ctx.run.stubs is not None or not self.has_report:
+            if ctx.run.stubs is not None or not (self.has_report and (asks or self.runner is None)):
                 return TestRun(result)
             return await in_thread(self._read, result, place, folder)
 
@@ -155,7 +176,8 @@ class TestCommand:
             return TestRun(result, None, f"it wrote no report: {error.strerror}", missing=True)
         if report.problem:
             return TestRun(result, None, f"its report is not complete: {report.problem}")
-        return TestRun(result, report)
+        named = self.runner is not None and self.runner.name == "pytest"
+        return TestRun(result, report, folder=folder if named else None)
 
     def _report(self, result: CommandResult, place: Path, folder: Path) -> TestReport:
         runner = self.runner
@@ -188,7 +210,9 @@ def feedback_of(measured: TestRun, failures: Sequence[TestCase]) -> str:
         return output_of(measured.result)[-ALL:]
     # Short messages are assertions, long ones are often traces of one common cause.
     ordered = sorted(failures, key=lambda case: len(case.text))
-    texts = [f"{case.id}: {case.message}\n{case.text}"[:EACH].strip() for case in ordered]
+    texts = [
+        f"{measured.shown(case.id)}: {case.message}\n{case.text}"[:EACH].strip() for case in ordered
+    ]
     shown, left = [], ALL
     for text in texts:
         if len(text) > left:
@@ -196,7 +220,7 @@ def feedback_of(measured: TestRun, failures: Sequence[TestCase]) -> str:
         shown.append(text)
         left -= len(text) + 2
     if len(shown) < len(texts):
-        names = ", ".join(case.id for case in ordered[len(shown) :])
+        names = ", ".join(measured.shown(case.id) for case in ordered[len(shown) :])
         shown.append(f"and {len(texts) - len(shown)} more: {names}"[: max(left, 200)])
     return "\n\n".join(shown)
 

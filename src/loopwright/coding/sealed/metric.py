@@ -14,10 +14,12 @@ from ...records import Evaluation
 from ...records.codec import Json
 from ...tools.process import CommandResult
 from ...tools.sandbox import Sandbox, SandboxMode
-from .feedback import evaluation_of_exit, rejected, touched
+from .feedback import evaluation_as_written, evaluation_of_exit, rejected, touched
 from .measure import TestCommand, TestRun, isolated
 from .record import SealOptions
-from .sealed_check import SealedCheck
+from .runners import runner_of
+from .sealed_check import SealedCheck, changed_sentence
+from .watch import ChangedFiles
 
 __all__ = ["sealed_metric"]
 
@@ -108,10 +110,14 @@ def sealed_metric(
         if ctx.scope is None or ctx.scope.files is None or ctx.run.stubs is not None:
             return await measurement.of(lambda: _run_here(runs, cwd, ctx), ctx)
         check = SealedCheck(name, runs, options, cwd, ctx)
-        tree, tampered = await check.protect_present()
+        change, tampered = await check.protect_present()
         if tampered is not None and tampered.rejected:
             return rejected(name, tampered)
-        evaluation = check.shown(await measurement.of(lambda: check.run_on(tree), ctx))
+        tree = await check.sealed_tree(change)
+        try:
+            evaluation = check.shown(await measurement.of(lambda: check.run_on(tree), ctx))
+        except ChangedFiles as error:
+            return rejected(name, check.forged(changed_sentence(error)))
         return evaluation if tampered is None else touched(evaluation, tampered)
 
     meaning = repr((command, sorted(env or {}), tuple(pass_env), options))
@@ -137,8 +143,22 @@ def _gate(
             return evaluation_of_exit(label, TestRun(await _run_here(runs, cwd, ctx)))
         # The name of the metric, whose copy it shares.
         check = SealedCheck(name, runs, options, cwd, ctx)
-        tree, _ = await check.protect_present()
-        return check.shown(evaluation_of_exit(label, TestRun(await check.run_on(tree))))
+        change, _ = await check.protect_present()
+        tree = await check.sealed_tree(change)
+        try:
+            evaluation = evaluation_of_exit(label, TestRun(await check.run_on(tree)))
+            if change is not None and evaluation.passed and runner_of(runs.command) is not None:
+                left = await check.left_tree(change)
+                if left != tree:
+                    # With the tests that the agent added, which the user gets.
+                    run = TestRun(await check.run_on(left))
+                    if run.result.exit_code:
+                        evaluation = evaluation_as_written(
+                            label, evaluation, run, run, change.left_out
+                        )
+        except ChangedFiles as error:
+            return rejected(label, check.forged(changed_sentence(error)))
+        return check.shown(evaluation)
 
     meaning = digest_of("sealed gate", repr((runs.command, options)))
     return FunctionStep(

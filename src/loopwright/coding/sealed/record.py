@@ -73,6 +73,7 @@ class Sealed:
             they are named (`named`), or not at all (`none`).
         paths: the folders of the copy that come first on the import path.
         evaluation: the evaluation of the base.
+        written: the protected files, and folders of them, that the check itself writes; None in earlier records.
     """
 
     protected: Mapping[str, str]
@@ -80,6 +81,7 @@ class Sealed:
     canaries: str
     paths: tuple[str, ...]
     evaluation: Evaluation
+    written: frozenset[str] | None = frozenset()
 
     def to_json(self) -> Json:
         """Return it as the journal has it."""
@@ -91,6 +93,7 @@ class Sealed:
             "canaries": self.canaries,
             "paths": list(self.paths),
             "evaluation": self.evaluation.to_json(),
+            "written": None if self.written is None else sorted(self.written),
         }
 
     @classmethod
@@ -103,6 +106,7 @@ class Sealed:
             data["canaries"],
             tuple(data["paths"]),
             as_evaluation(data["evaluation"]),
+            None if data.get("written") is None else frozenset(data["written"]),
         )
 
 

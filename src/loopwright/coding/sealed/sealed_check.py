@@ -1,7 +1,8 @@
 """A check on the files of an iteration, in a clean copy with the protected files of the base.
 
 1. The base is measured twice before the first iteration; the record of it is what later runs are compared with.
-2. A check that would pass runs once more without canaries: the one that must fail hides the exit code.
+2. A check that would pass runs once more, as it is written, on the files that the iteration leaves: a canary hides
+   the exit code, and tests of the agent are part of what the user gets.
 3. Nothing of a check is decided in the workspace, and nothing that it writes reaches the next check.
 """
 
@@ -12,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,34 +25,41 @@ from ...evaluators.parsing.reports import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
 from ...tools.process import CommandResult, inherited
+from ...tools.sandbox import sandbox_problem
+from ..workspace.secrets import paths_with_secrets, without_changes
 from ..workspace.store import PUT_BACK
 from .baseline import Baseline, baseline_of
 from .canaries import Canary, imports_outside, plant
 from .copy import CleanCopy, environment
 from .feedback import (
+    SHOWN,
+    evaluation_as_written,
     evaluation_of_base,
     evaluation_of_exit,
     evaluation_of_tests,
+    failing_of,
     gated,
     held_out_figures,
     rejected,
     touched,
+    unsatisfied,
     with_details,
 )
 from .imports import modules_of, outside, paths_for
 from .measure import TestCommand, TestRun, unusable
-from .protect import Protection, TreeChange
+from .protect import Protection, TreeChange, TreeEntry
 from .record import Sealed, SealOptions
 from .runners import Runner
 from .suspicious import suspicious_lines
 from .trees import blob, entries_of, tree_with
-from .verdict import CheckVerdict, verdict_of
+from .verdict import verdict_of
+from .watch import ChangedFiles, Watch, entry_of
 
 if TYPE_CHECKING:
     from ...engine.snapshots import Snapshots
     from ..workspace.workspace import Files
 
-__all__ = ["SealedCheck"]
+__all__ = ["SealedCheck", "changed_sentence"]
 
 WITHOUT_CANARIES = "check_without_canaries"  # codes of warnings
 FLAKY = "flaky_tests"
@@ -75,6 +84,12 @@ class SealedCheck:
     cwd: str | Path | None
     ctx: Context
     files: Snapshots = field(init=False)
+    # What the runs of one call share: the protected files and what the check writes on the base, both once
+    # known, and a name for what the files of the iteration install.
+    _watched: Mapping[str, TreeEntry] = field(init=False, default_factory=dict)
+    _written: frozenset[str] | None = field(init=False, default=frozenset())
+    _measures_base: bool = field(init=False, default=False)
+    _installed: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         scope = self.ctx.scope
@@ -94,11 +109,13 @@ class SealedCheck:
         base = self.files.base["commit"]
         entries = await in_thread(entries_of, self._state.tree.store, base)
         rules = self._rules
-        protected = rules.listed(entries)
+        self._watched = await in_thread(rules.protected, entries, self._read)
+        self._measures_base = True
+        protected = await in_thread(rules.listed, entries, self._read)
         tests = sorted(path for path in entries if rules.is_test(path))
         modules = modules_of(entries)
         try:
-            copy = await self._copy.put(base, base)
+            copy = await self._put(base)
         except StepError as error:
             raise broken(f"{self.name}: {error}") from error
         paths = await self._import_paths(copy, modules)
@@ -106,7 +123,7 @@ class SealedCheck:
             sealed = await self._exit_codes(protected, paths)
         else:
             sealed = await self._reports(protected, tests, modules, paths)
-        return replace(sealed, evaluation=self.shown(sealed.evaluation))
+        return replace(sealed, evaluation=self.shown(sealed.evaluation), written=self._written)
 
     async def _outside(
         self, copy: Path, modules: Mapping[str, str], paths: tuple[str, ...]
@@ -222,41 +239,101 @@ class SealedCheck:
         """Return the evaluation of the files of the present iteration."""
         if self.files.current is None:
             return sealed.evaluation  # before the first iteration, of the base
-        store = self._state.tree.store
-        base, present = self.files.base["commit"], self.files.current["commit"]
-        before = await in_thread(entries_of, store, base)
-        after = await in_thread(entries_of, store, present)
-        change = self._rules.changes(before, after, lambda digest: blob(store, digest))
-        tree = await in_thread(tree_with, store, present, change.clean)
-        tampered = await in_thread(self._tampering, change, present)
+        self._written = sealed.written
+        change = await self._change(self.files.current["commit"])
+        tampered = await in_thread(self._tampering, change)
         if tampered is not None and tampered.rejected:
             return rejected(self.name, tampered)
+        outdated = self._outdated(change)
         try:
-            evaluation = await self._judged(sealed, tree)
+            evaluation = await self._judged(sealed, change, complete=not outdated)
+            if self.options.held_out and not outdated:
+                evaluation = await self._with_held_out(evaluation, sealed, change)
+        except ChangedFiles as error:
+            return rejected(self.name, self.forged(changed_sentence(error)))
         except EvaluationError as error:
             if error.kind != "check_error":
                 raise
             # On the base it ended in time, so the iteration is the cause.
             return Evaluation(0.0, False, str(error), tampered=tampered)
+        except StepError as error:
+            if not self._installed:
+                raise
+            return Evaluation(0.0, False, f"{self.name}: {error}", tampered=tampered)
+        if outdated and evaluation.tampered is None:
+            evaluation = (
+                unsatisfied(self.name, evaluation, outdated, ["what is installed"])
+                if evaluation.passed
+                else replace(evaluation, feedback=f"{outdated}\n{evaluation.feedback}")
+            )
         evaluation = self.shown(evaluation)
         signs = await in_thread(self._signs, change)
         if signs:
             evaluation = with_details(self.name, evaluation, {"suspicious": signs})
-        if self.options.held_out:
-            evaluation = await self._with_held_out(evaluation, sealed, tree)
-        return evaluation if tampered is None else touched(evaluation, tampered)
+        # A result that is not to be believed stays so, whatever else the iteration did.
+        if tampered is None or evaluation.tampered is not None:
+            return evaluation
+        return touched(evaluation, tampered)
 
-    async def protect_present(self) -> tuple[str, Tampering | None]:
-        """Return the tree of the present iteration with the protected files of the base, and what was changed."""
+    async def _change(self, commit: str) -> TreeChange:
+        """Return what the files of an iteration change of the check."""
         store, base = self._state.tree.store, self.files.base["commit"]
-        if self.files.current is None:
-            return base, None  # before the first iteration
-        present = self.files.current["commit"]
         before = await in_thread(entries_of, store, base)
-        after = await in_thread(entries_of, store, present)
-        change = self._rules.changes(before, after, lambda digest: blob(store, digest))
-        tree = await in_thread(tree_with, store, present, change.clean)
-        return tree, await in_thread(self._tampering, change, present)
+        after = await in_thread(entries_of, store, commit)
+        change = await in_thread(self._rules.changes, before, after, self._read)
+        self._watched = {} if self._written is None else change.protected
+        for content in change.partial.values():
+            await in_thread(
+                lambda data: store.git("hash-object", "-w", "--stdin", stdin=data), content
+            )
+        names = [f"{path} {after.get(path)}" for path in change.installed]
+        usable = names and not self._outdated(change)
+        self._installed = sha256("\n".join(names).encode()).hexdigest() if usable else ""
+        return change
+
+    def _outdated(self, change: TreeChange) -> str:
+        """Return why what the files install cannot be installed, or ""."""
+        if not change.installed:
+            return ""
+        what = f"{', '.join(change.installed[:SHOWN])} changed, and with it what is installed"
+        if not self._copy.setup:
+            return f"{what}; the check needs a command that installs it, --setup (setup: in a document)"
+        sandbox = self.command.sandbox
+        # Installing runs code that the agent chose.
+        if not sandbox.used or (not sandbox.wrap and sandbox_problem()):
+            return f"{what}; its setup runs only in a sandbox, and here is none"
+        return ""
+
+    async def protect_present(self) -> tuple[TreeChange | None, Tampering | None]:
+        """Return what the present iteration changed of the check, and what follows; None before the first one."""
+        if self.files.current is None:
+            return None, None
+        change = await self._change(self.files.current["commit"])
+        return change, await in_thread(self._tampering, change)
+
+    async def sealed_tree(self, change: TreeChange | None) -> str:
+        """Return the tree of an iteration with the protected files of the base, without its new tests."""
+        base: str = self.files.base["commit"]
+        return base if change is None else await in_thread(self._tree, change.clean)
+
+    async def left_tree(self, change: TreeChange) -> str:
+        """Return the tree that the user gets: with new and moved tests, without files that have a key."""
+        return await in_thread(self._left, change)
+
+    def _left(self, change: TreeChange) -> str:
+        state, tree = self._state, self._tree(change.put_back)
+        if state.settings.secrets == "drop":
+            store = state.tree.store
+            if found := paths_with_secrets(store, state.base, tree, state.redactor):
+                return store.tree_of(without_changes(store, state.base, tree, found))
+        return tree
+
+    def _tree(self, entries: Mapping[str, TreeEntry]) -> str:
+        commit = self.files.base if self.files.current is None else self.files.current
+        return tree_with(self._state.tree.store, commit["commit"], entries)
+
+    def _read(self, digest: str) -> bytes:
+        return blob(self._state.tree.store, digest)
 
     async def run_on(self, tree: str) -> CommandResult:
         """Run the command on a tree in the clean copy.
@@ -267,7 +344,7 @@ class SealedCheck:
         """
         base = self.files.base["commit"]
         try:
-            copy = await self._copy.put(tree, base)
+            copy = await self._put(tree)
         except StepError as error:
             raise broken(f"{self.name}: {error}") from error
         if self._copy.paths is None:
@@ -303,32 +380,93 @@ class SealedCheck:
             improvements=tuple(text.replace(copy, folder) for text in evaluation.improvements),
         )
 
-    async def _judged(self, sealed: Sealed, tree: str) -> Evaluation:
-        if sealed.baseline is None:
-            measured = await self._measured(tree, sealed.paths)
-            return evaluation_of_exit(self.name, measured)
-        canary = None
-        if sealed.canaries != "none":
-            base = await in_thread(entries_of, self._state.tree.store, self.files.base["commit"])
-            tests = sorted(path for path in base if self._rules.is_test(path))
-            canary = await self._canary(tree, tests, {})
-        named = sealed.canaries == "named"
-        measured = await self._measured(tree, sealed.paths, canary, named=named)
-        verdict = verdict_of(measured, self.command.planted, sealed.baseline, canary)
-        if verdict.passed and canary is not None:
-            measured = await self._measured(tree, sealed.paths)
-            verdict = verdict_of(measured, self.command.planted, sealed.baseline, None)
-        if verdict.forged:
-            return rejected(self.name, self._forged(verdict))
-        return evaluation_of_tests(self.name, measured, verdict, sealed.baseline)
+    async def _judged(self, sealed: Sealed, change: TreeChange, *, complete: bool) -> Evaluation:
+        """Return the evaluation of the sealed check, and of the command as it is written if that passes.
 
-    async def _with_held_out(self, evaluation: Evaluation, sealed: Sealed, tree: str) -> Evaluation:
+        Args:
+            sealed: the record of the base.
+            change: what the iteration changed.
+            complete: whether the command runs as it is written, too.
+        """
+        tree, left = await self.sealed_tree(change), await self.left_tree(change)
+        paths, baseline = sealed.paths, sealed.baseline
+        canary = None
+        if baseline is None:
+            measured = await self._measured(tree, paths)
+            evaluation = evaluation_of_exit(self.name, measured)
+        else:
+            base = await in_thread(entries_of, self._state.tree.store, self.files.base["commit"])
+            allowed = await in_thread(self._may_be_missing, baseline, change, base)
+            if sealed.canaries != "none":
+                tests = sorted(path for path in base if self._rules.is_test(path))
+                canary = await self._canary(tree, tests, {})
+            named = sealed.canaries == "named"
+            measured = await self._measured(tree, paths, canary, named=named)
+            runner = self.command.planted
+            verdict = verdict_of(measured, runner, baseline, canary, allowed)
+            if verdict.passed and canary is not None and (left != tree or not complete):
+                canary = None
+                measured = await self._measured(tree, paths)
+                verdict = verdict_of(measured, runner, baseline, None, allowed)
+            if verdict.forged:
+                return rejected(self.name, self.forged(verdict.forged))
+            if verdict.passed and canary is not None:
+                # Its exit code is that of the canary; the next run has that of the tests.
+                verdict = replace(verdict, exit_code=0)
+            evaluation = evaluation_of_tests(self.name, measured, verdict, baseline)
+        was_written = left == tree and canary is None and self.command.runner is None
+        if not (evaluation.passed and complete) or was_written:
+            return evaluation
+        return await self._as_written(left, sealed, change, evaluation)
+
+    async def _as_written(
+        self, tree: str, sealed: Sealed, change: TreeChange, evaluation: Evaluation
+    ) -> Evaluation:
+        """Run the command as it is written on the files that the user gets; its exit code decides."""
+        run = await self._measured(tree, sealed.paths, asks=False)
+        if run.result.exit_code == 0:
+            return evaluation
+        listed, flaky = run, () if sealed.baseline is None else sealed.baseline.flaky
+        if self.command.has_report and (flaky or run.report is None):
+            # Once more, with a report where it has none: which tests fail, and whether only flaky ones do.
+            again = await self._measured(tree, sealed.paths)
+            listed = again if run.report is None else run
+        failing = {case.id for case in failing_of(listed)}
+        if flaky and failing <= {*flaky} and (failing or listed.result.exit_code == 0):
+            names = ", ".join(sorted(map(listed.shown, failing or flaky))[:SHOWN])
+            note = (
+                f"the command failed in tests that are flaky on the base, and was accepted: {names}"
+            )
+            self.ctx.warn(f"{self.name}: {note}", code=FLAKY)
+            return replace(evaluation, feedback=f"{evaluation.feedback}\n{note}")
+        return evaluation_as_written(self.name, evaluation, run, listed, change.left_out)
+
+    def _may_be_missing(
+        self, baseline: Baseline, change: TreeChange, base: Mapping[str, TreeEntry]
+    ) -> frozenset[str]:
+        """Return the tests of files that the user allowed to change, and that did."""
+        found = set[str]()
+        for path in change.allowed:
+            text = self._read(base[path].digest).decode("utf-8", "replace")
+            module = path.removesuffix(".py").replace("/", ".")
+            for name in baseline.states:
+                inside = name == module or name.startswith((f"{module}.", f"{module}::"))
+                # The reports of other programs have no files.
+                last = name.rpartition("::")[2].partition("[")[0].partition("#")[0]
+                if inside if path.endswith(".py") else last in text:
+                    found.add(name)
+        return frozenset(found)
+
+    async def _with_held_out(
+        self, evaluation: Evaluation, sealed: Sealed, change: TreeChange
+    ) -> Evaluation:
         """Add the figures of the held-out tests, if they are wanted in this iteration."""
         options = self.options
         if evaluation.tampered is not None or sealed.baseline is None:
             return evaluation
         if not options.held_out_every and not (options.held_out_required and evaluation.passed):
             return evaluation
+        tree = await self.sealed_tree(change)
         figures = await self.held_out(tree, sealed.baseline, sealed.paths)
         evaluation = with_details(self.name, evaluation, {"held_out": figures})
         return gated(evaluation, figures) if options.held_out_required else evaluation
@@ -344,14 +482,13 @@ class SealedCheck:
         source = Path(self.options.held_out)
         if not source.is_dir():
             raise broken(f"{self.name}: held_out: {source} is not a folder")
-        folder = await self._copy.put(tree, self.files.base["commit"])
+        folder = await self._put(tree)
         place = folder / f"held_out_{secrets.token_hex(4)}"
         try:
-            await in_thread(lambda: _put_held_out(source, place, self.command.runner))
-            measured = await self.command.run(
-                self._inside(folder), self.ctx, self._variables(paths),
-                words=f"--continue-on-collection-errors {place}", writable=self._copy.writable,
-            )  # fmt: skip
+            own = await in_thread(lambda: _put_held_out(source, place, self.command.runner))
+            measured = await self._run(
+                folder, tree, paths, own, words=f"--continue-on-collection-errors {place}"
+            )
         finally:
             # Before the next check, in which the code of the agent would find them.
             shutil.rmtree(place, ignore_errors=True)
@@ -370,26 +507,34 @@ class SealedCheck:
         if figures is None:
             assert chosen.files is not None
             assert sealed.baseline is not None
-            store, commit = self._state.tree.store, chosen.files["commit"]
-            base = await in_thread(entries_of, store, self.files.base["commit"])
-            entries = await in_thread(entries_of, store, commit)
-            change = self._rules.changes(base, entries, lambda digest: blob(store, digest))
-            tree = await in_thread(tree_with, store, commit, change.clean)
-            figures = await self.held_out(tree, sealed.baseline, sealed.paths)
+            self._written = sealed.written
+            change = await self._change(chosen.files["commit"])
+            tree = await self.sealed_tree(change)
+            try:
+                figures = await self.held_out(tree, sealed.baseline, sealed.paths)
+            except ChangedFiles as error:
+                raise broken(f"{self.name}: {changed_sentence(error)}") from error
         visible = evaluation.score
         gap = None if visible is None else round(visible - figures["score"], 6)
         return {**figures, "visible": visible, "gap": gap}
 
-    def _forged(self, verdict: CheckVerdict) -> Tampering:
+    def forged(self, why: str) -> Tampering:
+        """Return what follows a result that is not to be believed."""
         action = "stop" if self.options.on_tamper == "stop" else "reject"
-        return Tampering("forged", (), verdict.forged, action)
+        return Tampering("forged", (), why, action)
 
-    def _tampering(self, change: TreeChange, present: str) -> Tampering | None:
+    def _tampering(self, change: TreeChange) -> Tampering | None:
         """Return what the iteration did to its check, with the snapshot in which that is undone."""
         if not change.touched:
             return None
+        assert self.files.current is not None
+        present = self.files.current["commit"]
         paths, action = change.touched, self.options.on_tamper
-        names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        shown = [
+            f"the part of {path} that belongs to the check" if path in change.partial else path
+            for path in paths[:SHOWN]
+        ]
+        names = ", ".join(shown) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
         were = "was" if len(paths) == 1 else "were"
         if action != "put_back":
             return Tampering("touched", paths, f"{names} {were} changed", action)
@@ -414,7 +559,7 @@ class SealedCheck:
         self, tree: str, tests: Sequence[str], modules: Mapping[str, str]
     ) -> Canary | None:
         store = self._state.tree.store
-        folder = await self._copy.put(tree, self.files.base["commit"])
+        folder = await self._put(tree)
         read = {path: entry.digest for path, entry in entries_of(store, tree).items()}
         present = [path for path in tests if path in read]
         # The command runs the tests of its working directory, which may be a small part of a repository.
@@ -434,26 +579,76 @@ class SealedCheck:
         canary: Canary | None = None,
         *,
         named: bool = False,
+        asks: bool = True,
     ) -> TestRun:
-        """Run the command on a tree, with canaries if there are any."""
-        copy = self._copy
-        folder = await copy.put(tree, self.files.base["commit"])
+        """Run the command on a tree, with canaries if there are any; without asking for a report as it is written.
+
+        Raises:
+            ChangedFiles: if a protected file changed while it ran.
+        """
+        folder = await self._put(tree)
         # One file that cannot be imported must not hide the results of the others.
         words = "--continue-on-collection-errors"
+        own = dict[str, TreeEntry]()
         if canary is not None:
             canary.write(folder)
+            own[canary.path] = entry_of(canary.text.encode())
             words += f" {folder / canary.path}" if named else ""
         try:
-            return await self.command.run(
-                self._inside(folder),
-                self.ctx,
-                self._variables(paths),
-                words=words,
-                writable=copy.writable,
-            )
+            return await self._run(folder, tree, paths, own, words=words, asks=asks)
         finally:
             if canary is not None:
                 canary.remove(folder)
+
+    async def _run(
+        self,
+        folder: Path,
+        tree: str,
+        paths: tuple[str, ...],
+        own: Mapping[str, TreeEntry],
+        *,
+        words: str,
+        asks: bool = True,
+    ) -> TestRun:
+        """Run the command in the copy, whose protected files, and those of `own`, must stay as they are."""
+        store, state = self._state.tree.store, self._state
+        entries = await in_thread(entries_of, store, tree)
+        written = self._written or frozenset()
+        watch = Watch(folder, {**self._watched, **own}, written)
+        # On the base it is the user's own code, which may write into the folders of its tests.
+        places = [] if self._measures_base else watch.places(self._open(entries, own))
+        inner = {above for place in places for above in place.parents if folder in above.parents}
+        # With `here`, it is the folder of the user.
+        hidden = () if state.tree.folder == state.source else (state.tree.folder,)
+        run = await self.command.run(
+            self._inside(folder),
+            self.ctx,
+            self._variables(paths),
+            words=words,
+            asks=asks,
+            # A folder that is a mount cannot be replaced by another one, with what is mounted in it.
+            writable=(*self._copy.writable, *sorted(inner)),
+            read_only=places,
+            hide=hidden,
+        )
+        if self._measures_base:
+            self._written = written | await in_thread(watch.written_now)
+        elif changed := await in_thread(watch.changed):
+            raise ChangedFiles(*changed)
+        return run
+
+    def _open(self, entries: Mapping[str, TreeEntry], own: Mapping[str, TreeEntry]) -> list[str]:
+        """Return the paths of the copy that may change: what is not protected, and what a pattern allows."""
+        allowed = [pattern.partition("*")[0] for pattern in self.options.allow]
+        if any("/" not in pattern for pattern in allowed):
+            return [*entries]  # it may be a name in any folder
+        return [*allowed, *(entries.keys() - self._watched.keys() - own.keys())]
+
+    async def _put(self, tree: str) -> Path:
+        """Return the copy with the files of a tree."""
+        base = self.files.base["commit"]
+        sandbox = replace(self.command.sandbox, network=True)  # packages come from elsewhere
+        return await self._copy.put(tree, base, self._installed, sandbox)
 
     def _inside(self, folder: Path) -> Path:
         """Return the working directory in the copy."""
@@ -511,11 +706,23 @@ def _commit(files: Snapshots) -> str:
     return str((parent or files.base)["commit"])
 
 
-def _put_held_out(source: Path, place: Path, runner: Runner | None) -> None:
-    """Copy the held-out tests into a folder of the clean copy, from which they import the project."""
+def changed_sentence(error: ChangedFiles) -> str:
+    """Return the sentence on protected files that changed while a check ran."""
+    paths = [str(path) for path in error.args]
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return f"the code under test changed protected files while the check ran: {', '.join(paths[:SHOWN])}{more}"
+
+
+def _put_held_out(source: Path, place: Path, runner: Runner | None) -> dict[str, TreeEntry]:
+    """Copy the held-out tests into a folder of the clean copy, from which they import the project.
+
+    Returns their entries.
+    """
     shutil.copytree(source, place, symlinks=True)
     settings = place / "conftest.py"
     if runner is not None and runner.name == "pytest" and not settings.exists():
         # The tests of the project may import it from their own folder, which is another one here.
         # At the end of the path, because a file of the agent must not replace a standard module.
         settings.write_text(f"import sys\n\nsys.path.append({str(place.parent)!r})\n", "utf-8")
+    files = (path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(place.parent)): entry_of(path.read_bytes()) for path in files}

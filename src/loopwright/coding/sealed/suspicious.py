@@ -19,6 +19,7 @@ _SIGNS: Mapping[str, re.Pattern[str]] = {
         r"\bos\._exit\b|\bos\.kill\b|\bprocess\.exit\b|\bos\.Exit\b|\batexit\b|process\.on\(.exit"
     ),
     "is equal to everything": re.compile(r"\b__eq__\b.*True|lambda\b[^:]*:\s*True\b"),
+    "changes what assert means": re.compile(r"#\s*(define|undef)\s+(assert|NDEBUG)\b"),
     "uses the network": re.compile(
         r"\burllib\.request\b|\brequests\.(get|post)\b|\bsocket\.socket\b|\bfetch\("
     ),

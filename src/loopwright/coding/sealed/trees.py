@@ -57,8 +57,15 @@ def tree_with(store: GitStore, commit: str, entries: Mapping[str, TreeEntry]) ->
 
 
 def protected_files(folder: Path, rules: Protection) -> list[str]:
-    """Return the protected files of a folder by their present names; nothing is read or written."""
-    return sorted(rules.listed({path: TreeEntry("", "") for path in _files(folder)}))
+    """Return the protected files of a folder by their present names; nothing is written."""
+
+    def read(path: str) -> bytes:
+        try:
+            return (folder / path).read_bytes()
+        except OSError:
+            return b""  # it may be gone, or a link to nothing
+
+    return sorted(rules.listed({path: TreeEntry("", path) for path in _files(folder)}, read))
 
 
 def _files(folder: Path) -> list[str]:

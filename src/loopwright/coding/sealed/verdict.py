@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...evaluators.check import output_of
@@ -36,7 +37,11 @@ class CheckVerdict:
 
 
 def verdict_of(
-    measured: TestRun, runner: Runner | None, baseline: Baseline, canary: Canary | None
+    measured: TestRun,
+    runner: Runner | None,
+    baseline: Baseline,
+    canary: Canary | None,
+    allowed: Collection[str] = frozenset(),
 ) -> CheckVerdict:
     """Return the result of a run of the check on the files of an iteration.
 
@@ -45,6 +50,7 @@ def verdict_of(
         runner: the test program; None for the report of another program.
         baseline: the tests of the base.
         canary: the canaries that were in the copy, or None without.
+        allowed: the tests of the base that may be missing.
     """
     code = measured.result.exit_code
     if measured.report is None:
@@ -56,9 +62,9 @@ def verdict_of(
         report = canary.without(report)
     if code < 0:
         return CheckVerdict(f"the test program {measured.result.ending} after it wrote its report")
-    tally = baseline.tally(report)
-    if tally.gone:
-        return CheckVerdict(tally.gone)
+    tally = baseline.tally(report, allowed)
+    if gone := tally.gone(measured.shown):
+        return CheckVerdict(gone)
     # The canary that must fail makes the command fail, too.
     fails = canary is not None or any(case.failing for case in report.cases)
     if fails and code == 0:

@@ -105,7 +105,7 @@ def _described(files: EndedFiles, result: Result, snapshot: Json) -> HandOver:
         span = f"{files.base}..{snapshot['commit']}"
         git = files.tree.store.git
         commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
-        items = {item.files["commit"]: item for item in result.history if item.files}
+        items = {item.files["commit"]: item for item in _iterations(result) if item.files}
         chain = tuple((commit, _message_of(files, commit, items.get(commit))) for commit in commits)
     message = _message(files, result, snapshot)
     return HandOver(files.base, snapshot["commit"], message, files.submodules, chain)
@@ -113,15 +113,31 @@ def _described(files: EndedFiles, result: Result, snapshot: Json) -> HandOver:
 
 def _message(files: EndedFiles, result: Result, snapshot: Json) -> str:
     """Return the message of the commit, with the run as trailers."""
-    number = snapshot.get("iteration", 0)
-    chosen = next((item for item in result.history if item.number == number), None)
+    number, history = snapshot.get("iteration", 0), result.history
+    chosen = next((item for item in history if item.number == number), None)
+    if not number:
+        # Of the workspace of a document: the iteration of a loop whose files are there at the end.
+        same = [
+            item
+            for item in _iterations(result)
+            if (item.files or {}).get("tree") == snapshot["tree"]
+        ]
+        chosen = same[-1] if same else None
+        loops = (one.history for one in result.loops.values())
+        history = next((one for one in loops if any(item is chosen for item in one)), history)
     title = f"{result.name or files.path}: {result.status.value}"
-    if number:
-        title += f" in iteration {number} of {len(result.history)}"
-    trailers = [f"Loopwright-Run: {files.run_id}", f"Loopwright-Iteration: {number}"]
+    trailers = [f"Loopwright-Run: {files.run_id}"]
     if chosen is not None:
+        title += f" in iteration {chosen.number} of {len(history)}"
+        trailers.append(f"Loopwright-Iteration: {chosen.number}")
         trailers += _rating(chosen)
     return "\n".join([title, "", *trailers, ""])
+
+
+def _iterations(result: Result) -> list[Iteration]:
+    """Return the iterations of a result and of its loops."""
+    inner = (item for one in result.loops.values() for item in one.history)
+    return [*result.history, *inner]
 
 
 def _message_of(files: EndedFiles, commit: str, item: Iteration | None) -> str:

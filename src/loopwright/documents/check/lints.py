@@ -17,9 +17,11 @@ from ...errors import Problem, nearest
 from ...models.providers.endpoints import ALIASES, PROVIDERS
 from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
+from ...tools.sandbox import sandbox_problem
 from ..project import LoadedDocument
 from ..schema.document import Action, Document, LoopSpec
 from ..schema.evaluators import TestsSpec
+from ..schema.tools import SandboxSpec, SandboxWord
 from ..schema.traverse import models_in, parts, sentences
 from ..yaml.reader import Source
 from ..yaml.source import Location
@@ -126,7 +128,14 @@ def _document_lints(document: Document) -> _Notes:
                 )
     yield from _unused_limits(document)
     yield from _explored(document)
-    yield from _exit_codes_only(document)
+    yield from _sealed_tests(document)
+
+
+def _mounts(sandbox: SandboxSpec | SandboxWord | None) -> bool:
+    """Return whether a sandbox of ours, which can mount files read-only, works here."""
+    mode = sandbox.mode if isinstance(sandbox, SandboxSpec) else sandbox
+    other = isinstance(sandbox, SandboxSpec) and sandbox.wrap
+    return mode in ("auto", "bubblewrap") and not other and not sandbox_problem()
 
 
 def _explored(document: Document) -> _Notes:
@@ -146,8 +155,8 @@ def _explored(document: Document) -> _Notes:
             )
 
 
-def _exit_codes_only(document: Document) -> _Notes:
-    """Note sealed tests of which only the exit code is known: fewer attacks on the check are noticed."""
+def _sealed_tests(document: Document) -> _Notes:
+    """Note sealed tests with only an exit code, or without a sandbox: fewer attacks on the check are noticed."""
     loops = (
         found
         for i, step in enumerate(document.steps)
@@ -161,8 +170,17 @@ def _exit_codes_only(document: Document) -> _Notes:
             if tests is None:
                 continue
             check = tests if isinstance(tests, TestsSpec) else TestsSpec(command=tests)
+            at: Location = (*where, "evaluate", *([place] if several else []))
+            if check.sealed and not _mounts(check.sandbox):
+                yield (
+                    (*at, "tests"),
+                    "changed_back",
+                    (
+                        "without a sandbox, it is not noticed if the code under test changes a protected file and "
+                        "changes it back; use sandbox: auto where bubblewrap works"
+                    ),
+                )
             if check.sealed and not TestCommand(check.command, report=check.report).has_report:
-                at: Location = (*where, "evaluate", *([place] if several else []))
                 yield (
                     (*at, "tests"),
                     "exit_code_only",

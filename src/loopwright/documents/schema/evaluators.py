@@ -119,7 +119,7 @@ class TestsSpec(Part):
         [], description="Patterns of files that may change although `protect` covers them."
     )
     allow_new: bool = Field(
-        True, description="Whether an iteration may add tests. They do not count."
+        True, description="Whether an iteration may add tests. They count only in the last run."
     )
     on_tamper: Literal["put_back", "reject", "stop"] = Field(
         "put_back",

@@ -20,7 +20,7 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..formatting import Signs
 from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of
-from ..run_files import files_text
+from ..run_files import files_text, protected_text
 from .output import Output, Part
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def _summary(item: Iteration) -> str:
     if not text and item.evaluation is None:
         text = texts.value_line(item.output)  # without an evaluation, the output is shown
     if changed := files_text(item):
-        text = f"{changed}  {text}"
+        # The feedback, which may be cut, is not where a person looks for it.
+        touched = protected_text(item)
+        text = f"{changed}{touched and f', {touched}'}  {text}"
     if item.explored:
         text = f"explored  {text}".rstrip()
     return text[:LINE_INPUT]
