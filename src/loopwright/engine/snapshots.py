@@ -191,6 +191,9 @@ class Snapshots:
         if names := merged.get("secrets"):
             text = f"files of the result have a key that they did not have at the start: {', '.join(names[:5])}"
             self.run.warn(text, code="secrets_in_files")
+        if names := merged.get("filtered"):
+            text = f"a filter of your repository did not run on these files of the branch: {', '.join(names[:5])}"
+            self.run.warn(text, code="filter_not_run")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 

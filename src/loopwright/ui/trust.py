@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from .._home import TRUST, state_folder
 from ..errors import ConfigurationError
 from . import formatting as texts
 from .run_summary import UNTIL_DOCUMENT
@@ -26,7 +27,6 @@ from .sources import RunSource, documents_module
 if TYPE_CHECKING:
     from .documents import LocalActions, TrustStore
 
-TRUST = "LOOPWRIGHT_TRUST"
 MAX_KEYS = 3  # for each place in a sentence; `check` and the question name all
 _YES = ("y", "yes")
 
@@ -161,13 +161,10 @@ def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: boo
 
 
 def _trust_store() -> TrustStore | None:
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    try:
-        # The XDG specification says that relative paths are invalid and ignored.
-        folder = state if state.is_absolute() else Path.home() / ".local" / "state"
-    except RuntimeError:
-        return None
-    store: TrustStore = documents_module().TrustStore(folder / "loopwright" / "trusted")
+    folder = state_folder()
+    store: TrustStore | None = None
+    if folder is not None:
+        store = documents_module().TrustStore(folder / "trusted")
     return store
 
 

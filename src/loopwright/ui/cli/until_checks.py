@@ -16,7 +16,7 @@ from ..._regex import PatternError
 from ...coding.agent_command import KNOWN, known_agent
 from ...coding.agents.manifest import load_manifest
 from ...coding.metric_task import MetricOption
-from ...coding.workspace.git import Git, is_branch_name
+from ...coding.workspace.git import Git, GitError, is_branch_name
 from ...errors import ConfigurationError, DocumentError, Problem, nearest
 from ...evaluators.metric import number_pattern
 
@@ -210,8 +210,7 @@ def _sentences(problems: Sequence[Problem]) -> Iterator[str]:
 
 def ignored(folder: str) -> bool:
     """Return whether git ignores a folder, so that a copy lacks it."""
-    words = ["git", "check-ignore", "--quiet", "--", folder]
     try:
-        return subprocess.run(words, capture_output=True, check=False, timeout=10).returncode == 0
-    except (OSError, subprocess.SubprocessError):
+        return not Git(cwd=Path.cwd()).run("check-ignore", "--quiet", "--", folder).returncode
+    except GitError:  # also without git or a repository
         return False
