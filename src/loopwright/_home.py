@@ -56,7 +56,7 @@ class Home:
     @property
     def known(self) -> bool:
         """Whether this user made it, or has adopted it; everything is known where everything is trusted."""
-        return self._recognised() or (os.environ.get(TRUST) == "all" and self.folder.is_dir())
+        return self.recognised or (os.environ.get(TRUST) == "all" and self.folder.is_dir())
 
     @property
     def foreign(self) -> bool:
@@ -103,7 +103,7 @@ class Home:
         if not os.path.lexists(ignore):
             # It may stand in the user's repository, and must not appear in his `git status`.
             ignore.write_text("*\n", "utf-8")
-        if not self._recognised():
+        if not self.recognised:
             self.identify(required=required)
 
     def identify(self, *, required: bool = True) -> None:
@@ -137,7 +137,9 @@ class Home:
         finally:
             draft.unlink(missing_ok=True)
 
-    def _recognised(self) -> bool:
+    @property
+    def recognised(self) -> bool:
+        """Whether its identifier is known."""
         state, token = state_folder(), self._token()
         return state is not None and len(token) > 1 and (state / "folders" / token).is_file()
 

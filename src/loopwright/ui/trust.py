@@ -179,9 +179,23 @@ def _store(actions: LocalActions, person: Person) -> None:
     person.note(f"note: your approval cannot be stored, and you will be asked again: {why}")
 
 
+def can_be_asked(person: Person) -> bool:
+    """Return whether a person is at the terminal: an answer from a pipe would be input of the run."""
+    return person.terminal and sys.stdin is not None and sys.stdin.isatty()
+
+
+def says_yes(person: Person) -> bool:
+    """Return whether the next line is a clear yes; anything else is a refusal, also a closed stdin."""
+    person.flush()
+    try:
+        answer = sys.stdin.readline().strip().lower()
+    except (OSError, ValueError):
+        answer = ""
+    return answer in _YES
+
+
 def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
-    # Without a person at the terminal an answer from a pipe would be input of the run.
-    if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
+    if not can_be_asked(person):
         review = "Review it with loopwright check, then approve it with --yes."
         if Path(str(read.source.get("file"))).name == UNTIL_DOCUMENT:
             # The command has no file to check.
@@ -200,11 +214,5 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
     for file in actions.files:
         person.write(("  file: ", "dim"), texts.one_line(file))
     person.write("Run it? You are asked again only if its files change. [y/N]")
-    person.flush()
-    try:
-        answer = sys.stdin.readline().strip().lower()
-    except (OSError, ValueError):
-        answer = ""
-    # Anything but a clear yes is a refusal, also a closed stdin.
-    if answer not in _YES:
+    if not says_yes(person):
         raise ConfigurationError(f"{read.name} was not approved; nothing was run")

@@ -18,7 +18,15 @@ from ..._platform import locks
 from ...errors import ConfigurationError
 from .git import Git, GitError
 
-__all__ = ["POLL_SECONDS", "GitStore", "changes_in", "checked_home", "hash_of", "slug_of"]
+__all__ = [
+    "POLL_SECONDS",
+    "GitStore",
+    "changes_in",
+    "checked_home",
+    "hash_of",
+    "refuse_tracked",
+    "slug_of",
+]
 
 YOUNG = 60  # seconds in which an object without a ref is not deleted
 POLL_SECONDS = 0.02  # between two attempts to take a lock
@@ -52,15 +60,24 @@ def checked_home(home: Path) -> Home:
     Raises:
         ConfigurationError: if it has contents that this user did not make, or that git would replace.
     """
+    refuse_tracked(home)
+    checked = Home(home)
+    checked.refuse_foreign()
+    return checked
+
+
+def refuse_tracked(home: Path) -> None:
+    """Refuse a folder with contents that belong to a repository.
+
+    Raises:
+        ConfigurationError: with the command that removes them from it.
+    """
     for place in dict.fromkeys((home.absolute(), home.resolve())):
         if names := _tracked(place):
             raise ConfigurationError(
                 f"{home} has files that git tracks, such as {names[0]}, so a checkout would replace them, and nothing in "
                 f"it is used; remove it from the repository with: git rm -r {home}"
             )
-    checked = Home(home)
-    checked.refuse_foreign()
-    return checked
 
 
 def _tracked(place: Path) -> list[str]:
