@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -460,9 +460,11 @@ class Files:
         index, _, committed = git.text(*words, ok=(0, 128)).partition("\n")
         # Our index has the times of the files; without it git would read each file.
         shutil.copy2(self.tree.index, self.tree.folder / index)
-        if committed != base_tree:
-            # Not `reset`, which compares files, and runs the filters of the repository for that.
-            git("read-tree", "--reset", "HEAD", ok=(0, 128))
+        if committed not in ("", base_tree):
+            # By the store: whoever writes an index compares files that are as new as it, by the filters of
+            # the repository.
+            inner = replace(self.tree.git, index=self.tree.folder / index)
+            inner("read-tree", "--reset", committed)
 
     def _link(self, source: WorkspaceSource) -> None:
         for link in self.settings.link:
