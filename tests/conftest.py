@@ -26,6 +26,14 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test writes into the state folder of the person, nor depends on what it knows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Async tests run on asyncio, which is what the engine is written for."""

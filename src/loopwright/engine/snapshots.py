@@ -196,6 +196,9 @@ class Snapshots:
         if merged and (names := snapshot.get("left_out")):
             text = f"files are not in the result, because they are above max_file or cannot be read: {', '.join(names[:5])}"
             self.run.warn(text, code="files_left_out")
+        if names := merged.get("filtered"):
+            text = f"a filter of your repository did not run on these files of the branch: {', '.join(names[:5])}"
+            self.run.warn(text, code="filter_not_run")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
 

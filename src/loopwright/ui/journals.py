@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from .._home import HOME
+from ..coding.workspace.store import checked_home
 from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
 from ..journal.inbox import runs_of_schedule
@@ -39,8 +41,8 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     # Opening would create an empty database, and a mistyped path would look like an empty journal.
     if path is not None and not create and not path.exists() and not _log_of(path).exists():
         raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
-    if create and url == DEFAULT:
-        create_folder(Path(DEFAULT.partition(":")[2]).parent)
+    if create and path is not None and path.parent.name == HOME:
+        create_folder(path.parent)
     store = open_journal(url)
     try:
         yield store
@@ -63,13 +65,14 @@ def _log_of(path: Path) -> Path:
 
 
 def create_folder(folder: Path) -> None:
-    """Create the default journal's folder, private to its owner and ignored by version control."""
+    """Create the default journal's folder.
+
+    Raises:
+        JournalUnavailable: if it cannot be created.
+        ConfigurationError: if it has contents that this user did not make.
+    """
     try:
-        # Inputs and outputs may be confidential.
-        folder.mkdir(mode=0o700, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", "utf-8")
+        checked_home(folder).make()
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise JournalUnavailable(

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._home import Home
 from ..coding.workspace.git import GitError
 from ..coding.workspace.saved import ABBREVIATED, SavedWorkspace, saved_workspaces
-from ..coding.workspace.store import GitStore
+from ..coding.workspace.store import GitStore, hash_of
 from ..errors import ConfigurationError, EvaluationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Evaluation, Iteration
@@ -24,6 +25,7 @@ __all__ = [
     "RunFiles",
     "UnrecordedFiles",
     "files_text",
+    "filtered_text",
     "keys_text",
     "names_text",
     "protected_text",
@@ -59,6 +61,11 @@ def keys_text(paths: Sequence[str]) -> str:
     if not paths:
         return ""
     return f"files of the result have a key that they did not have at the start: {', '.join(paths[:5])}"
+
+
+def filtered_text(paths: Sequence[str]) -> str:
+    """Return a warning for files of a branch whose filter did not run."""
+    return f"a filter of the repository did not run on {names_text(paths)}"
 
 
 def names_text(paths: Iterable[str]) -> str:
@@ -184,7 +191,8 @@ def _saved_of(info: RunInfo, entries: Sequence[Entry]) -> list[SavedWorkspace]:
         if entry.kind == "finished" and entry.path.endswith("/workspace")
         if isinstance(entry.value, dict) and "home" in entry.value
     }
-    return [one for home in sorted(homes) for one in saved_workspaces(Path(home), info.run_id)]
+    known = (Path(home) for home in sorted(homes) if Home(Path(home)).known)
+    return [one for home in known for one in saved_workspaces(home, info.run_id)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +234,11 @@ def _is_unrecorded(info: RunInfo, saved: SavedWorkspace) -> bool:
 
 
 def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:
-    """Return the snapshots of the loop at a path; None without a workspace."""
+    """Return the snapshots of the loop at a path; None without a workspace.
+
+    Raises:
+        ConfigurationError: if the folder that the journal names is not one that this user made.
+    """
     begun = {
         entry.path.removesuffix("/workspace"): entry.value
         for entry in surviving(entries)
@@ -238,4 +250,10 @@ def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:
     homes = [
         value["home"] for at, value in begun.items() if "home" in value and path.startswith(at)
     ]
-    return RunFiles(GitStore(Path(homes[-1])), begun[path]["commit"]) if homes else None
+    if not homes:
+        return None
+    if not Home(Path(homes[-1])).known:
+        raise ConfigurationError(
+            f"the files of {path} are on another machine: {homes[-1]} is not known here as a folder of yours"
+        )
+    return RunFiles(GitStore(Path(homes[-1])), hash_of(begun[path]["commit"]))

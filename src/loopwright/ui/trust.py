@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from .._home import TRUST, state_folder
 from ..errors import ConfigurationError
 from . import formatting as texts
 from .run_summary import UNTIL_DOCUMENT
@@ -26,7 +27,6 @@ from .sources import RunSource, documents_module
 if TYPE_CHECKING:
     from .documents import LocalActions, TrustStore
 
-TRUST = "LOOPWRIGHT_TRUST"
 MAX_KEYS = 3  # for each place in a sentence; `check` and the question name all
 _YES = ("y", "yes")
 
@@ -167,13 +167,10 @@ def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: boo
 
 
 def _trust_store() -> TrustStore | None:
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    try:
-        # The XDG specification says that relative paths are invalid and ignored.
-        folder = state if state.is_absolute() else Path.home() / ".local" / "state"
-    except RuntimeError:
-        return None
-    store: TrustStore = documents_module().TrustStore(folder / "loopwright" / "trusted")
+    folder = state_folder()
+    store: TrustStore | None = None
+    if folder is not None:
+        store = documents_module().TrustStore(folder / "trusted")
     return store
 
 
@@ -188,9 +185,23 @@ def _store(actions: LocalActions, person: Person) -> None:
     person.note(f"note: your approval cannot be stored, and you will be asked again: {why}")
 
 
+def can_be_asked(person: Person) -> bool:
+    """Return whether a person is at the terminal: an answer from a pipe would be input of the run."""
+    return person.terminal and sys.stdin is not None and sys.stdin.isatty()
+
+
+def says_yes(person: Person) -> bool:
+    """Return whether the next line is a clear yes; anything else is a refusal, also a closed stdin."""
+    person.flush()
+    try:
+        answer = sys.stdin.readline().strip().lower()
+    except (OSError, ValueError):
+        answer = ""
+    return answer in _YES
+
+
 def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
-    # Without a person at the terminal an answer from a pipe would be input of the run.
-    if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
+    if not can_be_asked(person):
         review = "Review it with loopwright check, then approve it with --yes."
         if Path(str(read.source.get("file"))).name == UNTIL_DOCUMENT:
             # The command has no file to check.
@@ -215,11 +226,5 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
             for line in (first, *more):
                 person.write(f"    {line}")
     person.write("Run it? You are asked again only if its files change. [y/N]")
-    person.flush()
-    try:
-        answer = sys.stdin.readline().strip().lower()
-    except (OSError, ValueError):
-        answer = ""
-    # Anything but a clear yes is a refusal, also a closed stdin.
-    if answer not in _YES:
+    if not says_yes(person):
         raise ConfigurationError(f"{read.name} was not approved; nothing was run")

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["copied"]
+__all__ = ["copied", "index_entries", "same_file"]
 
 # The format of an index is in git's Documentation/gitformat-index.txt: 40 bytes of times and sizes, the
 # hash, the flags and the path.
@@ -58,7 +58,7 @@ def copied(
         and nothing was copied.
     """
     data = index.read_bytes()
-    if data[:4] != b"DIRC" or not 2 <= int.from_bytes(data[4:8], "big") <= 3:
+    if not _is_readable(data):
         return None
     places = list(_places(data, hash_bytes))
     # A change within the resolution of the clock has the same time as the scan.
@@ -84,6 +84,32 @@ def copied(
     temporary.write_bytes(changed + checksum(changed).digest())
     temporary.replace(new_index)
     return missing
+
+
+def index_entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, bytes, str]]:
+    """Iterate over the paths of an index, each with the times and the hash; none of an unknown format."""
+    for offset, path in _places(data, hash_bytes) if _is_readable(data) else ():
+        times, end = data[offset : offset + _STAT.size], offset + _STAT.size + hash_bytes
+        yield path, times, data[offset + _STAT.size : end].hex()
+
+
+def same_file(place: Path, known: bytes) -> bool:
+    """Return whether a file is as an index knows it, by its time, its number and its size."""
+    try:
+        now, then = _STAT.unpack(_times(place.lstat())), _STAT.unpack(known)
+    except OSError:
+        return False
+    # Git writes no size if the file may have changed in the second of the index, and some no parts of seconds.
+    return (
+        now[2] == then[2]
+        and then[3] in (0, now[3])
+        and now[5] == then[5]
+        and then[9] in (0, now[9])
+    )
+
+
+def _is_readable(data: bytes) -> bool:
+    return data[:4] == b"DIRC" and 2 <= int.from_bytes(data[4:8], "big") <= 3
 
 
 def _start(

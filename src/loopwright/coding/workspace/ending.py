@@ -40,6 +40,9 @@ class EndedFiles(Protocol):
     path: str
     slug: str
     base: str
+    head: str
+    stored: str
+    filtered: list[str]
     submodules: dict[str, str]
     redactor: Redactor | None
 
@@ -84,8 +87,9 @@ def _made(files: EndedFiles, result: Result, work: HandOver) -> dict[str, Json]:
     """Make the branch or the patch, or change the user's files."""
     store, run = files.tree.store, slug_of(files.run_id)
     if files.merge == "branch":
-        name = files.settings.branch.replace("{run}", run)
-        return {"branch": make_branch(store, files.place, work, name)}
+        made = make_branch(store, files.place, work, files.settings.branch.replace("{run}", run))
+        filtered = {"filtered": made.filtered} if made.filtered else {}
+        return {"branch": made.name, **filtered}
     patch = store.home / "patches" / f"{run}-{files.slug}.patch"
     outcome: dict[str, Json] = {}
     # Only a satisfied result may change the user's files; another one becomes a patch.
@@ -108,7 +112,11 @@ def _described(files: EndedFiles, result: Result, snapshot: Json) -> HandOver:
         items = {item.files["commit"]: item for item in _iterations(result) if item.files}
         chain = tuple((commit, _message_of(files, commit, items.get(commit))) for commit in commits)
     message = _message(files, result, snapshot)
-    return HandOver(files.base, snapshot["commit"], message, files.submodules, chain)
+    commit = snapshot["commit"]
+    return HandOver(
+        files.base, commit, message,
+        head=files.head, stored=files.stored, filtered=tuple(files.filtered), submodules=files.submodules, chain=chain,
+    )  # fmt: skip
 
 
 def _message(files: EndedFiles, result: Result, snapshot: Json) -> str:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 from ...records.codec import Json
 from .git import GitError
-from .saved import saved_workspaces
+from .saved import SavedWorkspace, saved_workspaces
 from .tree import FileTree
 
-__all__ = ["take_over"]
+__all__ = ["origins", "take_over"]
+
+
+def origins(home: Path, begun: Json, run_id: str) -> list[SavedWorkspace]:
+    """Return the workspaces in a store that have the recorded beginning: that of the run, or those of others."""
+    return [
+        one
+        for one in saved_workspaces(home)
+        if str(one.source) == begun["source"] and (one.run == run_id or one.base == begun["commit"])
+    ]
 
 
 def take_over(tree: FileTree, begun: Json, origin: str = "") -> None:

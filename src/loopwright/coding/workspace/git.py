@@ -1,6 +1,7 @@
-"""Git as a program: its environment, its calls and its errors.
+"""Git as a program: its environment, its calls and its errors. Nothing else in the package starts git.
 
-Nothing of the user's configuration reaches these calls, and no hook, filter or helper program runs in them.
+No configuration of the user or the system reaches these calls. That of a repository does, so no call of ours
+converts the files of a repository that is not ours, and every other key that names a program is set here.
 """
 
 from __future__ import annotations
@@ -23,9 +24,16 @@ _NO_BRANCH = re.compile(
 )
 # Of every call: names of any form are allowed, and bytes and modes stay as they are.
 _SETTINGS = {
-    # A hook or a file monitor would run code of the repository without approval.
-    "core.hooksPath": "/dev/null",
+    # A hook, a file monitor or another program of a repository would run without approval.
+    "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
+    "core.alternateRefsCommand": "true",
+    "core.sshCommand": "false",
+    "core.pager": "cat",
+    "log.showSignature": "false",
+    # The default places of these files do not depend on the configuration.
+    "core.attributesFile": os.devnull,
+    "core.excludesFile": os.devnull,
     "core.untrackedCache": "false",
     # Conversion of line ends would make a restored file differ from the captured one.
     "core.autocrlf": "false",
@@ -42,11 +50,15 @@ _SETTINGS = {
     "maintenance.auto": "false",
     "submodule.recurse": "false",
     "advice.detachedHead": "false",
-    "protocol.file.allow": "always",
+    "protocol.allow": "never",
     "commit.gpgSign": "false",
     # In a container the folder often belongs to another user, which git refuses by default.
     "safe.directory": "*",
 }
+# Commands that read another repository, as a path of this machine. The program that serves it has no settings of
+# ours, and must not fetch objects that the other repository lacks.
+_TRANSFERS = ("clone", "fetch")
+_SERVE = "GIT_ALLOW_PROTOCOL= git -c safe.directory='*' upload-pack"
 _WHO = {
     # Fixed, so that equal trees with equal parents are equal commits.
     **{f"GIT_{role}_NAME": "Loopwright" for role in ("AUTHOR", "COMMITTER")},
@@ -95,6 +107,7 @@ class Git:
         folder: the repository (GIT_DIR), or None to let git find it from `cwd`.
         work_tree: the folder of the files.
         index: the private index file.
+        objects: the folder of objects, if it is not that of the repository.
         cwd: the working directory.
         settings: further settings.
         keep_open: descriptors that the calls inherit, such as that of a lock.
@@ -103,6 +116,7 @@ class Git:
     folder: Path | None = None
     work_tree: Path | None = None
     index: Path | None = None
+    objects: Path | None = None
     cwd: Path | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     keep_open: tuple[int, ...] = ()
@@ -135,13 +149,16 @@ class Git:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a call of git."""
+        transfers = words[0] in _TRANSFERS
+        served = [f"--upload-pack={_SERVE}"] if transfers else []
         command = ["git"]
         for name, value in {**_SETTINGS, **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         try:
             return subprocess.Popen(
-                [*command, *words],
-                env=self._environment(),
+                [*command, words[0], *served, *words[1:]],
+                # Also above the configuration of a repository, which may allow a protocol by its name.
+                env={**self._environment(), "GIT_ALLOW_PROTOCOL": "file" if transfers else ""},
                 cwd=self._working_directory,
                 # Never our own standard input, for which a call could wait.
                 stdin=subprocess.PIPE,
@@ -185,6 +202,7 @@ class Git:
             "GIT_ATTR_NOSYSTEM": "1",
             # A question for a password would block the run without a sign.
             "GIT_TERMINAL_PROMPT": "0",
+            "GIT_NO_LAZY_FETCH": "1",
             "GIT_OPTIONAL_LOCKS": "0",
             # Errors quote git, and must not depend on the user's language.
             "LC_ALL": "C",
@@ -193,5 +211,6 @@ class Git:
             "GIT_DIR": self.folder,
             "GIT_WORK_TREE": self.work_tree,
             "GIT_INDEX_FILE": self.index,
+            "GIT_OBJECT_DIRECTORY": self.objects,
         }
         return env | {name: str(place) for name, place in places.items() if place is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -10,9 +10,12 @@ from typing import NamedTuple
 from .git import Git, GitError
 from .sources import WorkspaceSource
 from .store import GitStore
+from .stored import Stored, as_stored
 from .tree import FileTree
 
-__all__ = ["HandOver", "applied", "make_branch", "write_patch"]
+__all__ = [
+    "Branch", "HandOver", "applied", "committed_tree", "make_branch", "stored_start", "write_patch",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,9 @@ class HandOver:
         base: the commit of the files at the start of the run.
         commit: the commit of the chosen snapshot.
         message: the message of the commit.
+        head: the user's commit at the start of the run, or "".
+        stored: the tree of the files at the start as the user's git stores them; "" if it is not recorded.
+        filtered: the files that differ from the user's commit at the start, and whose filter did not run.
         submodules: the commits of the submodules at the start, by path.
         chain: the commits between the base and the snapshot, oldest first, with their messages; empty
             for one commit.
@@ -31,69 +37,82 @@ class HandOver:
     base: str
     commit: str
     message: str
+    head: str = ""
+    stored: str = ""
+    filtered: tuple[str, ...] = ()
     submodules: dict[str, str] = field(default_factory=dict)
     chain: tuple[tuple[str, str], ...] = ()
 
 
-def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: str) -> str:
-    """Create a branch in the user's repository and return its name.
+class Branch(NamedTuple):
+    """A branch, and the changed files in it whose filter did not run."""
+
+    name: str
+    filtered: list[str]
+
+
+def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: str) -> Branch:
+    """Create a branch in the user's repository.
 
     An existing branch of that name stays, and the new one gets a number. The commit is the same each time,
     so a repeated call finds the branch that it made.
     """
-    parent = source_head = store.find(f"{work.base}^") if source.head else ""
-    if store.tree_of(work.base) != _without_submodules(store, source_head, work):
+    parent = work.head
+    stored = Stored(work.stored, list(work.filtered))
+    if not work.stored:
+        stored = stored_start(store, source, store.tree_of(work.base), work.head, work.submodules)
+    if not parent or stored.tree != store.tree_of(parent):
         message = "Uncommitted changes at the start of the run\n"
-        parent = store.commit(_merged_tree(store, work.base, work), parent, message)
+        parent = store.commit(stored.tree, parent, message)
+    filtered = set(stored.filtered)
     for commit, message in work.chain or ((work.commit, work.message),):
-        parent = store.commit(_merged_tree(store, commit, work), parent, message)
+        after = as_stored(
+            store, source, work.base, commit, onto=stored.tree, submodules=work.submodules
+        )
+        filtered |= set(after.filtered)
+        parent = store.commit(after.tree, parent, message)
     git = Git(cwd=source.root)
     for number in range(1, 1000):
         branch = name if number == 1 else f"{name}-{number}"
         known = git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", ok=(0, 1))
         if known == parent:
-            return branch
-        if not known:
             break
-    # A fetch by commit ID needs a ref in the other repository.
-    store.point(f"refs/merged/{parent}", parent)
-    # A fetch by the user's repository, not a push to it: a push would run its hooks.
-    words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    git(*words, "--", str(store.folder), f"{parent}:refs/heads/{branch}")
-    return branch
+        if not known:
+            # Not by a fetch or a push: the configuration of the user's repository names programs for both.
+            wanted = f"{parent}\n^{work.head}\n" if work.head else f"{parent}\n"
+            words = ("pack-objects", "--revs", "--stdout", "--quiet")
+            git("unpack-objects", "-q", stdin=store.git(*words, stdin=wanted.encode()))
+            git("update-ref", f"refs/heads/{branch}", parent, "0" * len(parent))
+            break
+    return Branch(branch, sorted(filtered))
 
 
-def _without_submodules(store: GitStore, commit: str, work: HandOver) -> str:
-    """Return the tree of the user's commit as a snapshot has it."""
-    if not commit:
-        return ""
-    if not work.submodules:
-        return store.tree_of(commit)
-    return _edited(store, commit, removed=work.submodules, added={})
+def committed_tree(store: GitStore, head: str) -> str:
+    """Return the tree of the user's commit; without one the empty tree."""
+    return store.tree_of(head) if head else store.git.text("mktree")
 
 
-def _merged_tree(store: GitStore, commit: str, work: HandOver) -> str:
-    """Return the tree of a snapshot with the submodules' commits in place of their files."""
-    if not work.submodules:
-        return store.tree_of(commit)
-    return _edited(store, commit, removed=work.submodules, added=work.submodules)
+def stored_start(
+    store: GitStore,
+    source: WorkspaceSource,
+    tree: str,
+    head: str,
+    submodules: Mapping[str, str],
+    *,
+    untouched: bool = False,
+) -> Stored:
+    """Return the tree of the files at the start as the user's git stores them: that of his commit, if they are clean.
 
-
-def _edited(store: GitStore, commit: str, removed: dict[str, str], added: dict[str, str]) -> str:
-    # The index of the tree describes the files in place and must not change here.
-    index = store.home / f"merge-{os.getpid()}.index"
-    git = Git(store.folder, index=index, cwd=store.home)
-    try:
-        git("read-tree", commit)
-        patterns = [f":(literal){path}" for path in removed]
-        paths = git("ls-files", "-z", "--", *patterns)
-        zeros = b"0 " + b"0" * len(commit) + b"\t"
-        rows = [zeros + path + b"\0" for path in paths.split(b"\0") if path]
-        rows += [f"160000 {oid}\t".encode() + os.fsencode(p) + b"\0" for p, oid in added.items()]
-        git("update-index", "-z", "--index-info", stdin=b"".join(rows))
-        return git.text("write-tree", "--missing-ok")
-    finally:
-        index.unlink(missing_ok=True)
+    Args:
+        store: the store of the trees.
+        source: the user's folder.
+        tree: the tree of the files as bytes.
+        head: the user's commit, or "".
+        submodules: the commits of the submodules, by path.
+        untouched: as in `as_stored`.
+    """
+    onto = committed_tree(store, head)
+    return as_stored(store, source, onto, tree, onto, submodules, untouched=untouched)
 
 
 def write_patch(store: GitStore, work: HandOver, file: Path) -> None:

@@ -18,7 +18,7 @@ from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.redaction import Redactor, secrets_in
 from .git import Git, is_branch_name
-from .merge import HandOver, applied, make_branch
+from .merge import Branch, HandOver, applied, make_branch
 from .secrets import paths_with_secrets
 from .sources import WorkspaceSource
 from .store import PUT_BACK, GitStore, slug_of
@@ -223,16 +223,16 @@ class SavedWorkspace:
         """Return the difference of two snapshots as a patch."""
         return self.tree.store.diff(self.commit_of(before, loop), self.commit_of(after, loop))
 
-    def branch(self, snapshot: int | str | None, name: str, loop: str = "") -> str:
-        """Make a branch in the user's repository, by default of the files in place; return its name."""
+    def branch(self, snapshot: int | str | None, name: str, loop: str = "") -> Branch:
+        """Make a branch in the user's repository, by default of the files in place."""
         if snapshot is None:
             return self.branch_of(self.present, f"{self.path}: files of the end", name)
         commit = self.commit_of(snapshot, loop)
         title = self.name_of(commit) or commit[:ABBREVIATED]
         return self.branch_of(commit, f"{self.path}: files of {title}", name)
 
-    def branch_of(self, commit: str, title: str, name: str = "") -> str:
-        """Make a branch of a snapshot in the user's repository; return its name.
+    def branch_of(self, commit: str, title: str, name: str = "") -> Branch:
+        """Make a branch of a snapshot in the user's repository.
 
         Args:
             commit: the snapshot.
@@ -289,8 +289,12 @@ class SavedWorkspace:
         return changed
 
     def _hand_over(self, commit: str, title: str) -> HandOver:
-        message = f"{title}\n\nLoopwright-Run: {self.run}\n"
-        return HandOver(self.base, commit, message, self.tree.memory.get("submodules", {}))
+        message, known = f"{title}\n\nLoopwright-Run: {self.run}\n", self.tree.memory
+        return HandOver(
+            self.base, commit, message,
+            head=known.get("head", ""), stored=known.get("stored", ""),
+            filtered=tuple(known.get("filtered", ())), submodules=known.get("submodules", {}),
+        )  # fmt: skip
 
     def bundle(self, loop: str) -> bytes:
         """Return the start and the snapshots of the iterations of a loop as a bundle, with a branch for each."""
@@ -358,8 +362,8 @@ class SavedWorkspace:
 
 def collect(home: Path) -> int | None:
     """Delete the snapshots of deleted workspaces; return the bytes freed, or None while a run works there."""
-    home = home.expanduser().resolve()
     store = GitStore(home)
+    home = store.home
     if not (store.folder / "complete").exists():
         return 0
     with store.locked(), contextlib.ExitStack() as stack:
@@ -372,8 +376,8 @@ def collect(home: Path) -> int | None:
 
 def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
     """Iterate over the workspaces below a folder `.loopwright`, by run; or over those of one run."""
-    home = home.expanduser().resolve()
     store = GitStore(home)
+    home = store.home
     name = slug_of(run) if run else "*"
     for file in sorted(home.glob(f"trees/{name}/.state/*/state.json")):
         known = json.loads(file.read_text())

@@ -50,6 +50,10 @@ class WorkspaceSource:
         if not top:
             return cls(path, path, "", git=False)
         root = Path(top).resolve()
+        if not path.is_relative_to(root):
+            raise GitError(
+                f"workspace: core.worktree of the repository of {path} names another folder, {root}; use that one"
+            )
         if git.text("config", "--bool", "core.sparseCheckout", ok=(0, 1)) == "true":
             raise GitError(
                 f"workspace: {root} is a sparse checkout, and a copy would have other files; "
@@ -65,11 +69,15 @@ class WorkspaceSource:
 
     def local_rules(self) -> str:
         """Return the rules of `.git/info/exclude`."""
+        return self.local_file("info/exclude").decode(errors="replace")
+
+    def local_file(self, name: str) -> bytes:
+        """Return the content of a file of the repository, such as `info/exclude`; b"" without it."""
         if not self.git:
-            return ""
-        place = Git(cwd=self.root).text("rev-parse", "--git-path", "info/exclude", ok=(0, 128))
+            return b""
+        place = Git(cwd=self.root).text("rev-parse", "--git-path", name, ok=(0, 128))
         file = self.root / place
-        return file.read_text(errors="replace") if place and file.is_file() else ""
+        return file.read_bytes() if place and file.is_file() else b""
 
 
 def prepare(

@@ -3,33 +3,101 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from ..._home import Home
 from ..._platform import locks
-from .git import Git
+from ...errors import ConfigurationError
+from .git import Git, GitError
 
-__all__ = ["HOME", "POLL_SECONDS", "GitStore", "changes_in", "slug_of"]
+__all__ = [
+    "POLL_SECONDS",
+    "GitStore",
+    "changes_in",
+    "checked_home",
+    "hash_of",
+    "refuse_tracked",
+    "slug_of",
+]
 
 YOUNG = 60  # seconds in which an object without a ref is not deleted
 POLL_SECONDS = 0.02  # between two attempts to take a lock
 # The message of a snapshot without the changes of protected files, on top of the one with them.
 PUT_BACK = "Protected files put back"
-HOME = ".loopwright"  # the folder of journals, stores and trees
 # Whatever the attributes in a tree say: no filter runs, and bytes stay as they are.
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# What git reads besides objects, refs and HEAD. It could name programs, other folders, or another history.
+_SETTINGS = (
+    "commondir",
+    "config.worktree",
+    "hooks",
+    "modules",
+    "worktrees",
+    "objects/info/http-alternates",
+)
+_FORMATS = ("objectformat = sha256", "refstorage = reftable")
 
 
 def slug_of(name: str) -> str:
     """Return a name as one part of a path and of a ref, unique for different names."""
     slug = _SAFE.sub("-", name).strip("-.")[:60].replace("..", "-").removesuffix(".lock")
     return slug if slug == name else f"{slug or 'x'}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def checked_home(home: Path) -> Home:
+    """Return the folder of a store or of the default journal, which may not exist yet.
+
+    Raises:
+        ConfigurationError: if it has contents that this user did not make, or that git would replace.
+    """
+    refuse_tracked(home)
+    checked = Home(home)
+    checked.refuse_foreign()
+    return checked
+
+
+def refuse_tracked(home: Path) -> None:
+    """Refuse a folder with contents that belong to a repository.
+
+    Raises:
+        ConfigurationError: with the command that removes them from it.
+    """
+    for place in dict.fromkeys((home.absolute(), home.resolve())):
+        if names := _tracked(place):
+            raise ConfigurationError(
+                f"{home} has files that git tracks, such as {names[0]}, so a checkout would replace them, and nothing in "
+                f"it is used; remove it from the repository with: git rm -r {home}"
+            )
+
+
+def _tracked(place: Path) -> list[str]:
+    try:
+        words = ("ls-files", "-z", "--", f":(literal){place.name}")
+        listed = Git(cwd=place.parent)(*words) if os.path.lexists(place) else b""
+    except GitError:  # no repository, or no git
+        return []
+    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+
+
+def hash_of(text: object) -> str:
+    """Return the hash of a commit or tree from a record, which becomes a word of a command.
+
+    Raises:
+        GitError: if it is none.
+    """
+    if not isinstance(text, str) or not _HASH.fullmatch(text):
+        raise GitError(f"{text!r} is not the hash of a commit")
+    return text
 
 
 class Capture(NamedTuple):
@@ -50,22 +118,28 @@ class GitStore:
     """A private bare repository in the folder `.loopwright`.
 
     Args:
-        home: the folder `.loopwright`. It is made at the first use, with a `.gitignore` for itself.
+        home: the folder `.loopwright`, which `make` creates.
+
+    Raises:
+        ConfigurationError: if the folder has contents that this user did not make.
+        GitError: if the store is a link.
     """
 
     def __init__(self, home: Path) -> None:
-        self.home = home
-        self.folder = home / "store.git"
-        self.git = Git(self.folder, cwd=home)
+        checked_home(home.expanduser())
+        self.home = home.expanduser().resolve()
+        self.folder = self.home / "store.git"
+        self.git = Git(self.folder, cwd=self.home)
         self._trees: dict[str, str] = {}  # by commit
+        if self.folder.is_symlink():
+            raise GitError(
+                f"{self.folder} is a link, and may lead to a repository of yours; remove it"
+            )
+        if (self.folder / "complete").exists():
+            self._configure(self.folder)
 
     def make(self, source: Path | None) -> None:
         """Make the store if it does not exist, with hard links to the objects of a repository."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        ignore = self.home / ".gitignore"
-        if not ignore.exists():
-            # `.loopwright` may stand in the user's repository, and must not appear in his `git status`.
-            ignore.write_text("*\n")
         with self.locked():
             if (self.folder / "complete").exists():
                 return
@@ -82,18 +156,43 @@ class GitStore:
         else:
             git("init", "--bare", "--quiet", "--", str(temporary))
         fresh = Git(temporary, cwd=self.home)
-        # Refs of the user would keep growing stale, and a remote would name his folder.
+        # Refs of the user would keep growing stale.
         for ref in fresh.text("for-each-ref", "--format=%(refname)").split():
             fresh("update-ref", f"refs/base/{ref.removeprefix('refs/')}", ref)
             fresh("update-ref", "-d", ref)
-        fresh("config", "--remove-section", "remote.origin", ok=(0, 128))
-        info = temporary / "info"
-        info.mkdir(exist_ok=True)
-        (info / "attributes").write_text(_ATTRIBUTES)
-        # Only the rules of the workspace decide; the template of git may bring rules of its own.
-        (info / "exclude").write_text("")
+        self._configure(temporary)
         (temporary / "complete").touch()
         temporary.rename(self.folder)
+
+    @staticmethod
+    def _configure(folder: Path) -> None:
+        """Write the configuration and the rules anew, whatever they were: nothing in them starts a program."""
+        for name in _SETTINGS:
+            _remove(folder / name)
+        config, info = folder / "config", folder / "info"
+        known = config.read_text(errors="replace").lower() if config.is_file() else ""
+        formats = [line for line in _FORMATS if re.search(line.replace(" ", r"\s*"), known)]
+        lines = [
+            f"repositoryformatversion = {int(bool(formats))}",
+            "bare = true",
+            "filemode = true",
+        ]
+        lines = ["[core]", *lines, *(["[extensions]"] if formats else []), *formats, ""]
+        _write(folder, "config", "\n".join(lines))
+        if info.is_symlink():
+            info.unlink()
+        info.mkdir(exist_ok=True)
+        # Only the rules of the workspace decide which files are ignored.
+        files = {"attributes": _ATTRIBUTES, "exclude": ""}
+        for place in info.iterdir():
+            if place.name not in files:
+                _remove(place)
+        for name, text in files.items():
+            _write(folder, f"info/{name}", text)
+        if (alternates := folder / "objects" / "info" / "alternates").exists():
+            # The objects of a repository that borrows them itself. Its lender is not ours.
+            Git(folder, cwd=folder)("repack", "-a", "-d", "--quiet")
+            alternates.unlink()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -112,7 +211,8 @@ class GitStore:
 
     def has(self, commit: str) -> bool:
         """Whether the store has a commit and everything in it."""
-        return self.git.run("cat-file", "-e", f"{commit}^{{tree}}", ok=(0, 1, 128)).returncode == 0
+        words = ("cat-file", "-e", f"{hash_of(commit)}^{{tree}}")
+        return self.git.run(*words, ok=(0, 1, 128)).returncode == 0
 
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Return the commit of a tree; equal arguments make the same commit."""
@@ -125,7 +225,8 @@ class GitStore:
         """Return the tree of a commit."""
         # A commit never changes, and a restore would start git once more for each.
         if commit not in self._trees:
-            self._trees[commit] = self.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+            name = f"{hash_of(commit)}^{{tree}}"
+            self._trees[commit] = self.git.text("rev-parse", "--verify", name)
         return self._trees[commit]
 
     def find(self, ref: str) -> str:
@@ -210,12 +311,14 @@ class GitStore:
     @staticmethod
     def words_of_changes(before: str, after: str) -> tuple[str, ...]:
         """Return the call of git whose output `changes_in` reads."""
-        return ("diff-tree", "-r", "-z", "--no-renames", "--numstat", before, after)
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--numstat")
+        return (*words, hash_of(before), hash_of(after))
 
     def diff(self, before: str, after: str, *options: str) -> str:
         """Return the difference of two trees or commits as a patch that `git apply` takes."""
         words = ["diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", *options]
-        data = self.git(*words, "--no-ext-diff", "--no-textconv", before, after)
+        names = (hash_of(before), hash_of(after))
+        data = self.git(*words, "--no-ext-diff", "--no-textconv", *names)
         return data.decode("utf-8", "surrogateescape")
 
     def export(self, commit: str, folder: Path) -> None:
@@ -241,12 +344,26 @@ def changes_in(rows: bytes) -> dict[str, list[int]]:
     return changed
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder and its content, with those parts that are not writable."""
+def _write(folder: Path, name: str, text: str) -> None:
+    """Write a file of a repository if it has another content; another process may be reading it."""
+    file = folder / name
+    if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode():
+        descriptor, draft = tempfile.mkstemp(dir=folder)
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(text)
+        Path(draft).replace(file)
+
+
+def _remove(place: Path) -> None:
+    """Remove a file, a link, or a folder with its content, also parts of it that are not writable."""
 
     def writable(function: object, path: str, _: object) -> None:
         Path(path).parent.chmod(0o700)
         Path(path).unlink(missing_ok=True)
 
-    if folder.exists():
-        shutil.rmtree(folder, onerror=writable)
+    # Another process may remove the same.
+    with contextlib.suppress(FileNotFoundError):
+        if place.is_symlink() or place.is_file():
+            place.unlink()
+        elif place.exists():
+            shutil.rmtree(place, onerror=writable)

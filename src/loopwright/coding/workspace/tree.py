@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -23,6 +22,7 @@ from ..._platform import locks
 from ...records.codec import Json
 from .copying import copied
 from .git import Git, GitError
+from .placing import Placing
 from .store import POLL_SECONDS, GitStore, changes_in
 
 __all__ = ["FileTree"]
@@ -322,42 +322,41 @@ class FileTree:
     def put(self, commit: str, present: str, left_out: Iterable[str] = ()) -> None:
         """Put the files of a commit in place, if those of another tree are there."""
         tree = self.store.tree_of(commit)
-        # A file above the size limit is not in any snapshot; left in place it would belong to another iteration.
-        for path in left_out:
-            (self.folder / path).unlink(missing_ok=True)
-        if tree != present:
-            self._check_out(commit)
-            self._remove_nested(commit)
+        try:
+            with Placing(self.folder) as placing:
+                # Such a file is not in any snapshot; left in place it would belong to another iteration.
+                placing.remove(map(os.fsencode, left_out))
+                if tree != present:
+                    self._check_out(placing, present, tree)
+                    placing.remove(self._nested_without(commit), folders=True)
+        except OSError as error:
+            raise GitError(f"the files of {self.folder} cannot be put in place: {error}") from error
         self.remember(commit=commit, tree=tree)
 
-    def _check_out(self, commit: str) -> None:
-        """Change the folder, which was just scanned, to a commit."""
-        self._indexed = ""
-        # With `-m`, git trusts the scan, and compares only the files that it writes.
-        done = self.git.run("read-tree", "-m", "-u", commit, ok=(0, 128))
-        if done.returncode:
-            # An ignored file is in the way, or a file is as new as the index. This checks every file.
-            self.git("read-tree", "--reset", "-u", commit)
-        self._indexed = self.store.tree_of(commit)
+    def _check_out(self, placing: Placing, present: str, tree: str) -> None:
+        """Change the folder, which was just scanned, to another tree."""
+        words = ("diff-tree", "-r", "-z", "--no-renames", present, tree)
+        rows = self.store.git(*words).split(b"\0")
+        changes = [(path, head[-1:]) for head, path in zip(rows[::2], rows[1::2], strict=False)]
+        placed = [path for path, status in changes if status != b"D"]
+        # Git does not write into the folder itself, which another process may be changing.
+        staged = self.private / "staged"
+        shutil.rmtree(staged, ignore_errors=True)
+        self.index_from(tree)
+        names = b"".join(path + b"\0" for path in placed)
+        words = ("checkout-index", "--force", "--quiet", "-z", "--stdin", f"--prefix={staged}/")
+        self.git(*words, stdin=names)
+        placing.remove(path for path, status in changes if status == b"D")
+        placing.put(placed, staged)
+        shutil.rmtree(staged, ignore_errors=True)
+        self._indexed = tree
 
-    def _remove_nested(self, commit: str) -> None:
-        """Remove the `.git` of repositories that the commit does not have: git leaves them."""
-        nested = self.memory.get("nested", ())
-        for path in nested:
-            place = self.folder / path
+    def _nested_without(self, commit: str) -> Iterator[bytes]:
+        """Iterate over the `.git` of repositories that the commit does not have."""
+        for path in self.memory.get("nested", ()):
             words = ("ls-tree", "-z", "--full-tree", commit, "--", path)
-            inside = self.store.git(*words)
-            if inside or not (place / ".git").exists() or place.is_symlink():
-                continue
-            inner = place / ".git"
-            if inner.is_dir() and not inner.is_symlink():
-                shutil.rmtree(inner, ignore_errors=True)
-            else:
-                inner.unlink(missing_ok=True)
-            while place != self.folder:
-                with contextlib.suppress(OSError):
-                    place.rmdir()
-                place = place.parent
+            if not self.store.git(*words):
+                yield os.fsencode(path) + b".git"
 
     def pack(self) -> None:
         """Pack the snapshots since the last time."""

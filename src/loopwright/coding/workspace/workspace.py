@@ -9,10 +9,11 @@ import re
 import shutil
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from ..._home import HOME, Home
 from ...engine.fingerprints import digest_of
 from ...engine.loop_options import one_of
 from ...engine.state import Edits, LoopState, StateRun
@@ -22,10 +23,11 @@ from ...records.codec import Json
 from ...records.redaction import Redactor
 from ...tools.process import run_command
 from .ending import handed_over
-from .forking import take_over
+from .forking import origins, take_over
 from .git import Git, GitError, is_branch_name, problem_with_git
+from .merge import committed_tree, stored_start
 from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
-from .store import HOME, GitStore, slug_of
+from .store import GitStore, slug_of
 from .tree import FileTree
 
 __all__ = ["Files", "Workspace", "bytes_of"]
@@ -195,7 +197,8 @@ class Files:
         self._taken_over = False
         self._kind = settings.kind
         self.submodules: dict[str, str] = {}
-        self.base = ""
+        self.base = self.head = self.stored = ""
+        self.filtered: list[str] = []
 
     @property
     def source(self) -> Path:
@@ -311,9 +314,8 @@ class Files:
                     f"workspace: {self._source.root} is not a git repository; use kind: copy or snapshot"
                 )
             self._kind = "snapshot"
-        home = Path(where.get("home", self.settings.home)).expanduser().resolve()
-        store = GitStore(home)
-        trees = home / "trees" / slug_of(self.run_id)
+        store = self._own_store(begun)
+        trees = store.home / "trees" / slug_of(self.run_id)
         folder = self._source.root if self._kind == "here" else trees / self.slug
         self._tree = FileTree(
             store,
@@ -330,6 +332,8 @@ class Files:
         if begun is not None:
             # The recorded base, because the user's folder may have changed since the run began.
             self.base, self.submodules = begun["commit"], begun.get("submodules", {})
+            self.head, self.stored = begun.get("head", ""), begun.get("stored", "")
+            self.filtered = begun.get("filtered", [])
             if self._kind != "here" and "run" not in self._tree.memory:
                 self._take_over(begun)
             return ""
@@ -340,11 +344,32 @@ class Files:
             )
         return ""
 
+    def _own_store(self, begun: Json) -> GitStore:
+        """Return the store, whose folder is known; the one of a record only if it has the files of the record."""
+        try:
+            store = GitStore(Path((begun or {}).get("home", self.settings.home)))
+            # A journal from elsewhere may name any folder and any commit.
+            if begun is not None and not (
+                Home(store.home).known and origins(store.home, begun, self.run_id)
+            ):
+                raise GitError(
+                    f"workspace: the files of this run are on another machine, or were deleted from {begun['folder']}; "
+                    "start a new run"
+                )
+            # Before anything is written into it.
+            Home(store.home).make(required=True)
+        except (ConfigurationError, OSError) as error:
+            raise GitError(f"workspace: {error}") from error
+        return store
+
     def _uncommitted(self) -> list[str]:
-        git = Git(cwd=self.place.root)
+        """Return the changed and new files that the user has not committed."""
         if not self.place.git:
             return []
-        return git.text("status", "--porcelain", "--untracked-files=normal").splitlines()
+        # Not by `git status`, which runs the filters of the repository.
+        self._base_tree(self.place)
+        before = committed_tree(self.tree.store, self.head)
+        return sorted(self.tree.store.changes(before, self.stored))
 
     async def begin(self) -> Json:
         """Make the folder, and return the snapshot of its beginning."""
@@ -361,13 +386,12 @@ class Files:
 
     def _begin(self) -> dict[str, Json]:
         source, tree = self.place, self.tree
-        if source.head:
-            tree.store.fetch(source.root, source.head)
-        elif self._kind == "copy" and source.git:
-            pass  # a repository without commits: its files are all there is
         base_tree = self._base_tree(source)
         base = tree.store.commit(base_tree, source.head, "base")
         tree.store.point(f"{tree.refs}base", base)
+        if source.git and self.stored != committed_tree(tree.store, source.head):
+            stored = tree.store.commit(self.stored, source.head, "stored")
+            tree.store.point(f"{tree.refs}stored", stored)
         if self._kind != "here":
             self._make_folder(base, self.user_tree())
         self._describe(base, busy=False)
@@ -379,11 +403,13 @@ class Files:
             "removed": 0,
             "kind": self._kind,
             "head": source.head,
+            "stored": self.stored,
             "source": str(source.path),
             "folder": str(tree.folder),
             "home": str(tree.store.home),
             "host": socket.gethostname(),
             **({"submodules": self.submodules} if self.submodules else {}),
+            **({"filtered": self.filtered} if self.filtered else {}),
         }
 
     def _take_over(self, begun: Json) -> None:
@@ -422,12 +448,17 @@ class Files:
             retain=self.settings.retain,
             max_file=self.tree.max_file,
             submodules=self.submodules,
-            head=self.place.head,
+            head=self.head,
+            stored=self.stored,
+            filtered=self.filtered,
         )
 
     def _base_tree(self, source: WorkspaceSource) -> str:
         """Capture the user's folder, and return its tree."""
         tree, options = self.tree, self.settings
+        self.head = source.head
+        if source.head:
+            tree.store.fetch(source.root, source.head)
         user = self.user_tree()
         self.submodules = prepare(user, source, tuple(options.exclude), tuple(options.link))
         committed = user.indexed() if source.head else ""
@@ -437,13 +468,20 @@ class Files:
             # Both trees must apply the same rules, or the first scan of the copy would show changes.
             if user.private != tree.private:
                 shutil.copy(user.private / name, tree.private / name)
-        if options.dirty == "refuse" and source.head and present != committed:
-            changed = sorted(tree.store.changes(committed, present))
+        base = committed if options.dirty == "leave" and committed else present
+        if not source.git:
+            return base
+        self.stored, self.filtered = stored_start(
+            tree.store, source, base, source.head, self.submodules, untouched=True
+        )
+        clean = committed_tree(tree.store, source.head)
+        if options.dirty == "refuse" and source.head and self.stored != clean:
+            changed = sorted(tree.store.changes(clean, self.stored))
             raise GitError(
                 f"workspace: {source.root} has uncommitted changes, such as {changed[0]}; commit them, or "
                 "use dirty: include"
             )
-        return committed if options.dirty == "leave" and committed else present
+        return base
 
     def user_tree(self) -> FileTree:
         """Return the user's folder, to capture it with an index that is not his."""
@@ -472,8 +510,11 @@ class Files:
         index, _, committed = git.text(*words, ok=(0, 128)).partition("\n")
         # Our index has the times of the files; without it git would read each file.
         shutil.copy2(self.tree.index, self.tree.folder / index)
-        if committed != base_tree:
-            git("reset", "--quiet", "--mixed", ok=(0, 1, 128))
+        if committed not in ("", base_tree):
+            # By the store: whoever writes an index compares files that are as new as it, by the filters of
+            # the repository.
+            inner = replace(self.tree.git, index=self.tree.folder / index)
+            inner("read-tree", "--reset", committed)
 
     def _link(self, source: WorkspaceSource) -> None:
         for link in self.settings.link:
@@ -540,7 +581,6 @@ class Files:
 
     async def changes(self, commit: str) -> str:
         """Return the difference of a snapshot from the beginning, as a patch without binary contents."""
-        # The settings of git may name programs for differences, which must not run here.
         words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", self.base, commit)
         data = await asyncio.to_thread(self.tree.store.git, *words)
         return data.decode("utf-8", "replace")

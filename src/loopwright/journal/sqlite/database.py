@@ -42,7 +42,7 @@ from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRu
 from ..recorded.rows import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.writer import CommitOperation
 from .leases import LEASE, Clocks, LeaseOwner, owner_at, register, renew
-from .schema import FILE, connect_writer, create_private, journal_error, write_content
+from .schema import FILE, connect_writer, create_private, journal_error, own_folder, write_content
 
 OnPoint = Callable[[str, int], None]
 PATIENCE = 30.0  # seconds to wait until another process releases the side lock
@@ -185,6 +185,7 @@ class SqliteDatabase:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Run a block as one transaction under the side lock; an error rolls it back."""
         if self._lock is None:
+            own_folder(self.path)
             beside = self.path.with_name(f"{self.path.name}-lock")
             create_private(beside)
             self._lock = SideLock(beside)

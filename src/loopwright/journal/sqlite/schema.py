@@ -29,7 +29,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ...errors import JournalDamaged, JournalError, JournalUnavailable
+from ..._home import HOME, Home
+from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import content_digest
 
 FILE = 1 << 20  # bytes; a larger content becomes a file
@@ -347,6 +348,19 @@ def _refuse_lost(path: Path) -> None:
             f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
             f"database back, or delete {wal.name} and {path.name}-shm to start a new journal"
         )
+
+
+def own_folder(path: Path) -> None:
+    """Make the default folder of journals, if the journal is in it.
+
+    Raises:
+        JournalUnavailable: if the folder has contents that this user did not make.
+    """
+    if HOME in (path.absolute().parent.name, path.resolve().parent.name):
+        try:
+            Home(path.parent).make()
+        except ConfigurationError as error:
+            raise JournalUnavailable(str(error)) from None
 
 
 def _private_folder(folder: Path) -> None:

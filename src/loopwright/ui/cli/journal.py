@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
+from ..._home import HOME, TRUST, Home
 from ...cluster.shared_runs import open_runs
+from ...coding.workspace.store import refuse_tracked
 from ...errors import ConfigurationError, JournalDamaged
 from ...journal import Journal
 from ...journal.copying import Copied, copy_runs, oldest_first
@@ -22,6 +26,7 @@ from ...memory import Memory
 from ...records.codec import Json
 from .. import formatting as texts
 from ..journals import DEFAULT, opened
+from ..trust import can_be_asked, says_yes
 from .options import AsJson, JournalUrl
 from .output import Output
 
@@ -33,6 +38,7 @@ class JournalAction(StrEnum):
     CHECK = "check"
     MOVE = "move"
     PRUNE = "prune"
+    ADOPT = "adopt"
 
 
 @runtime_checkable
@@ -77,13 +83,15 @@ def journal(
         typer.Argument(
             metavar="ACTION",
             help="init (create or update the tables), check (read every entry), move (copy the runs "
-            "and memories to URL), or prune (delete old runs).",
+            "and memories to URL), prune (delete old runs), or adopt (make a folder .loopwright known that came "
+            "from elsewhere).",
         ),
     ],
     url: Annotated[
         str,
         typer.Argument(
-            metavar="URL", help="Journal; for move, the journal that receives the runs."
+            metavar="URL",
+            help="Journal; for move, the journal that receives the runs; for adopt, the folder.",
         ),
     ] = "",
     journal: JournalUrl = DEFAULT,
@@ -95,7 +103,7 @@ def journal(
     ] = "",
     as_json: AsJson = False,
 ) -> int:
-    """Create, check, copy or clean a journal."""
+    """Create, check, copy or clean a journal, or adopt its folder."""
     with Output(as_json=as_json) as output:
         if action is JournalAction.MOVE:
             if not url:
@@ -103,6 +111,8 @@ def journal(
                     "move: no URL. Write: loopwright journal move postgres://HOST/DATABASE"
                 )
             return asyncio.run(_move(journal, url, output))
+        if action is JournalAction.ADOPT:
+            return _adopt(Home(Path(url or HOME)), output)
         place = url or journal
         if action is JournalAction.INIT:
             return asyncio.run(_init(place, output))
@@ -219,6 +229,47 @@ async def _prune(url: str, before: float, output: Output) -> int:
         unused = f" and {texts.plural(files, 'unused file')}" if files else ""
         output.write(f"deleted {texts.plural(count, 'run')}{unused} from {shown_url(url)}")
     return 0
+
+
+def _adopt(home: Home, output: Output) -> int:
+    """Make a folder known, after a person has seen what is in it."""
+    refuse_tracked(home.folder)
+    if not home.folder.is_dir():
+        raise ConfigurationError(f"adopt: there is no folder {home.folder}")
+    if not home.recognised:
+        contents = [_described(home.folder / name) for name in home.names()]
+        if os.environ.get(TRUST) != "all":
+            output.note(f"{home.folder} contains:")
+            for line in contents:
+                output.note(f"  {texts.one_line(line)}")
+            if not can_be_asked(output):
+                raise ConfigurationError(
+                    f"adopt: {home.folder} needs your answer at a terminal, or {TRUST}=all on a machine for this alone"
+                )
+            output.note(
+                "Its runs, their answers and their files are used from then on as if you had made them. "
+                "Make it known? [y/N]"
+            )
+            if not says_yes(output):
+                raise ConfigurationError(f"{home.folder} was not adopted; nothing in it is used")
+        home.identify()
+    if output.as_json:
+        output.write_json({"adopted": str(home.folder)})
+    else:
+        output.write(f"{home.folder} is known as a folder of yours")
+    return 0
+
+
+def _described(place: Path) -> str:
+    """Return what a folder has at a name, as one line."""
+    if place.is_symlink():
+        return f"{place.name} -> {place.readlink()}"
+    if not place.is_dir():
+        return f"{place.name}  {place.lstat().st_size} bytes"
+    inside = [one for one in place.rglob("*") if not one.is_dir() or one.is_symlink()]
+    links = sum(one.is_symlink() for one in inside)
+    more = f", {links} of them links" if links else ""
+    return f"{place.name}/  {texts.plural(len(inside), 'file')}{more}"
 
 
 def _stored(store: Journal, url: str) -> _Stored:

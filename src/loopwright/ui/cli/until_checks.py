@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..._home import HOME
 from ..._regex import PatternError
 from ...coding.agent_command import KNOWN, known_agent
 from ...coding.agents.manifest import load_manifest
 from ...coding.metric_task import MetricOption
-from ...coding.workspace.git import Git, is_branch_name
+from ...coding.workspace.git import Git, GitError, is_branch_name
 from ...coding.workspace.sources import WorkspaceSource
-from ...coding.workspace.store import HOME
 from ...errors import ConfigurationError, DocumentError, Problem, nearest
 from ...evaluators.metric import number_pattern
 from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem
@@ -236,8 +236,7 @@ def _sentences(problems: Sequence[Problem]) -> Iterator[str]:
 
 def ignored(folder: str) -> bool:
     """Return whether git ignores a folder, so that a copy lacks it."""
-    words = ["git", "check-ignore", "--quiet", "--", folder]
     try:
-        return subprocess.run(words, capture_output=True, check=False, timeout=10).returncode == 0
-    except (OSError, subprocess.SubprocessError):
+        return not Git(cwd=Path.cwd()).run("check-ignore", "--quiet", "--", folder).returncode
+    except GitError:  # also without git or a repository
         return False

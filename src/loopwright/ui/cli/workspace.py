@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ..._home import HOME
 from ...coding.workspace.saved import (
     ABBREVIATED,
     SavedWorkspace,
@@ -15,11 +16,10 @@ from ...coding.workspace.saved import (
     saved_workspace,
     saved_workspaces,
 )
-from ...coding.workspace.store import HOME
 from ...errors import ConfigurationError
 from ...records.codec import Json
 from .. import formatting as texts
-from ..run_files import REPLACED, keys_text
+from ..run_files import REPLACED, filtered_text, keys_text
 from .options import AsJson
 from .output import Output
 
@@ -149,7 +149,9 @@ class _Command:
             self._diff(snapshots)
         elif action == "branch":
             made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
-            self._write(f"branch {made}", branch=made, **self._keys(first))
+            if made.filtered:
+                self.output.note(f"warning: {filtered_text(made.filtered)}")
+            self._write(f"branch {made.name}", branch=made.name, **self._keys(first))
         elif action == "apply":
             count = len(one.apply(self._commit(first)))
             text = f"{texts.plural(count, 'file')} of {one.source} changed"

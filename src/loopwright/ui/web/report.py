@@ -58,11 +58,10 @@ def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
 
 def _patch(entries: Sequence[Entry], view: EntriesView, row: Row) -> list[PatchLine]:
     """Return the lines that an iteration changed, if its files are on this machine."""
-    files = run_files(entries, row.loop)
-    if files is None:
-        return []
     try:
-        return lines_of(files.diff_from_parent(view.iteration(row.loop, row.number)))
+        files = run_files(entries, row.loop)
+        item = view.iteration(row.loop, row.number)
+        return [] if files is None else lines_of(files.diff_from_parent(item))
     except LoopwrightError as error:
         return [PatchLine("file", str(error))]
 

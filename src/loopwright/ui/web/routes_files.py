@@ -13,7 +13,7 @@ from ...journal.views import RunView
 from ...records import Iteration
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..run_files import RunFiles, keys_text, names_text, run_files
+from ..run_files import RunFiles, filtered_text, keys_text, names_text, run_files
 from .access import is_loop
 from .page import Page
 from .patch_lines import lines_of
@@ -70,7 +70,9 @@ async def branch(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     def work() -> str:
         saved, commit = files.saved(run_in(request), loop), files.commit_of(item)
         made = saved.branch_of(commit, f"{loop}: files of iteration {item.number}", name)
-        return f"Branch {made} has the files of iteration {item.number}.{_keys(saved, commit)}"
+        filtered = f" Warning: {filtered_text(made.filtered)}." if made.filtered else ""
+        keys = _keys(saved, commit)
+        return f"Branch {made.name} has the files of iteration {item.number}.{keys}{filtered}"
 
     return {"said": await asyncio.to_thread(work)}
 
