@@ -366,7 +366,7 @@ class Worker:
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        timed = (Reason.THROTTLED.value, Reason.NEEDS_ATTENTION.value)
+        timed = (Reason.THROTTLED.value, Reason.QUOTA.value, Reason.NEEDS_ATTENTION.value)
         return row.reason in timed or await may_continue(self._journal, row.run_id)
 
     async def _put_back(
@@ -438,9 +438,16 @@ class Worker:
         if result.status is not Status.SUSPENDED:
             self._finished += 1
             return True
-        until = (result.request or {}).get("until") if isinstance(result.request, dict) else None
-        if result.reason is Reason.THROTTLED and isinstance(until, int | float):
-            await self.runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
+        until = result.request.get("until") if isinstance(result.request, dict) else None
+        if result.reason in (Reason.THROTTLED, Reason.QUOTA) and isinstance(until, int | float):
+            # By the clock that recorded the pause; that of the database counts what is left of it.
+            delay = max(0.0, until - time.time())
+            while True:
+                try:
+                    await self.runs.put_back(row.run_id, delay=delay, reason=result.detail)
+                    break
+                except JournalUnavailable:  # without a time, nothing would wake the run
+                    await asyncio.sleep(_ELSEWHERE)
         return False
 
     def _loads(self, row: RunInfo) -> bool:

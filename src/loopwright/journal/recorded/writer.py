@@ -39,6 +39,8 @@ class CommitOperation(Protocol[Connection_contra]):
     """The run that it gives back; a store may write the rows of several at once before `run`."""
     owning: bool
     """Whether it makes this store the owner of a run."""
+    releasing: bool
+    """Whether it gives a run back; it is repeated until it is committed, as nobody else can take the run before."""
 
     def run(self, db: Connection_contra) -> None:
         """Do the work; an error of the journal itself is kept for the caller."""
@@ -94,6 +96,7 @@ class Transaction(Generic[Connection, Outcome]):
         "loop",
         "opening",
         "owning",
+        "releasing",
         "work",
     )
 
@@ -105,9 +108,11 @@ class Transaction(Generic[Connection, Outcome]):
         opening: RunInfo | None = None,
         closing: tuple[DurableLog, RunInfo] | None = None,
         owning: bool = False,
+        releasing: bool = False,
     ) -> None:
         self.work = work
         self.owning = owning
+        self.releasing = releasing
         self.after = after
         self.opening = opening
         self.closing = closing
@@ -167,6 +172,7 @@ class Writer(Generic[Connection]):
         self._store = store
         self._beat = beat  # seconds between renewals of the leases
         self._jobs: SimpleQueue[Job[Connection]] = SimpleQueue()
+        self._unreleased: list[Job[Connection]] = []  # releases that could not be committed
         self._next_beat = 0.0
         self._started = False
         self._ended = False
@@ -200,7 +206,9 @@ class Writer(Generic[Connection]):
         info: RunInfo,
     ) -> asyncio.Future[DurableLog]:
         """Release a run and write its row by `work`, once its entries are written."""
-        return self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
+        return self.perform(
+            Transaction(partial(work, log, info), after, closing=(log, info), releasing=True)
+        )
 
     def stop(self) -> asyncio.Future[None]:
         """Finish the accepted jobs, release the leases and close the database; return a future."""
@@ -239,6 +247,9 @@ class Writer(Generic[Connection]):
         if self._store.logs and time.monotonic() >= self._next_beat:
             self._next_beat = time.monotonic() + self._beat
             self._store.beat()
+            if releases := self._unreleased:
+                self._unreleased = []
+                self._transact(releases)
         return True
 
     def _gather(self) -> list[Job[Connection]]:
@@ -258,7 +269,7 @@ class Writer(Generic[Connection]):
                 job = self._jobs.get_nowait()
         return jobs
 
-    def _transact(self, jobs: list[Job[Connection]]) -> None:
+    def _transact(self, jobs: Sequence[Job[Connection]]) -> None:
         batches = [job for job in jobs if isinstance(job, Batch)]
         operations = [job for job in jobs if not isinstance(job, Batch)]
         try:
@@ -268,6 +279,7 @@ class Writer(Generic[Connection]):
             failure = self._store.journal_error(error)
             for job in jobs:
                 job.refuse(failure)
+            self._unreleased += [operation for operation in operations if operation.releasing]
         else:
             for operation in operations:
                 operation.committed()
