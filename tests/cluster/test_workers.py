@@ -339,7 +339,7 @@ async def test_a_module_that_kills_its_workers_is_not_imported_again(
 @pytest.mark.parametrize(
     ("module", "rooted", "advice"),
     [
-        ("missing_module", True, "the module missing_module, and it is not installed. Start the"),
+        ("missing_module", True, "no folder of --root has the module missing_module. Start the"),
         ("missing.inner", False, "--root FOLDER, the folder of the module missing.inner"),
         ("importing", True, "its module imports missing_package, which is not installed"),
     ],
@@ -544,7 +544,9 @@ async def test_modules_may_be_in_several_folders(
     for name in ("first", "second"):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / f"steps_in_{name}.py").write_text("def shout(text):\n    return text.upper()\n")
+        (folder / f"steps_in_{name}.py").write_text(
+            "from loopwright import step\n@step\ndef shout(text):\n    return text.upper()\n"
+        )
         reference = f"steps_in_{name}:shout"
         submission = Submission(str.upper, source={"python": reference}, pinned=False)
         ids.append(await submit(submission, name, journal=journal, deliverer=deliverer))
