@@ -21,6 +21,7 @@ from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry, Posted
 from loopwright.journal.postgres.connection import Server, is_transient
 from loopwright.journal.postgres.journal import PostgresJournal
+from loopwright.journal.recorded.writer import Writer
 from loopwright.memory import entry
 from postgres_server import GUEST, PASSWORD, PostgresServer, ServerMissing
 
@@ -133,6 +134,46 @@ async def test_a_run_that_was_given_up_is_released_once_the_database_answers(
         assert shown(again.recorded) == shown(rounds_seen(rounds(1)))
         await again.close(replace(again.info, status="satisfied"))
         assert (await journal.find("run-1")).status == "satisfied"
+
+
+class _Refusing:
+    """A store that refuses the first transactions."""
+
+    name = "refusing"
+
+    def __init__(self, times: int) -> None:
+        self.logs = {1: None}
+        self.committed = threading.Event()
+        self._times = times
+
+    def commit(self, batches: Any, operations: Any) -> None:
+        if self._times:
+            self._times -= 1
+            raise JournalUnavailable("the database is away")
+        for operation in operations:
+            operation.run(None)
+        self.committed.set()
+
+    def journal_error(self, error: Exception) -> Exception:
+        return error
+
+    def beat(self) -> None:
+        """Do nothing."""
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+async def test_a_release_is_repeated_beside_its_caller() -> None:
+    """The caller fails at the first refusal, however late its event loop reads it."""
+    store, released = _Refusing(3), []
+    writer = Writer(store, beat=0.001)
+    caller = writer.give_back(lambda log, _info, _db: log, released.append, "log", "info")
+    assert store.committed.wait(30)  # this event loop reads nothing meanwhile
+    with pytest.raises(JournalUnavailable):
+        await caller
+    await writer.stop()
+    assert released == ["log"]
 
 
 async def test_a_run_that_its_owner_does_not_claim_is_taken_over(postgres_url: str) -> None:

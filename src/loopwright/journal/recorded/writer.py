@@ -39,8 +39,6 @@ class CommitOperation(Protocol[Connection_contra]):
     """The run that it gives back; a store may write the rows of several at once before `run`."""
     owning: bool
     """Whether it makes this store the owner of a run."""
-    releasing: bool
-    """Whether it gives a run back; it is repeated until it is committed, as nobody else can take the run before."""
 
     def run(self, db: Connection_contra) -> None:
         """Do the work; an error of the journal itself is kept for the caller."""
@@ -50,6 +48,9 @@ class CommitOperation(Protocol[Connection_contra]):
 
     def refuse(self, error: JournalError) -> None:
         """Let the caller fail with an error."""
+
+    def repeated(self) -> CommitOperation[Connection_contra] | None:
+        """Return what to repeat until it is committed, although its caller has failed; None for nothing."""
 
     def resolve(self) -> None:
         """Resolve the caller's future; runs in the event loop."""
@@ -84,7 +85,8 @@ class Store(Protocol[Connection_co]):
 class Transaction(Generic[Connection, Outcome]):
     """An operation with a result: `work` runs in a transaction, `after` once it is committed.
 
-    Both run in the writer's thread.
+    Both run in the writer's thread. `releasing` is whether it gives a run back: it is repeated until it is committed,
+    because nobody else can take the run before.
     """
 
     __slots__ = (
@@ -143,6 +145,13 @@ class Transaction(Generic[Connection, Outcome]):
     def refuse(self, error: JournalError) -> None:
         """Let the caller fail with an error; see CommitOperation."""
         self.error = type(error)(str(error))
+
+    def repeated(self) -> Transaction[Connection, Outcome] | None:
+        """Return a release again; see CommitOperation."""
+        if not self.releasing:
+            return None
+        # Another object: the event loop may not have read the error of this one yet.
+        return Transaction(self.work, self.after, closing=self.closing, releasing=True)
 
     def resolve(self) -> None:
         """Resolve the caller's future; see CommitOperation."""
@@ -279,7 +288,7 @@ class Writer(Generic[Connection]):
             failure = self._store.journal_error(error)
             for job in jobs:
                 job.refuse(failure)
-            self._unreleased += [operation for operation in operations if operation.releasing]
+            self._unreleased += filter(None, (operation.repeated() for operation in operations))
         else:
             for operation in operations:
                 operation.committed()
