@@ -150,6 +150,7 @@ torture: install postgres
 	cd tests && python -m coding.agents.heavy_streams
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q --timeout 3600 tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
+	$(RUN)/python tests/cluster/outages.py
 	cd tests && python -m crash.torture_workspace
 
 # Its own dependency group. Both builders read mkdocs.yml, until Zensical is at 1.0; no page names another host.

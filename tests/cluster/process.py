@@ -1,7 +1,8 @@
 """A worker in a process of its own, which tests kill: `python -m cluster.process URL DELIVERER`.
 
 Each effect appends a line to the ledger, the only record of what was done; a run of `poison` kills its process. The
-variables LEDGER, SLOTS, CAP and CLOCK are its ledger, its slots, a cap on `add`, and the seconds by which its clock is wrong.
+variables LEDGER, SLOTS, CAP, PATIENCE and CLOCK are its ledger, its slots, a cap on `add`, the seconds that its journal
+waits for the database, and those by which its clock is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from loopwright import Loop, MaxIterations, step
 from loopwright.cluster import Cap, Worker
+from loopwright.journal.postgres.database import PATIENCE
+from loopwright.journal.postgres.journal import PostgresJournal
 from warm_python import warm_python
 
 EFFECTS = 5
@@ -69,10 +72,17 @@ class Process:
     """A worker in a process of its own."""
 
     def __init__(
-        self, url: str, deliverer: str, ledger: Path, slots: int = 20, *, clock: float = 0.0
+        self,
+        url: str,
+        deliverer: str,
+        ledger: Path,
+        slots: int = 20,
+        *,
+        clock: float = 0.0,
+        patience: float = PATIENCE,
     ) -> None:
         environment = {**os.environ, "LEDGER": str(ledger), "SLOTS": str(slots)}
-        environment["CLOCK"] = str(clock)
+        environment |= {"CLOCK": str(clock), "PATIENCE": str(patience)}
         self._log = ledger.with_suffix(".log").open("ab")
         self._process = warm_python().start(
             ["-m", "cluster.process", url, deliverer],
@@ -110,14 +120,15 @@ def repeated(ledger: Path) -> dict[str, int]:
 
 
 async def _serve(url: str, deliverer: str) -> None:
+    journal = PostgresJournal(url, patience=float(os.environ.get("PATIENCE", PATIENCE)))
     worker = Worker(
-        journal=url,
+        journal=journal,
         steps=[sums, poison, add, block, ask],
         queues={"default": int(os.environ.get("SLOTS", "20"))},
         deliverer=deliverer,
         limits={"add": Cap(int(cap))} if (cap := os.environ.get("CAP")) else None,
     )
-    async with worker:
+    async with journal, worker:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.serve()
 

@@ -138,15 +138,16 @@ def test_files_outside_the_folder_are_refused(folder: Path) -> None:
     from loopwright.cluster.carried import _digest
 
     files = {"../evil.py": "raise SystemExit", "main.yaml": INNER}
-    data = {"main": "main.yaml", "files": files, "acts": False, "digest": _digest(files, {})}
+    digest = _digest("main.yaml", files, {})
+    data = {"main": "main.yaml", "files": files, "acts": False, "digest": digest}
     with pytest.raises(ConfigurationError, match="outside"):
         unpack({"carried": data})
 
 
-@pytest.mark.parametrize("digest", ["zz", "0191", "All", "0123456789abz", "a" * 65])
+@pytest.mark.parametrize("digest", ["zz", "0" * 15, "All", "0123456789abcdefz", "a" * 65])
 def test_a_text_that_is_not_a_digest_is_refused(digest: str) -> None:
     """A worker that trusts less than its caller wrote is not started, because its runs would wait."""
-    with pytest.raises(ConfigurationError, match="is not a digest; use 12 or more"):
+    with pytest.raises(ConfigurationError, match="is not a digest; use 16 or more"):
         Worker(journal=MemoryJournal(), deliverer=InMemoryDeliverer(), trust=[digest])
 
 
@@ -170,7 +171,7 @@ async def test_an_untrusted_document_goes_back_and_a_trusted_one_runs(
 
     digest = str(source["carried"]["digest"])
     mistyped = digest[:13] + ("0" if digest[13] != "0" else "1") + digest[14:16]
-    strict = Worker(journal=journal, deliverer=deliverer, trust=["0" * 12, mistyped, "f" * 64])
+    strict = Worker(journal=journal, deliverer=deliverer, trust=["0" * 16, mistyped, "f" * 64])
     async with serving(strict) as worker:
         await until(returned)
         assert (await journal.find(run_id)).status == "queued"

@@ -27,9 +27,17 @@ from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedule import id_of_key, next_tick
 from loopwright.cluster.shared_runs import MemoryRuns, open_runs
 from loopwright.cluster.sweeper import Sweeper
-from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
-from loopwright.journal import Entry, MemoryJournal
+from loopwright.errors import (
+    ConfigurationError,
+    JournalUnavailable,
+    ReplayMismatch,
+    RunNotFound,
+    Suspended,
+)
+from loopwright.journal import Entry, MemoryJournal, Posted
 from loopwright.journal.questions import answer, pending
+from loopwright.records import Reason
+from loopwright.records.outcome import Stop
 from loopwright.ui.journals import find_run
 
 from .waiting import serving, until, until_status
@@ -259,6 +267,73 @@ async def test_the_sweeper_survives_a_loss_of_its_connection(
     ]
 
 
+async def test_each_wait_of_a_run_has_its_own_pauses(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer
+) -> None:
+    """The pause between two attempts doubles while a run waits, and begins anew once it was opened."""
+    run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    sweeper = Sweeper(journal, open_runs(journal), deliverer)
+    pauses = []
+    for _ in range(8):  # eight approvals in a row
+        log = await journal.open(await journal.find(run_id), resume=True)
+        await log.close(replace(log.info, status="suspended"))
+        assert await open_runs(journal).wake(run_id)
+        assert await sweeper.sweep() == 1
+        pauses.append(sweeper._attempts[run_id].pause)
+        sweeper._attempts[run_id] = sweeper._attempts[run_id]._replace(next=0.0)
+        assert await sweeper.sweep() == 1
+        assert sweeper._attempts[run_id].pause == 2 * pauses[-1]
+    assert set(pauses) == {0.05}
+
+
+@pytest.mark.parametrize("reason", [Reason.THROTTLED, Reason.QUOTA])
+async def test_a_run_continues_at_the_time_that_its_provider_named(
+    journal: MemoryJournal, deliverer: InMemoryDeliverer, reason: Reason
+) -> None:
+    """The recorded time is one of the clock; the run waits for what is left of it, and wakes by itself."""
+    until_then = time.time() + 1000
+
+    async def throttled(value: int, ctx: object) -> int:
+        if time.time() < until_then:
+            raise Suspended(Stop(reason, "later"), path="throttled", request={"until": until_then})
+        return value
+
+    calling = step(throttled, name="throttled", fingerprint="throttled/1", idempotent=True)
+    run_id = await submit(calling, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[calling], deliverer=deliverer)):
+        await until_status(journal, run_id, "suspended")
+
+        async def timed() -> bool:
+            return (await journal.find(run_id)).wake_at > 0
+
+        await until(timed)
+        assert (await journal.find(run_id)).wake_at == pytest.approx(until_then, abs=60)
+        until_then = 0.0
+        journal.change(replace(await journal.find(run_id), wake_at=1.0))
+        await until_status(journal, run_id, "satisfied")
+
+
+class InboxAway(MemoryJournal):
+    """A journal whose inbox cannot be read for a while."""
+
+    away = True
+
+    async def inbox(self, run_id: str) -> list[Posted]:
+        if self.away:
+            raise JournalUnavailable("the database is away")
+        return await super().inbox(run_id)
+
+
+async def test_a_run_that_cannot_be_opened_is_not_kept() -> None:
+    """A failure between the opening and the first effect releases the run, so that it is delivered again."""
+    journal, deliverer = InboxAway(), InMemoryDeliverer()
+    run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)):
+        await until_status(journal, run_id, "interrupted")
+        journal.away = False
+        await until_status(journal, run_id, "exhausted")
+
+
 async def test_a_run_that_is_due_later_waits(
     journal: MemoryJournal, deliverer: InMemoryDeliverer
 ) -> None:
@@ -339,7 +414,7 @@ async def test_a_module_that_kills_its_workers_is_not_imported_again(
 @pytest.mark.parametrize(
     ("module", "rooted", "advice"),
     [
-        ("missing_module", True, "the module missing_module, and it is not installed. Start the"),
+        ("missing_module", True, "no folder of --root has the module missing_module. Start the"),
         ("missing.inner", False, "--root FOLDER, the folder of the module missing.inner"),
         ("importing", True, "its module imports missing_package, which is not installed"),
     ],
@@ -544,7 +619,9 @@ async def test_modules_may_be_in_several_folders(
     for name in ("first", "second"):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / f"steps_in_{name}.py").write_text("def shout(text):\n    return text.upper()\n")
+        (folder / f"steps_in_{name}.py").write_text(
+            "from loopwright import step\n@step\ndef shout(text):\n    return text.upper()\n"
+        )
         reference = f"steps_in_{name}:shout"
         submission = Submission(str.upper, source={"python": reference}, pinned=False)
         ids.append(await submit(submission, name, journal=journal, deliverer=deliverer))

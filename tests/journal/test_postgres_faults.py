@@ -21,6 +21,7 @@ from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry, Posted
 from loopwright.journal.postgres.connection import Server, is_transient
 from loopwright.journal.postgres.journal import PostgresJournal
+from loopwright.journal.recorded.writer import Writer
 from loopwright.memory import entry
 from postgres_server import GUEST, PASSWORD, PostgresServer, ServerMissing
 
@@ -102,6 +103,99 @@ async def test_a_database_that_stays_away_fails_the_runs(
         assert shown(again.recorded) == shown(rounds_seen(rounds(1)))
         await record(again, rounds(1, start=2))
         await again.close(again.info)
+
+
+async def _interrupted(journal: Any, run_id: str = "run-1") -> None:
+    """Wait until nobody owns a run."""
+    async with asyncio.timeout(30):
+        while (await journal.find(run_id)).status != "interrupted":
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["nothing is lost", "an entry is lost"])
+async def test_a_run_that_was_given_up_is_released_once_the_database_answers(
+    own_server: PostgresServer, own_url: str, written: bool
+) -> None:
+    """Its process lives on, and another one can take the run without its help."""
+    async with PostgresJournal(own_url, patience=0.3) as journal, PostgresJournal(own_url) as other:
+        log = await journal.open(info())
+        await record(log, rounds(1))
+        own_server.stop(immediate=True)
+        try:
+            if not written:
+                with pytest.raises(JournalUnavailable):
+                    await record(log, rounds(1, start=2))
+            with pytest.raises(JournalUnavailable):
+                await log.close(replace(log.info, status="interrupted"))
+        finally:
+            own_server.start()
+        await _interrupted(other)
+        again = await other.open(info(), resume=True)
+        assert shown(again.recorded) == shown(rounds_seen(rounds(1)))
+        await again.close(replace(again.info, status="satisfied"))
+        assert (await journal.find("run-1")).status == "satisfied"
+
+
+class _Refusing:
+    """A store that refuses the first transactions."""
+
+    name = "refusing"
+
+    def __init__(self, times: int) -> None:
+        self.logs = {1: None}
+        self.committed = threading.Event()
+        self._times = times
+
+    def commit(self, batches: Any, operations: Any) -> None:
+        if self._times:
+            self._times -= 1
+            raise JournalUnavailable("the database is away")
+        for operation in operations:
+            operation.run(None)
+        self.committed.set()
+
+    def journal_error(self, error: Exception) -> Exception:
+        return error
+
+    def beat(self) -> None:
+        """Do nothing."""
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+async def test_a_release_is_repeated_beside_its_caller() -> None:
+    """The caller fails at the first refusal, however late its event loop reads it."""
+    store, released = _Refusing(3), []
+    writer = Writer(store, beat=0.001)
+    caller = writer.give_back(lambda log, _info, _db: log, released.append, "log", "info")
+    assert store.committed.wait(30)  # this event loop reads nothing meanwhile
+    with pytest.raises(JournalUnavailable):
+        await caller
+    await writer.stop()
+    assert released == ["log"]
+
+
+async def test_a_run_that_its_owner_does_not_claim_is_taken_over(postgres_url: str) -> None:
+    """A live process keeps the runs that it names at its beats; one that it lost sight of is free after a lease."""
+    async with (
+        PostgresJournal(postgres_url, lease=1.0, beat=0.1) as journal,
+        PostgresJournal(postgres_url) as other,
+    ):
+        lost, kept = [await journal.open(info(name)) for name in ("lost", "kept")]
+        # As after an answer that was lost: the row names this store, which does not have the run.
+        journal._database.release(lost)
+        await _interrupted(other, "lost")
+        again = await other.open(info("lost"), resume=True)
+        with pytest.raises(RunLocked):
+            await other.open(info("kept"), resume=True)
+        assert (await other.find("kept")).status == "running"
+        await record(kept, rounds(1))
+        lost.append(Entry("started", "late", 0.0))
+        with pytest.raises(OwnershipLost):
+            await lost.sync()  # type: ignore[misc]
+        await again.close(again.info)
+        await kept.close(kept.info)
 
 
 @pytest.mark.parametrize("statement", [b"INSERT INTO loopwright.entries", b"COMMIT"])

@@ -5,7 +5,8 @@ Rules:
 1. A submitted run carries the text of its document and of every file that the document uses, with one digest. A
    worker writes them to a folder of its own, named after the digest, and never reads a path of the submitter.
 2. A document that runs commands or Python, or sends variables of the environment, runs only on a worker that trusts
-   this digest. The digest covers relative names, contents and settings, so it is the same on all machines.
+   this digest. The digest covers the name of the document, relative names, contents and settings, so it is the same on
+   all machines.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .trust import TrustedDigests
 __all__ = ["Carried", "carry", "unpacked"]
 
 MAX_BYTES = 4_000_000  # of all files of a run
+_DOCUMENTS = (".yaml", ".yml", ".json")
 
 Trust = Callable[[str], bool]
 """Whether a worker trusts the documents with a digest."""
@@ -43,7 +45,7 @@ class Carried:
         main: the relative name of the document.
         files: the texts by relative name.
         acts: whether the document runs commands or Python, or sends variables of the environment.
-        digest: the digest of names, contents and settings.
+        digest: the digest of the document's name, names, contents and settings.
     """
 
     main: str
@@ -102,8 +104,8 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
     kept = {key: source[key] for key in _SETTINGS if key in source}
     if replies:
         kept["replies"] = str(Path(str(replies)).relative_to(folder))
-    digest = _digest(texts, kept)
-    carried = Carried(str(main.relative_to(folder)), texts, acts, digest)
+    name = str(main.relative_to(folder))
+    carried = Carried(name, texts, acts, _digest(name, texts, kept))
     return {**kept, CARRIED: carried.to_json()}
 
 
@@ -136,8 +138,9 @@ def _text(file: Path, raw: bytes) -> str:
         ) from None
 
 
-def _digest(files: Mapping[str, str], settings: Mapping[str, Json]) -> str:
-    text = json.dumps([files, settings], sort_keys=True, ensure_ascii=False)
+def _digest(main: str, files: Mapping[str, str], settings: Mapping[str, Json]) -> str:
+    parts = [main, files, settings] if main else [files, settings]
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -150,13 +153,20 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     """
     carried = Carried.from_json(source[CARRIED])
     kept = {key: source[key] for key in (*_SETTINGS, "replies") if key in source}
-    # The trust of a worker is in a digest, so the files must be those that have it.
-    if _digest(carried.files, kept) != carried.digest:
+    replies = kept.get("replies")
+    # Earlier versions submitted runs with a digest without the name of the document.
+    mains = [carried.main, ""] if carried.main.endswith(_DOCUMENTS) else [carried.main]
+    # The trust of a worker is in a digest, so the files must be those that have it, and no others may be read.
+    if (
+        carried.digest not in [_digest(main, carried.files, kept) for main in mains]
+        or carried.main not in carried.files
+        or replies not in (None, *carried.files)
+    ):
         raise ConfigurationError(
             "the files of this run do not match their digest. Submit it again."
         )
     folder = _written(carried)
-    replies = kept.pop("replies", None)
+    kept.pop("replies", None)
     settings = Settings(
         **kept,
         replies=str(folder / replies) if replies else None,
@@ -171,7 +181,8 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     loaded = load(folder / carried.main, settings)
     # The submitter's word is not enough: what the document does is read from its contents.
     actions = loaded.local_actions()
-    if actions.acts and not trust(carried.digest):
+    # Functions of the caller are not among them, and here the caller is whoever submitted the run.
+    if (actions.acts or loaded.agents) and not trust(carried.digest):
         nearest = trust.nearest(carried.digest) if isinstance(trust, TrustedDigests) else ""
         raise ConfigurationError(
             f"this worker does not trust the commands and Python code of {loaded.name}. Start it with "

@@ -16,10 +16,11 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from ..engine.limits import Limits, SharedPermits
-from ..errors import ConfigurationError, JournalUnavailable
+from ..errors import ConfigurationError, JournalError, JournalUnavailable
 from ..journal import RunInfo
 from ..journal.postgres.connection import Server, is_transient
 from ..journal.postgres.database import PATIENCE
+from ..journal.postgres.owners import OWNED
 from ..journal.postgres.schema import migrate
 from ..journal.postgres.shared_schema import DEAD
 from ..journal.urls import shown_url
@@ -28,7 +29,7 @@ from .permit_pool import PermitPool, Settled
 from .sessions import connected, is_pooled
 from .shared_runs import MAX_DELIVERIES, MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
 
-__all__ = ["WAKE", "PostgresSharedRuns"]
+__all__ = ["PATIENCE", "WAKE", "PostgresSharedRuns"]
 
 Fetched = TypeVar("Fetched")
 
@@ -37,7 +38,8 @@ WAKE = "loopwright_wake"
 _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
 _SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
 _PAUSE = 0.2  # seconds between two attempts while the database is away
-_NOW = "extract(epoch FROM clock_timestamp())::float8"
+# Not the time of each row, with which no index could be used.
+_NOW = "extract(epoch FROM statement_timestamp())::float8"
 _DOUBLED = (
     f"2::float8 ^ least({MAX_DOUBLINGS}, coalesce("
     "(SELECT times FROM loopwright_queue.returned WHERE run_id = %s), 0))"
@@ -50,13 +52,13 @@ SELECT r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE 
 FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
 WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> '' AND r.wake_at <= {_NOW}
   AND (r.status IN ('queued', 'interrupted') OR (r.status = 'suspended' AND r.wake_at > 0)
-    OR (r.status = 'running' AND NOT coalesce(o.alive, false)))
+    OR (r.status = 'running' AND NOT {OWNED}))
   AND NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NOT EXISTS(
     SELECT FROM loopwright_queue.workers w WHERE w.host = h.host AND NOT w.closed
       AND w.beat > clock_timestamp() - interval '{DEAD} seconds'))
 ORDER BY r.status = 'queued', r.priority DESC, r.id LIMIT %s
 """
-_WAITS = "(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT coalesce(o.alive, false)))"
+_WAITS = f"(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT {OWNED}))"
 # A returned run has no start time of its own: it waits for a worker that can run it.
 _QUEUES = f"""
 SELECT r.queue,
@@ -96,9 +98,12 @@ class PostgresSharedRuns:
 
     Args:
         url: the URL of the journal.
+        patience: seconds for which a statement of a run is repeated while the database is away (default: 60).
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._server = Server(url)
         self._pool = PermitPool(self)
         self.permits: SharedPermits = self._pool
         self._url = url
@@ -112,13 +117,20 @@ class PostgresSharedRuns:
 
     @asynccontextmanager
     async def _db(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
-        """Yield the connection for single statements, one user at a time."""
+        """Yield the connection for single statements, one user at a time.
+
+        Raises:
+            JournalError: for an error of the database, which is its cause.
+        """
         async with self._lock:
-            if self._calls is None or self._calls.closed:
-                # With synchronous commits: the tables themselves and the host of a run must survive a crash
-                # of the server. Permits and rates do not wait for the disk, because they are unlogged.
-                self._calls = await connected(self._url, "worker")
-            yield self._calls
+            try:
+                if self._calls is None or self._calls.closed:
+                    # With synchronous commits: the tables themselves and the host of a run must survive a crash
+                    # of the server. Permits and rates do not wait for the disk, because they are unlogged.
+                    self._calls = await connected(self._url, "worker")
+                yield self._calls
+            except psycopg.Error as error:
+                raise self._server.error(error) from error
 
     async def _execute(self, statement: str, *values: Any) -> int:
         async with self._db() as db:
@@ -132,14 +144,19 @@ class PostgresSharedRuns:
         """Repeat a statement of a run while the database is away, like the commits of the journal.
 
         Raises:
-            JournalUnavailable: if the database is away for longer than `PATIENCE` seconds.
+            JournalUnavailable: if the database is away for longer than `patience` seconds.
         """
-        until = asyncio.get_running_loop().time() + PATIENCE
+        until = asyncio.get_running_loop().time() + self._patience
         while True:
             try:
                 return await work()
-            except psycopg.Error as error:
-                if not is_transient(error) or asyncio.get_running_loop().time() > until:
+            except JournalError as error:
+                cause = error.__cause__
+                if (
+                    not isinstance(cause, psycopg.Error)
+                    or not is_transient(cause)
+                    or asyncio.get_running_loop().time() > until
+                ):
                     # As for a commit: the run stops and is resumed later, and its step has not failed.
                     raise JournalUnavailable(str(error)) from error
             await asyncio.sleep(_PAUSE)
@@ -154,7 +171,7 @@ class PostgresSharedRuns:
             "SELECT to_regclass('loopwright_queue.spending')"  # the latest table
         )
         if rows[0][0] is None:
-            await asyncio.to_thread(_migrate, Server(self._url))
+            await asyncio.to_thread(_migrate, self._server)
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
@@ -414,7 +431,7 @@ class PostgresSharedRuns:
         await self._pool.close()
         # Twice: the first statement after a restart of the database fails, and the second one connects again.
         for _ in range(2 if self._worker else 0):
-            with suppress(psycopg.Error):
+            with suppress(JournalError):
                 await self._execute(
                     "UPDATE loopwright_queue.workers SET closed = true WHERE id = %s", self._worker
                 )

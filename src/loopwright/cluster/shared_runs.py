@@ -269,9 +269,9 @@ def open_runs(journal: Journal) -> SharedRuns:
         return MemoryRuns(journal)
     url = getattr(journal, "url", "")
     if str(url).startswith(("postgres:", "postgresql:")):
-        from .postgres import PostgresSharedRuns  # psycopg comes with an extra
+        from .postgres import PATIENCE, PostgresSharedRuns  # psycopg comes with an extra
 
-        return PostgresSharedRuns(str(url))
+        return PostgresSharedRuns(str(url), getattr(journal, "patience", PATIENCE))
     raise ConfigurationError(
         "journal: workers need a journal that several machines can open. Use postgres://HOST/DATABASE."
     )

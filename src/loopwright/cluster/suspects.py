@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 
 from ..engine.run_record import row_of
+from ..errors import JournalError
 from ..journal import Entry, Journal, RunInfo
 from ..records import Reason, Result, Status
 from ..records.result import ended_entry
 from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns
 
-__all__ = ["FirstResult", "is_poison", "suspend"]
+__all__ = ["Progress", "is_poison", "suspend"]
 
 _LOG = logging.getLogger("loopwright.cluster")
 _LONGEST_PAUSE = 16.0  # seconds before a suspect starts
@@ -48,30 +51,41 @@ async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
     return True
 
 
-class FirstResult:
-    """Clears the count of deliveries at the first result of a run."""
+class Progress:
+    """Clears the time of a run at its first entry, and its count of deliveries at its first result.
 
-    def __init__(self, runs: SharedRuns, run_id: str) -> None:
+    Until then a suspended run keeps its time, because nothing else would wake it if its opening fails.
+    """
+
+    def __init__(self, runs: SharedRuns, run_id: str, *, timed: bool) -> None:
         self.runs = runs
         self._run_id = run_id
-        self._task: asyncio.Task[None] | None = None
+        self._timed = timed
+        self._counted = True
+        self._tasks: list[asyncio.Task[None]] = []
 
     def note(self, entry: Entry) -> None:
         """Receive an entry of the run."""
-        if self._task is None and entry.kind in _RESULTS:
-            self._task = asyncio.ensure_future(self._clear())
+        if self._timed:
+            self._timed = False
+            self._tasks.append(
+                asyncio.create_task(self._clear(self.runs.handed_over([self._run_id])))
+            )
+        if self._counted and entry.kind in _RESULTS:
+            self._counted = False
+            self._tasks.append(asyncio.create_task(self._clear(self.runs.progressed(self._run_id))))
 
-    async def _clear(self) -> None:
+    async def _clear(self, change: Coroutine[Any, Any, None]) -> None:
         try:
-            await self.runs.progressed(self._run_id)
-        except Exception as error:  # the count is only a guard
-            _LOG.info("%s: its deliveries could not be cleared: %s", self._run_id, error)
+            await change
+        except JournalError as error:  # both only let the run start once more
+            _LOG.info("%s: its progress could not be noted: %s", self._run_id, error)
 
     async def close(self) -> None:
-        """Wait for the statement in progress."""
-        if self._task is not None:
+        """Wait for the statements in progress."""
+        if self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(self._task)
+                await asyncio.shield(asyncio.wait(self._tasks))
 
 
 async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:

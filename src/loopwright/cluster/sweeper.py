@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..journal import Journal, RunInfo, surviving
 from ..journal.inbox import unread_answers
@@ -30,6 +31,15 @@ _LOST = 600.0  # seconds after which an engine's word that it holds a run is not
 _KEPT = 10_000  # runs whose pauses are remembered
 
 
+class _Attempt(NamedTuple):
+    """An attempt to enqueue a run: for which wait, when the first one was, when the next one is, and the pause."""
+
+    wait: tuple[int, float]
+    first: float
+    next: float
+    pause: float
+
+
 class Sweeper:
     """Enqueues what no engine holds.
 
@@ -45,10 +55,7 @@ class Sweeper:
         self._deliverer = deliverer
         self._hurried = False  # whether a due run may have to be enqueued again
         self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
-        self._pauses: dict[
-            str, tuple[float, float]
-        ] = {}  # the next attempt, and the pause before it
-        self._first: dict[str, float] = {}  # when a run was first missing here
+        self._attempts: dict[str, _Attempt] = {}  # the latest of each run
 
     async def serve(self, finished: Callable[[], int] = int) -> None:
         """Beat and sweep until cancelled; an unavailable store or engine is tried again.
@@ -86,21 +93,19 @@ class Sweeper:
         held = (
             await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
         )
-        missing = [
-            row for row in others if row.run_id not in held or self._is_lost(row, now)
-        ]  # fmt: skip
         for row in others:
             if row.run_id in held:
-                self._wait(row.run_id, now)
+                self._wait(row, now)
+        missing = [row for row in others if row.run_id not in held or self._is_lost(row, now)]
         self._hurried = self._hurried or bool(due)
         await self._tick(due)
         # The schedules first: a crash after this repeats a tick, whose run ID is the same.
         if enqueued := [*due, *missing]:
             await self._deliverer.enqueue([_delivery(row) for row in enqueued])
         for row in due:
-            self._wait(row.run_id, now, first=_AGAIN)
+            self._wait(row, now, first=_AGAIN)
         for row in missing:
-            self._wait(row.run_id, now)
+            self._wait(row, now)
         return len(enqueued)
 
     async def _wake_answered(self) -> None:
@@ -118,23 +123,31 @@ class Sweeper:
     def _may_try(self, row: RunInfo, now: float) -> bool:
         if row.status == "queued" and not row.wake_at and time.time() - row.updated < _GRACE:
             return False
-        return self._pauses.get(row.run_id, (0.0, 0.0))[0] <= now
+        latest = self._latest(row)
+        return latest is None or latest.next <= now
 
     def _is_lost(self, row: RunInfo, now: float) -> bool:
-        return now - self._first.setdefault(row.run_id, now) > _LOST
+        latest = self._latest(row)
+        return latest is not None and now - latest.first > _LOST
 
-    def _wait(self, run_id: str, now: float, *, first: float = 2 * _INTERVAL) -> None:
+    def _latest(self, row: RunInfo) -> _Attempt | None:
+        """Return the latest attempt for this wait of a run: once it was opened, or has another time, it waits anew."""
+        latest = self._attempts.get(row.run_id)
+        return latest if latest is not None and latest.wait == (row.epoch, row.wake_at) else None
+
+    def _wait(self, row: RunInfo, now: float, *, first: float = 2 * _INTERVAL) -> None:
         """Let a run have a longer pause after each attempt."""
-        if len(self._pauses) > _KEPT:  # of runs that ended long ago
-            self._pauses.clear()
-            self._first.clear()
-        before = self._pauses.get(run_id, (0.0, first / 2))[1]
-        pause = min(_LONGEST, 2 * before)
-        self._pauses[run_id] = (now + pause, pause)
+        if len(self._attempts) > _KEPT:  # of runs that ended long ago
+            self._attempts.clear()
+        latest = self._latest(row)
+        pause = first if latest is None else min(_LONGEST, 2 * latest.pause)
+        began = now if latest is None else latest.first
+        wait = (row.epoch, row.wake_at)
+        self._attempts[row.run_id] = _Attempt(wait, began, now + pause, pause)
 
     async def _tick(self, due: Sequence[RunInfo]) -> None:
         """Create the next runs of the schedules whose runs are due."""
-        first = [row for row in due if row.status == "queued" and row.run_id not in self._pauses]
+        first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
         rows = [await self._journal.find(row.run_id) for row in first]
         following = [next_tick(row, time.time()) for row in rows if scheduled(row)]
         if following:

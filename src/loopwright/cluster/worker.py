@@ -44,11 +44,11 @@ from .delivery import (
     queue_name,
     sentence_of,
 )
-from .modules import step_of
+from .modules import RootModules
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
 from .source_keys import CARRIED
-from .suspects import FirstResult, is_poison
+from .suspects import Progress, is_poison
 from .sweeper import Sweeper, may_continue
 from .trust import TrustedDigests
 
@@ -92,15 +92,17 @@ class Worker:
         journal: the URL of the journal, such as `postgres://HOST/DATABASE`, or a Journal.
         queues: how many runs at a time, by the name of the queue. Default: 50 of the queue `default`.
         steps: the Python steps that this worker can run, by their names and fingerprints.
-        root: the folder, or several, of Python modules for steps that were submitted as `module:attribute`. A
-            module in several folders is that of the first.
+        root: the folder, or several, of Python modules for steps that were submitted as `module:attribute`, as
+            they are when the worker starts. Only a Loop, a Workflow or another Step in a source file of these
+            folders is run. A module in several folders is that of the first.
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
         limits: limits on calls over all workers, by provider, model, tool, step or `queue:NAME`, such as
             `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
         budgets: what all runs of a queue or of a key may spend together, over all workers, as `queue:NAME` or
             `key:KEY`, such as `{"queue:nightly": Budget(usd=20)}`. Give all workers the same budgets.
-        trust: the digests of documents whose commands and Python code may run here, or their beginnings of 12
-            characters or more; `all`; or a function that returns whether a digest is trusted.
+        trust: the digests of documents whose commands and Python code may run here, and of files in `root` that
+            changed, or their beginnings of 16 characters or more; `all`; or a function that returns whether a
+            digest is trusted.
         drain: how many seconds runs may continue after `stop`. Default: 30.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
         resources: models and other objects that steps need, by name.
@@ -146,7 +148,8 @@ class Worker:
         self._queues = _checked(queues if queues is not None else {DEFAULT_QUEUE: DEFAULT_SLOTS})
         self._steps = {(step.name, step.fingerprint): step for step in map(as_step, steps)}
         roots = [root] if isinstance(root, str | Path) else root
-        self._roots = [str(folder) for folder in roots if str(folder)]
+        self._roots = [folder for folder in roots if str(folder)]
+        self._modules: RootModules | None = None
         self._owns_journal = isinstance(journal, str)
         self._journal = open_journal(journal) if isinstance(journal, str) else journal
         self._owns_deliverer = isinstance(deliverer, str)
@@ -180,6 +183,9 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self.runs = open_runs(self._journal)
+        if self._roots:
+            self._modules = RootModules(self._roots, self._trusts)
+            self._modules.open()
         try:
             # Creates the tables, and reports a database that is away.
             await self._journal.runs(limit=1)
@@ -192,6 +198,8 @@ class Worker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._modules is not None:
+            self._modules.close()
         if self.runs is not None:
             await self.runs.close()
         if self._owns_deliverer:
@@ -313,7 +321,8 @@ class Worker:
         if row.wake_at:
             if row.wake_at > time.time() + _CLOCKS:
                 return False  # it comes again when its time has come
-            await self.runs.handed_over([run_id])
+            if row.status != "suspended":
+                await self.runs.handed_over([run_id])
         assert self._shared_budgets is not None
         spending = self._shared_budgets.of(row)
         # A run that has begun continues: its next call that costs something ends it with its best output.
@@ -366,7 +375,7 @@ class Worker:
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        timed = (Reason.THROTTLED.value, Reason.NEEDS_ATTENTION.value)
+        timed = (Reason.THROTTLED.value, Reason.QUOTA.value, Reason.NEEDS_ATTENTION.value)
         return row.reason in timed or await may_continue(self._journal, row.run_id)
 
     async def _put_back(
@@ -399,7 +408,8 @@ class Worker:
         self, row: RunInfo, step: Step, budget: Budget | None, resources: Mapping[str, Any]
     ) -> bool:
         assert self.runs is not None
-        progress = FirstResult(self.runs, row.run_id)
+        timed = row.status == "suspended" and row.wake_at > 0
+        progress = Progress(self.runs, row.run_id, timed=timed)
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:
@@ -438,14 +448,23 @@ class Worker:
         if result.status is not Status.SUSPENDED:
             self._finished += 1
             return True
-        until = (result.request or {}).get("until") if isinstance(result.request, dict) else None
-        if result.reason is Reason.THROTTLED and isinstance(until, int | float):
-            await self.runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
+        until = result.request.get("until") if isinstance(result.request, dict) else None
+        if result.reason in (Reason.THROTTLED, Reason.QUOTA) and isinstance(until, int | float):
+            # By the clock that recorded the pause; that of the database counts what is left of it.
+            delay = max(0.0, until - time.time())
+            while True:
+                try:
+                    await self.runs.put_back(row.run_id, delay=delay, reason=result.detail)
+                    break
+                except JournalUnavailable:  # without a time, nothing would wake the run
+                    await asyncio.sleep(_ELSEWHERE)
         return False
 
     def _loads(self, row: RunInfo) -> bool:
         """Return whether the step of a run comes from code or a document that is not loaded yet."""
-        return CARRIED in row.source or bool("python" in row.source and self._roots)
+        if (row.name, row.fingerprint) in self._steps:
+            return False
+        return CARRIED in row.source or ("python" in row.source and self._modules is not None)
 
     def _loaded(self, row: RunInfo) -> _Runnable:
         """Return the step of a run with its budget, resources and limits.
@@ -454,6 +473,8 @@ class Worker:
             _Unable: if this worker does not have it.
         """
         source = row.source
+        if (step := self._steps.get((row.name, row.fingerprint))) is not None:
+            return _Runnable(step)
         try:
             if CARRIED in source:
                 # Documents take a second to load, and this package also serves those who only submit.
@@ -463,14 +484,13 @@ class Worker:
                 return _Runnable(
                     _same(row, loaded.step), loaded.budget, loaded.resources, loaded.limits
                 )
-            if "python" in source and self._roots:
-                return _Runnable(_same(row, step_of(str(source["python"]), self._roots)))
-        except (ConfigurationError, DocumentError) as error:
+            if "python" in source and self._modules is not None:
+                return _Runnable(_same(row, self._modules.step(str(source["python"]))))
+        except (ConfigurationError, DocumentError, _Unable) as error:
             raise _Unable(str(error)) from None
-        step = self._steps.get((row.name, row.fingerprint))
-        if step is None:
-            raise _Unable(self._lacks(row))
-        return _Runnable(step)
+        except Exception as error:  # the row may say anything
+            raise _Unable(f"it cannot be loaded here: {type(error).__name__}: {error}") from error
+        raise _Unable(self._lacks(row))
 
     def _lacks(self, row: RunInfo) -> str:
         """Return what this worker has in place of the step of a run, and how a worker gets the step."""

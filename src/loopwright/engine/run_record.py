@@ -5,6 +5,8 @@ A row contains the bounds of a run, which are the conditions of each loop, for l
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import os
 import random
@@ -16,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
 from ..conditions import Budget
-from ..errors import ConfigurationError, ReplayMismatch, StepError, nearest
+from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
 from ..journal import Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
 from ..journal.open import open_journal
@@ -294,25 +296,22 @@ async def open_run(
     if store is None:
         return fresh, NoLog(fresh)
     log = await store.open(fresh, takeover=takeover)
-    if not log.recorded:
-        if "forked" in log.info.source and log.info.epoch > 1:
-            await log.close(replace(log.info, status="interrupted"))
+    try:
+        if log.recorded and not accept_changes:
+            _check_same(log, step, fresh, has_input=has_input)
+        if not log.recorded and "forked" in log.info.source and log.info.epoch > 1:
             raise ConfigurationError(
                 f"{log.info.run_id}: the process that forked it ended before its entries were written; "
                 "fork again with another run ID"
             )
-        if log.info.queue:  # limits may have been changed before it started
+        # Answers and limits that were posted while no process ran it become entries before the replay.
+        if log.recorded or log.info.queue:
             await take_up(store, log)
-        return _bounded(log.info, fresh), log
-    try:
-        if not accept_changes:
-            _check_same(log, step, fresh, has_input=has_input)
-    except ReplayMismatch:
+    except BaseException:
         # Released with its former status: the run is as it was before this attempt.
-        await log.close(replace(log.info, status=status_of(log.recorded)))
+        with contextlib.suppress(JournalError):
+            await asyncio.shield(log.close(replace(log.info, status=status_of(log.recorded))))
         raise
-    # Answers that were posted while no process ran it become entries before the replay.
-    await take_up(store, log)
     return _bounded(log.info, fresh), log
 
 

@@ -73,7 +73,9 @@ class MemoryLog:
     async def close(self, info: RunInfo) -> None:
         """Write the row of the run and release it; see RunLog.close."""
         if self._run.owner is self:
-            self._run.info = info
+            # What workers changed meanwhile stays.
+            before = self._run.info
+            self._run.info = replace(info, wake_at=before.wake_at, deliveries=before.deliveries)
             self._run.owner = None
 
 
@@ -162,10 +164,11 @@ class MemoryJournal:
         return created
 
     def change(self, info: RunInfo) -> None:
-        """Replace the row of a run that no process has open; otherwise do nothing."""
+        """Replace the row of a run; of one that a process has open, only what workers share."""
         run = self._find(info.run_id)
-        if run.owner is None:
-            run.info = info
+        if run.owner is not None:
+            info = replace(run.info, wake_at=info.wake_at, deliveries=info.deliveries)
+        run.info = info
 
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""

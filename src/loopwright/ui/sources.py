@@ -107,6 +107,7 @@ class PythonStep:
     resources: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
     needs_python: bool = True
+    kind: str = "step"  # of what the name stands for; workers load nothing but steps by their names
 
     def local_actions(self) -> None:
         """Return None: naming a module's attribute is approval enough."""
@@ -238,7 +239,9 @@ def _python(module: str, attribute: str, settings: SourceSettings, root: str) ->
     if options := settings.for_documents():
         raise ConfigurationError(f"{options[0]} is for documents; {name} is a Python step")
     # The run's root, and not the folder of this command, so that `resume` imports the same module.
-    step = as_step(_attribute(_imported(module, root), name, attribute))
+    target = _attribute(_imported(module, root), name, attribute)
+    step = as_step(target)
+    kind = "step" if step is target else type(target).__name__
     source: dict[str, Json] = {"python": name, "root": root}
     source |= {name: value for name, value in settings.limits().items() if value is not None}
     replies = settings.replies and os.path.realpath(
@@ -249,7 +252,8 @@ def _python(module: str, attribute: str, settings: SourceSettings, root: str) ->
     resources = _Models(settings)
     if settings.replies:  # a missing file is reported even if the step calls no model
         resources.load()
-    return PythonStep(step.name, step, source, settings.budget_of_limits(), resources=resources)
+    budget = settings.budget_of_limits()
+    return PythonStep(step.name, step, source, budget, resources=resources, kind=kind)
 
 
 _OF_MODELS = ("models", "model", "model_url")

@@ -344,8 +344,8 @@ def commands(journal: str, *, every: bool) -> list[list[str]]:
         ["rewind", "first", "fix/count/1"], ["resume", "first", "--yes"],
     ]  # fmt: skip
     files = [["workspace", action] for action in ("list", "prune")]
-    for rest in (["show"], ["diff"], ["restore", "RUN", "1"], ["branch"], ["apply"]):
-        files.append(["workspace", rest[0], "first", *rest[2:]])
+    others = (["show"], ["diff"], ["restore", "RUN", "1"], ["branch"], ["apply"])
+    files += [["workspace", rest[0], "first", *rest[2:]] for rest in others]
     return [*([*words, "--journal", journal] for words in (*show, *start)), *files]
 
 

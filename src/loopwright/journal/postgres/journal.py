@@ -58,7 +58,7 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
     ) -> None:
         self.server = Server(url)
         self.url = url
-        self._lease, self._patience = lease, patience
+        self._lease, self.patience = lease, patience
         super().__init__(
             partial(
                 PostgresRuns,
@@ -134,9 +134,7 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
         with self._reading:
             try:
                 with as_damage(self.server.name):
-                    return patiently(
-                        lambda: work(self._reader()), self._drop_reader, self._patience
-                    )
+                    return patiently(lambda: work(self._reader()), self._drop_reader, self.patience)
             except psycopg.Error as error:
                 raise self.server.error(error) from error
 

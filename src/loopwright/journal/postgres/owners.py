@@ -38,18 +38,21 @@ _DEAD = (
 )
 _OLD_COMMITS = "DELETE FROM loopwright.commits WHERE at < now() - interval '1 day'"
 _BEAT = (
-    "UPDATE loopwright.owners SET beat=clock_timestamp(), held=%s, backend=%s, backend_start="
+    "UPDATE loopwright.owners SET beat=clock_timestamp(), held=%s, claims=%s::bigint[], backend=%s, backend_start="
     "(SELECT backend_start FROM pg_stat_activity WHERE pid=%s) WHERE id=%s"
 )
 _AGAIN = (
     "INSERT INTO loopwright.owners(id, host, pid, version, since, beat, lease, silence, held, closed) "
-    "VALUES (%s, %s, %s, %s, clock_timestamp(), clock_timestamp(), %s, %s, 0, false) "
+    "VALUES (%s, %s, %s, %s, clock_timestamp() - make_interval(secs => %s), clock_timestamp(), %s, %s, 0, false) "
     "ON CONFLICT DO NOTHING"
 )
 _CLOSE = "UPDATE loopwright.owners SET closed=true, beat=clock_timestamp() WHERE id=%s"
 _STATES = (
-    "SELECT id, host, pid, seconds, seen, until, alive FROM loopwright.owners_now WHERE id=ANY(%s)"
+    "SELECT id, host, pid, seconds, seen, until, alive, lease, claims FROM loopwright.owners_now "
+    "WHERE id=ANY(%s)"
 )
+OWNED = "coalesce(o.alive AND (o.claims IS NULL OR r.id=ANY(o.claims) OR o.seconds < r.opened + o.lease), false)"
+"""Whether the owner `o` of a running run `r` is alive and has not given it up; see `OwnerState.owns`."""
 _HELD = (  # with the number of new limits, which stand under the question 0
     "SELECT id, epoch, cancel, (SELECT count(*) FROM loopwright.inbox i WHERE i.run=r.id AND i.asked=0) "
     "FROM loopwright.runs r WHERE id=ANY(%s)"
@@ -114,9 +117,9 @@ class LeaseRenewal:
         """The age of the owner in seconds."""
         return time.monotonic() - self._since if self.owner else 0.0
 
-    def _row(self) -> tuple[str, int, str, float, float]:
-        silence = _SILENT_BEATS * self._beat
-        return socket.gethostname(), os.getpid(), version("loopwright"), self._lease, silence
+    def _row(self, *since: float) -> tuple[str | float, ...]:
+        process = socket.gethostname(), os.getpid(), version("loopwright")
+        return *process, *since, self._lease, _SILENT_BEATS * self._beat
 
     def stop(self, db: Connection | None) -> None:
         """End the beats; with a connection, the owner is recorded as closed."""
@@ -151,10 +154,11 @@ class LeaseRenewal:
         backend = None if db.pooled else db.info.backend_pid
         while not self._stopped:
             held = dict(self._logs)
-            if not db.execute(_BEAT, (len(held), backend, backend, self.owner)).rowcount:
-                db.execute(
-                    _AGAIN, (self.owner, *self._row())
-                )  # others deleted the row of an owner that seemed dead
+            # Without the runs that this process gave up: until it can release them, others take them.
+            claims = [key for key, log in held.items() if log.failure is None]
+            if not db.execute(_BEAT, (len(held), claims, backend, backend, self.owner)).rowcount:
+                # Others deleted the row of an owner that seemed dead.
+                db.execute(_AGAIN, (self.owner, *self._row(self.seconds)))
             if held:
                 self._check_runs(held, db)
             if self.committed:

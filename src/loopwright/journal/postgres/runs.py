@@ -112,7 +112,7 @@ class PostgresRuns(Database):
             raise missing_run(info.run_id)
         row = read_row(values)
         owner = self._owner(db, row)
-        if owner is not None and owner.alive and not takeover:
+        if owner is not None and owner.owns(row) and not takeover:
             raise locked(info.run_id, owner)
         opened = taken(row, owner, opened=self.seconds, owner=self.owner)
         _write_row(db, opened.row, row.info.epoch)
@@ -228,7 +228,7 @@ class PostgresRuns(Database):
         """Ask the owner of a run to cancel it; return whether it has a live owner."""
         row = find_run(db, run_id)
         owner = owners_of(db, [row.owner]).get(row.owner or 0)
-        if owner is None or not owner.alive:
+        if owner is None or not owner.owns(row):
             return False
         db.execute("UPDATE loopwright.runs SET cancel=1 WHERE id=%s", (row.key,))
         db.execute("SELECT pg_notify(%s, '')", (channel_of(owner.key),))

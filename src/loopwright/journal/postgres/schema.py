@@ -50,7 +50,7 @@ CREATE TABLE loopwright.owners(
 # count from the start of the server if that is later, or a restart would make all owners appear dead. A
 # beat in the future was written before the clock of the server was set back: then only the session counts.
 _OWNERS_NOW = """
-CREATE VIEW loopwright.owners_now AS
+CREATE OR REPLACE VIEW loopwright.owners_now AS
 SELECT id, host, pid, version, since, beat, held,
   extract(epoch FROM beat - since)::float8 AS seconds,
   extract(epoch FROM beat)::float8 AS seen,
@@ -61,7 +61,7 @@ SELECT id, host, pid, version, since, beat, held,
       AND (backend IS NULL OR s.there
         OR greatest(beat, pg_postmaster_start_time()) + make_interval(secs => silence)
           > clock_timestamp())
-    END AS alive
+    END AS alive{more}
 FROM loopwright.owners, LATERAL (SELECT EXISTS(SELECT FROM pg_stat_activity a WHERE a.pid=backend
   AND (a.backend_start IS NULL OR a.backend_start=owners.backend_start)) AS there) s
 """
@@ -74,7 +74,7 @@ _FIRST = (
         "WHERE status IN ('queued','running','suspended','interrupted')"
     ),
     _OWNERS,
-    _OWNERS_NOW,
+    _OWNERS_NOW.format(more=""),
     (
         'CREATE TABLE loopwright.entries(run bigint NOT NULL, first bigint NOT NULL, loop text COLLATE "C", '
         "mark bigint, body text NOT NULL, sum bytea NOT NULL, PRIMARY KEY(run, first))"
@@ -115,8 +115,13 @@ _THIRD = (
     ),
     "CREATE INDEX forks_by_origin ON loopwright.forks(origin)",
 )
+_FOURTH = (
+    # The runs that an owner named in its latest beat; NULL for one of an earlier version.
+    "ALTER TABLE loopwright.owners ADD COLUMN claims bigint[]",
+    _OWNERS_NOW.format(more=", lease, claims"),
+)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD)
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (

@@ -121,7 +121,9 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
 
         def leave(log: DurableLog) -> Transaction[Connection, DurableLog]:
             status = log.before or "interrupted"
-            return Transaction(partial(database.leave, log, status), database.release)
+            return Transaction(
+                partial(database.leave, log, status), database.release, releasing=True
+            )
 
         def undo(taken: asyncio.Future[DurableLog]) -> None:
             if not taken.cancelled() and taken.exception() is None:

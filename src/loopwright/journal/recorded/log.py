@@ -437,13 +437,18 @@ class DurableLog:
         """Write the run's row and give the run back.
 
         Raises:
-            JournalUnavailable: if the store failed to write; the run is left as interrupted.
+            JournalUnavailable: if the store failed to write; the run is left as interrupted, once the store
+                can be written again.
         """
         # The new owner writes the row; this one may not change it.
         if isinstance(self._error(), OwnershipLost):
             return
         self._queue.flush()
-        await self._give_back(self, info)
+        try:
+            await self._give_back(self, info)
+        except JournalError as refused:
+            self.fail(refused)  # from now on its process does not claim the run any more
+            raise
         error = self._error()
         # A later append is an error of the engine, which must not pass silently.
         self.lose("this log is closed")

@@ -30,7 +30,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class OwnerState:
-    """An opened store at the present: `seconds` is its age, `seen` the time of its latest beat."""
+    """An opened store at the present: `seconds` is its age at its latest beat, `seen` the time of that beat.
+
+    `claims` are the keys of the runs that it named in that beat; None if its kind of store names none.
+    """
 
     key: int
     host: str
@@ -39,6 +42,15 @@ class OwnerState:
     seen: float
     until: float
     alive: bool
+    lease: float = 0.0
+    claims: Sequence[int] | None = None
+
+    def owns(self, row: RunRow) -> bool:
+        """Return whether it is alive and has not given up this run of its own."""
+        # A run that it took a moment ago is named in its next beat.
+        return self.alive and (
+            self.claims is None or row.key in self.claims or self.seconds < row.opened + self.lease
+        )
 
     @property
     def name(self) -> str:
@@ -117,7 +129,9 @@ def present(row: RunRow, owner: OwnerState | None) -> RunInfo:
     # alive since.
     active = info.active + max(0.0, owner.seconds - row.opened)
     info = replace(info, active=active, updated=max(info.updated, owner.seen))
-    return replace(info, owner=owner.name) if owner.alive else replace(info, status="interrupted")
+    if not owner.owns(row):
+        return replace(info, status="interrupted")
+    return replace(info, owner=owner.name)
 
 
 def taken(row: RunRow, before: OwnerState | None, *, opened: float, owner: int) -> OpenedRun:

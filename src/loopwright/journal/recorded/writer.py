@@ -49,6 +49,9 @@ class CommitOperation(Protocol[Connection_contra]):
     def refuse(self, error: JournalError) -> None:
         """Let the caller fail with an error."""
 
+    def repeated(self) -> CommitOperation[Connection_contra] | None:
+        """Return what to repeat until it is committed, although its caller has failed; None for nothing."""
+
     def resolve(self) -> None:
         """Resolve the caller's future; runs in the event loop."""
 
@@ -82,7 +85,8 @@ class Store(Protocol[Connection_co]):
 class Transaction(Generic[Connection, Outcome]):
     """An operation with a result: `work` runs in a transaction, `after` once it is committed.
 
-    Both run in the writer's thread.
+    Both run in the writer's thread. `releasing` is whether it gives a run back: it is repeated until it is committed,
+    because nobody else can take the run before.
     """
 
     __slots__ = (
@@ -94,6 +98,7 @@ class Transaction(Generic[Connection, Outcome]):
         "loop",
         "opening",
         "owning",
+        "releasing",
         "work",
     )
 
@@ -105,9 +110,11 @@ class Transaction(Generic[Connection, Outcome]):
         opening: RunInfo | None = None,
         closing: tuple[DurableLog, RunInfo] | None = None,
         owning: bool = False,
+        releasing: bool = False,
     ) -> None:
         self.work = work
         self.owning = owning
+        self.releasing = releasing
         self.after = after
         self.opening = opening
         self.closing = closing
@@ -139,6 +146,13 @@ class Transaction(Generic[Connection, Outcome]):
         """Let the caller fail with an error; see CommitOperation."""
         self.error = type(error)(str(error))
 
+    def repeated(self) -> Transaction[Connection, Outcome] | None:
+        """Return a release again; see CommitOperation."""
+        if not self.releasing:
+            return None
+        # Another object: the event loop may not have read the error of this one yet.
+        return Transaction(self.work, self.after, closing=self.closing, releasing=True)
+
     def resolve(self) -> None:
         """Resolve the caller's future; see CommitOperation."""
         if self.future is None or self.future.done():
@@ -167,6 +181,7 @@ class Writer(Generic[Connection]):
         self._store = store
         self._beat = beat  # seconds between renewals of the leases
         self._jobs: SimpleQueue[Job[Connection]] = SimpleQueue()
+        self._unreleased: list[Job[Connection]] = []  # releases that could not be committed
         self._next_beat = 0.0
         self._started = False
         self._ended = False
@@ -200,7 +215,9 @@ class Writer(Generic[Connection]):
         info: RunInfo,
     ) -> asyncio.Future[DurableLog]:
         """Release a run and write its row by `work`, once its entries are written."""
-        return self.perform(Transaction(partial(work, log, info), after, closing=(log, info)))
+        return self.perform(
+            Transaction(partial(work, log, info), after, closing=(log, info), releasing=True)
+        )
 
     def stop(self) -> asyncio.Future[None]:
         """Finish the accepted jobs, release the leases and close the database; return a future."""
@@ -239,6 +256,9 @@ class Writer(Generic[Connection]):
         if self._store.logs and time.monotonic() >= self._next_beat:
             self._next_beat = time.monotonic() + self._beat
             self._store.beat()
+            if releases := self._unreleased:
+                self._unreleased = []
+                self._transact(releases)
         return True
 
     def _gather(self) -> list[Job[Connection]]:
@@ -258,7 +278,7 @@ class Writer(Generic[Connection]):
                 job = self._jobs.get_nowait()
         return jobs
 
-    def _transact(self, jobs: list[Job[Connection]]) -> None:
+    def _transact(self, jobs: Sequence[Job[Connection]]) -> None:
         batches = [job for job in jobs if isinstance(job, Batch)]
         operations = [job for job in jobs if not isinstance(job, Batch)]
         try:
@@ -268,6 +288,7 @@ class Writer(Generic[Connection]):
             failure = self._store.journal_error(error)
             for job in jobs:
                 job.refuse(failure)
+            self._unreleased += filter(None, (operation.repeated() for operation in operations))
         else:
             for operation in operations:
                 operation.committed()

@@ -363,7 +363,7 @@ class SqliteRuns(SqliteDatabase):
             raise missing_run(info.run_id)
         row = read_row(values)
         owner = owner_at(db, row.owner, self.clocks.wall())
-        if owner is not None and owner.alive and not takeover:
+        if owner is not None and owner.owns(row) and not takeover:
             raise locked(info.run_id, owner)
         opened = taken(row, owner, opened=self.seconds, owner=self.owner.key)
         _write_row(db, opened.row, row.info.epoch)
@@ -409,7 +409,7 @@ class SqliteRuns(SqliteDatabase):
         """Ask the owner of a run to cancel it; return whether it has a live owner."""
         row = find_run(db, run_id)
         owner = owner_at(db, row.owner, self.clocks.wall())
-        if owner is None or not owner.alive:
+        if owner is None or not owner.owns(row):
             return False
         db.execute("UPDATE runs SET cancel=1 WHERE id=?", (row.key,))
         log = self.logs.get(row.key)

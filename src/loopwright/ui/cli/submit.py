@@ -176,6 +176,11 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
     Its contents are trusted here if they are approved.
     """
     if "python" in source.source:
+        if (kind := getattr(source, "kind", "step")) != "step":
+            output.note(
+                f"{source.source['python']} is a {kind}, and a worker with --root runs only steps: decorate a function "
+                "with @step. Other workers run it if they register it"
+            )
         # A folder of this machine means nothing to a worker, which has its own --root.
         return {key: value for key, value in source.source.items() if key != "root"}, ""
     actions = source.local_actions()
@@ -189,13 +194,14 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
     acts = actions is not None and actions.acts
     data = carry(source, contents, acts=acts)  # type: ignore[arg-type]
     digest = str(data[CARRIED]["digest"])
-    if actions is None or not acts:
+    # Who names functions by --agent chose them; the workers still decide.
+    if not acts and "agents" not in data:
         return data, ""
     if yes or is_approved(actions):
         trust_contents(digest, output.note)
+    does = actions_text(actions) if actions is not None and acts else "runs the functions of --agent"
     return data, (
-        f"{source.name} {actions_text(actions)}: other machines run it with "
-        f"loopwright worker --trust {digest[:16]}"
+        f"{source.name} {does}: other machines run it with loopwright worker --trust {digest[:16]}"
     )
 
 

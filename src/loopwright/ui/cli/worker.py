@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from ...cluster import Worker
-from ...cluster.trust import TrustedDigests
+from ...cluster.trust import TrustedDigests, shared_digests
 from ...conditions import Budget
 from ...errors import ConfigurationError
 from ...journal import open_journal
@@ -44,7 +44,7 @@ def worker(
         typer.Option(
             "--root",
             metavar="DIR",
-            help="Folder of Python modules for steps module:attribute; repeatable.",
+            help="Folder of Python modules whose steps module:attribute may run, as it is now; repeatable.",
         ),
     ] = None,
     trust: Annotated[
@@ -52,7 +52,15 @@ def worker(
         typer.Option(
             "--trust",
             metavar="DIGEST",
-            help="Run the commands and Python code of documents with this digest; repeatable.",
+            help="Run the commands and Python code with this digest of a document or file; repeatable.",
+        ),
+    ] = None,
+    trust_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--trust-file",
+            metavar="PATH",
+            help="Trust the digests in this file, one per line, or in the files of this folder; read for each run.",
         ),
     ] = None,
     budget: Annotated[
@@ -91,8 +99,13 @@ def worker(
     """
     with Output() as output:
         queues = _queues(queue or [])
+
         # Read for each run, because a person can approve a document while the worker serves.
-        trusted = TrustedDigests(trust or [], approved=trusted_contents, option="--trust")
+        def approved() -> list[str]:
+            return [*trusted_contents(), *(shared_digests(trust_file) if trust_file else ())]
+
+        trusted = TrustedDigests(trust or [], approved=approved, option="--trust")
+        approved()  # a file that cannot be read is an error now
         logging.basicConfig(
             stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s"
         )
