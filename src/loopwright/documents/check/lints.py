@@ -20,7 +20,7 @@ from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument
 from ..schema.document import Action, Document, LoopSpec
 from ..schema.evaluators import TestsSpec
-from ..schema.traverse import models_in, parts, sentences
+from ..schema.traverse import models_in, parts, questions
 from ..yaml.reader import Source
 from ..yaml.source import Location
 
@@ -305,7 +305,7 @@ def _is_goal(tag: str) -> bool:
 
 def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:
     """Iterate over the sentences that a model judges in a loop, with their places."""
-    for sentence in sentences(loop.until):
+    for sentence, _ in questions(loop.until):
         yield sentence, (*at, "until")
     many = isinstance(loop.evaluate, list)
     value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
