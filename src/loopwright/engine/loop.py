@@ -18,6 +18,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, cast
 
 from ..conditions import (
+    AllCriteriaMet,
     AnyOf,
     Budget,
     Condition,
@@ -62,6 +63,7 @@ from .loop_verdicts import (
     NO_CHECK,
     Impossible,
     Undecided,
+    has_check,
     tampering_stop,
     without_judge,
 )
@@ -97,6 +99,7 @@ NO_GOAL_SENTENCE = (
     "satisfied; add a score_at_least"
 )
 
+PASSED_UNREAD = "passed_unread"
 # A function without `return` is the usual cause.
 EMPTY_EVALUATIONS = (
     "its evaluator returned neither a score nor a verdict, so it cannot be satisfied; return a score from 0 to 1, "
@@ -274,9 +277,7 @@ class Loop(CompositeStep[In, Out]):
         if name == "evaluate":
             step = as_step(function, purpose="evaluate")
             # Without a judge of its own, the evaluator can decide in the place of a sentence.
-            if self.undecided.then == "accept_check" and not (
-                self.sentences and not step.asks_model
-            ):
+            if self.undecided.then == "accept_check" and not (self.sentences and has_check(step)):
                 step = without_judge(step, self.undecided)
             if self.measured is not None and self.measured.repeats:
                 step = Repeated(step, self.measured.repeats)
@@ -608,11 +609,28 @@ class Loop(CompositeStep[In, Out]):
             detail = f"its only iteration failed: {last}"
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
 
+    def _passed_unread(self, stop: Stop, history: History) -> int | None:
+        """Return the first iteration that passed and did not end the loop, if no condition reads that; or None."""
+        if self._optimises or not self.goals or any(map(_reads_verdict, self.members)):
+            return None
+        waits = max(self.min_iterations, *(getattr(c, "min_iterations", 1) for c in self.goals))
+        ended = history.length if stop.satisfied else 0
+        passed = (item.number for item in history if item.passed is True and item.can_satisfy)
+        return next((number for number in passed if number >= waits and number != ended), None)
+
     def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
         """Iterate over warnings, each a code and a sentence, on conditions of success that could not hold.
 
-        No evaluation had the field that such a condition reads.
+        No evaluation had the field that such a condition reads, or none reads the verdict that one had.
         """
+        if (number := self._passed_unread(stop, history)) is not None:
+            yield (
+                PASSED_UNREAD,
+                (
+                    f"iteration {number} passed its evaluation, and no condition reads that, so the loop went on; add "
+                    "passed to until, if it should end"
+                ),
+            )
         if stop.reason is not Reason.MAX_ITERATIONS and (
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
@@ -638,6 +656,13 @@ class Loop(CompositeStep[In, Out]):
                 "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"
             )
             yield NOT_APPLICABLE, f"{lack}, so {tag_of(type(goal))} could not hold"
+
+
+def _reads_verdict(condition: Condition) -> bool:
+    """Return whether a condition may read `passed`."""
+    if not condition.ours or isinstance(condition, Passed | AllCriteriaMet):
+        return True
+    return any(map(_reads_verdict, condition.parts()))
 
 
 def _unread(item: Iteration) -> str:

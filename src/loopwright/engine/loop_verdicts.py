@@ -134,8 +134,18 @@ class Undecided:
 class JudgedWithChecks(Protocol):
     """An evaluator of several whose deterministic members can decide alone."""
 
+    @property
+    def checks(self) -> bool:
+        """Whether it has a deterministic member."""
+
     def deciding_alone(self, policy: Undecided) -> Step | None:
         """Return the evaluator with this policy; None without a deterministic member before a judge."""
+
+
+def has_check(evaluate: Step) -> bool:
+    """Return whether an evaluator has a deterministic member whose verdict is known, or is one."""
+    mixed = isinstance(evaluate, JudgedWithChecks) and evaluate.checks
+    return mixed or not evaluate.asks_model
 
 
 def without_judge(evaluate: Step, policy: Undecided) -> Step:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..engine.context import Context
-from ..engine.loop_verdicts import UNJUDGED, UNJUDGED_SENTENCE, Undecided
+from ..engine.loop_verdicts import UNJUDGED, UNJUDGED_SENTENCE, Undecided, has_check
 from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
@@ -53,6 +53,11 @@ class _Gates(CompositeStep[object, Evaluation]):
     def scores_only(self) -> bool:
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
+
+    @property
+    def checks(self) -> bool:
+        """Whether it has a deterministic member."""
+        return any(has_check(part) for _, part in self.members)
 
     def preparations(self) -> Iterable[Step]:
         return (step for _, part in self.members for step in part.preparations())
