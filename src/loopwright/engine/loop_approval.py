@@ -82,7 +82,7 @@ def _at_limit(loop_run: RunWithQuestions, stop: Stop) -> Stop:
 
 
 def answered(
-    loop_run: RunWithQuestions, place: str, sentence: str, item: Iteration, feedback: str
+    loop_run: RunWithQuestions, number: int, sentence: str, item: Iteration, feedback: str
 ) -> dict[str, Json]:
     """Return the verdict of a person in place of a judge that could not decide on a sentence of `until`.
 
@@ -94,7 +94,9 @@ def answered(
         "output": item.output, "feedback": feedback,
     }  # fmt: skip
     detail = f"{loop_run.loop.name}: the judge could not decide on iteration {item.number}: is this true: {sentence}"
-    given = _verdict_of(loop_run.ctx.child(place).ask("verdict", request, detail))
+    # Not below the effect of the sentence, which has ended.
+    ctx = loop_run.ctx.child(f"{loop_run.path}/{item.number}")
+    given = _verdict_of(ctx.ask(f"verdict-{number}", request, detail))
     return {
         "passed": given.get("passed"),
         "feedback": str(given.get("reason", "")),

@@ -142,8 +142,7 @@ async def judge_sentences(
         while (question := reading.needed(asked=True)) is not None:
             verdict = verdicts[sentence := question.sentence]
             if policy.then == "pause":
-                place = f"{loop_run.path}/{item.number}/until/{numbers[sentence]}"
-                given = answered(loop_run, place, sentence, item, verdict["feedback"])
+                given = answered(loop_run, numbers[sentence], sentence, item, verdict["feedback"])
                 verdict |= {**given, "votes": [*verdict["votes"], *given["votes"]]}
             else:
                 if not unjudged and policy.then == "accept_check":

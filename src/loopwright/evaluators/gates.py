@@ -54,6 +54,11 @@ class _Gates(CompositeStep[object, Evaluation]):
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
 
+    @functools.cached_property
+    def asks_model(self) -> bool:
+        """Whether one of its parts asks a model."""
+        return any(part.asks_model for _, part in self.members)
+
     @property
     def checks(self) -> bool:
         """Whether it has a deterministic member."""

@@ -88,7 +88,7 @@ def _until(step: Step) -> Iterator[str]:
                 asked.add(question.sentence)
                 number = numbers[question.sentence].partition(" ")[0]
                 yield f"{step.name} asks {number} after evaluate{', if ' if needs else ''}{' and '.join(needs)}"
-        if step.evaluate is not None and has_check(step.evaluate):
+        if isinstance(step.evaluate, Step) and has_check(step.evaluate):
             yield f"{step.name} asks nothing about an output that a check refused"
     for part in step.parts():
         yield from _until(part)
