@@ -184,3 +184,18 @@ def test_degrading_needs_its_window(
     if len(marks) < window:
         assert check.check(history(*marks)) is None
     assert check.check(history(*sorted(marks))) is None
+
+
+def test_an_output_that_came_anywhere_before_is_an_option() -> None:
+    """`anywhere` sees A B A, by the same rules on inputs, new best scores and failures; the default does not."""
+    found = history(None, None, None, outputs=list("ABA"))
+    assert RepeatedOutput().check(found) is None
+    stop = RepeatedOutput(anywhere=True).check(found)
+    assert stop == Stop(R.REPEATED_OUTPUT, "the output is that of iteration 1")
+    assert RepeatedOutput(anywhere=True).check(history(None, None, outputs=list("AA"))) is not None
+    assert RepeatedOutput(anywhere=True).check(history(None, None, outputs=list("AB"))) is None
+    assert RepeatedOutput(anywhere=True).check(history(0.5, 0.6, 0.7, outputs=list("ABA"))) is None
+    same = history(None, None, None, outputs=list("ABA"), inputs=["x", "y", "x"])
+    assert RepeatedOutput(anywhere=True).check(same) is None
+    assert RepeatedOutput(anywhere=True).check(history(ERROR, None, ERROR)) is None
+    assert RepeatedOutput(anywhere=True).to_json() == {"repeated_output": {"anywhere": True}}

@@ -75,7 +75,9 @@ def told(result: Result) -> Any:
 
     def strip(data: Any) -> Any:
         if isinstance(data, dict):
-            return {k: strip(v) for k, v in data.items() if k not in ("seconds", "usage", "work")}
+            return {
+                k: strip(v) for k, v in data.items() if k not in ("seconds", "usage", "usage_by")
+            }
         return [strip(v) for v in data] if isinstance(data, list) else data
 
     return strip(result.to_json())

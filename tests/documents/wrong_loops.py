@@ -243,7 +243,7 @@ LOOPS: Wrong = {
     "guards sentence": (
         LOOP + "      guards: The text is good enough\n",
         [
-            "7:15: steps[0].loop.guards: unknown condition 'The text is good enough'",
+            "7:15: steps[0].loop.guards: a sentence is asked after an iteration, and guards are checked before each step; move it to until",
         ],
     ),
     "keep": (

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from loopwright.engine.concurrency import run_all
-from loopwright.engine.loop_run import LoopRun
 from loopwright.errors import StepError, Suspended
 from loopwright.records import Reason, Stop
 
@@ -102,9 +100,3 @@ def test_jobs_wait_until_they_are_ready_and_none_begins_once_it_is_over() -> Non
         )
     )
     assert (values, list(done)) == (["second", "third"], [2, 1])
-
-
-def test_the_loop_fits_on_one_screen() -> None:
-    """Rule: `LoopRun.run` and `LoopRun.iterate` together have at most 40 lines."""
-    lines = [*inspect.getsourcelines(LoopRun.run)[0], *inspect.getsourcelines(LoopRun.iterate)[0]]
-    assert len(lines) <= 40

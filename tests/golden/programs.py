@@ -91,3 +91,11 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "remembers": document("remembers", "mail comes at nine"),
     "python": python,
 }
+
+# Recorded in `until.sqlite`, when a sentence was an evaluator: each document has another fingerprint now.
+UNTIL: dict[str, Callable[[], Program]] = {
+    "either": document("either", "a house"),
+    "both": document("both", "a house"),
+    "checked": document("checked", "a house"),
+    "steady": document("steady", "a house"),
+}

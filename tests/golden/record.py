@@ -1,8 +1,8 @@
 """Record the golden journal: each program whole, and once killed halfway. Run by hand, once for each format.
 
-    PYTHONPATH=tests/golden python tests/golden/record.py FOLDER
+    PYTHONPATH=tests/golden python tests/golden/record.py FOLDER [until]
 
-FOLDER gets `journal.sqlite` and `expected.json`. Recorded journals are never recorded again: they prove that
+With `until`, the programs of `UNTIL` are recorded. FOLDER gets `journal.sqlite` and `expected.json`. Recorded journals are never recorded again: they prove that
 later versions open, show, resume and rewind what an earlier version wrote.
 """
 
@@ -16,10 +16,11 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from programs import PROGRAMS
+from programs import PROGRAMS, UNTIL
 from reading import plain
 
 from loopwright import run_sync
@@ -29,7 +30,7 @@ from loopwright.journal import Entry
 def record(name: str, url: str, at: str) -> None:
     """Run one program; kill this process at an entry, or resume what was killed, or neither for 0."""
     kill_at = 0 if at == "resume" else int(at)
-    program = PROGRAMS[name]()
+    program = (PROGRAMS | UNTIL)[name]()
     seen = 0
 
     def listener(entry: Entry) -> None:
@@ -46,11 +47,11 @@ def record(name: str, url: str, at: str) -> None:
     print(json.dumps({"entries": seen, "result": plain(result)}))
 
 
-def main(folder: Path) -> None:
-    """Record every program in a journal of the folder."""
+def main(folder: Path, names: Iterable[str]) -> None:
+    """Record programs in a journal of the folder."""
     url = f"sqlite:{folder / 'journal.sqlite'}"
     expected: dict[str, Any] = {}
-    for name in PROGRAMS:
+    for name in names:
         command = [sys.executable, __file__, "--one", name, url]
         whole = subprocess.run([*command, "0"], capture_output=True, text=True, check=False)
         assert whole.returncode == 0, whole.stderr
@@ -78,4 +79,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--one":
         record(sys.argv[2], sys.argv[3], sys.argv[4])
     else:
-        main(Path(sys.argv[1]))
+        main(Path(sys.argv[1]), UNTIL if "until" in sys.argv else PROGRAMS)

@@ -10,6 +10,7 @@ import pytest
 from insight.simulated_runs import recorded, writer
 from loopwright import (
     Degrading,
+    Judged,
     Loop,
     MaxIterations,
     NoImprovement,
@@ -20,6 +21,7 @@ from loopwright import (
     Timeout,
     Workflow,
     run,
+    step,
 )
 from loopwright.conditions import Budget, NoProgress
 from loopwright.errors import ConfigurationError
@@ -78,6 +80,40 @@ async def test_policies_agree_with_the_decisions_of_the_loop() -> None:
             loop = policy.applied(item.loop)
             stops = (n for n, h in enumerate(item.prefixes, 1) if loop.decide(h))
             assert pair.iterations == next(stops, None)
+
+
+async def test_a_policy_that_needs_an_answer_that_was_not_asked_is_censored() -> None:
+    """A recorded answer decides; where no judge was asked, only bounds are known, unless the policy stops anyway."""
+
+    @step(fingerprint="kind")
+    def kind(output: str) -> bool:
+        return output.endswith(("1", "3", "5"))
+
+    asks = Judged("It is kind.", judge=kind)
+    data = await recorded(40, (ScoreAtLeast(0.8) & asks) | LIMIT)
+    assert data.left_out == []
+    backtest = Backtest(data)
+    censored = 0
+    for threshold in (0.6, 0.7, 0.8, 0.9):
+        policy = policy_from_json(
+            [{"all_of": [{"score_at_least": threshold}, "It is kind."]}, {"max_iterations": 8}]
+        )
+        result = backtest.evaluate(policy)
+        for pair, item in zip(result.pairs, data.items, strict=True):
+            expected: int | None = None
+            for number, history in enumerate(item.prefixes, start=1):
+                said = history[-1].evaluation.verdicts.get("It is kind.")
+                if history[-1].score >= threshold and said is None:
+                    break  # unknown
+                met = history[-1].score >= threshold and said["passed"]
+                if met or number == 8:
+                    expected = number
+                    break
+            assert pair.iterations == expected
+            censored += expected is None
+        if threshold >= 0.8:
+            assert all(pair.low <= pair.high for pair in result.pairs)
+    assert censored > 5
 
 
 async def test_recorded_policy_has_no_difference_to_itself() -> None:
@@ -226,7 +262,6 @@ async def test_inner_loops_have_a_recording_for_each_execution() -> None:
         ({"until": "passed", "keep": "worst"}, "keep: 'worst'"),
         ({"until": "passed", "name": [1]}, "name: [1] is not text"),
         ({"score_at_least": float("nan")}, "score_at_least"),
-        ("It has a date.", "sentence for a judge"),
         ([], "there is no condition"),
         (5, "5 is not a condition"),
         ([{"timeout": "soon"}], "p.yaml:3:1: timeout: 'soon' is not a duration; write seconds"),

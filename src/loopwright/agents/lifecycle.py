@@ -250,11 +250,16 @@ def event_table() -> str:
     return "\n".join(rows)
 
 
-_STAGE = re.compile(r"(?:^|/)\d+/(adapt|execute|evaluate)(?=/|$)")
+_STAGE = re.compile(r"(?:^|/)\d+/(adapt|execute|evaluate|until)(?=/|$)")
 _PLANNING = re.compile(  # the planning of an agent, and the hooks before it
     r"(?:^|/)(?:planning(?:-\d+)?(?:/|$)|[^/]+\.(?:init|start_agent_loop)$)"
 )
-_TARGETS = {"adapt": State.ADAPTING, "execute": State.EXECUTING, "evaluate": State.EVALUATING}
+_TARGETS = {
+    "adapt": State.ADAPTING,
+    "execute": State.EXECUTING,
+    "evaluate": State.EVALUATING,
+    "until": State.EVALUATING,
+}
 _WORK = ("started", "finished", "cut", "expired", "iteration")
 _TIME = (Reason.TIMEOUT, Reason.DEADLINE)
 # The journal records stages, not events. These are the events between two recorded stages.

@@ -506,7 +506,7 @@ class Worker:
 def _same(row: RunInfo, step: Step) -> Step:
     """Return the step, if it is the version that was submitted."""
     # Checked before the run is taken, because a replay with another version ends in a mismatch.
-    if row.fingerprint and step.fingerprint != row.fingerprint:
+    if row.fingerprint and not step.recorded_as(row.fingerprint):
         raise _Unable(
             f"this worker loads another version of {row.name} ({row.fingerprint} was submitted, "
             f"{step.fingerprint} is here)"

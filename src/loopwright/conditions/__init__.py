@@ -38,12 +38,16 @@ from .stalls import NoChange, NoProgress
 from .stalls import stalls as stalls
 from .success import (
     AllCriteriaMet,
+    Judged,
     MetricAtLeast,
     MetricAtMost,
     OutputMatches,
     Passed,
     ScoreAtLeast,
 )
+from .success import Reading as Reading
+from .success import questions_in as questions_in
+from .success import with_passed as with_passed
 
 # The other names are for packages of Loopwright only.
 __all__ = [
@@ -54,6 +58,7 @@ __all__ = [
     "Condition",
     "Deadline",
     "Degrading",
+    "Judged",
     "MaxIterations",
     "MetricAtLeast",
     "MetricAtMost",

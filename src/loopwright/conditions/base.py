@@ -241,7 +241,10 @@ def from_json(data: Json) -> Condition:
     tag, value = next(iter(data.items()))
     kind = TAGS.get(tag)
     if kind is None:
-        raise ConfigurationError(f"unknown condition {tag!r}{nearest(str(tag), TAGS)}")
+        hint = nearest(str(tag), TAGS)
+        if " " in str(tag).strip():
+            hint = f"; a sentence for a judge is {codec.flow_text({'judged': str(tag)})}"
+        raise ConfigurationError(f"unknown condition {tag!r}{hint}")
     if issubclass(kind, AnyOf | AllOf):
         items = value if isinstance(value, list) else [value]
         return kind(tuple(from_json(item) for item in items))

@@ -131,6 +131,7 @@ class RepeatedOutput(Condition):
         volatile: keys to ignore, such as timestamps.
         similarity: from above 0 to 1; texts with at least this Jaccard similarity of their four-word
             sequences count as equal (default: only equal texts).
+        anywhere: whether any earlier output counts, not only the one before or a cycle (default: False).
 
     Raises:
         ConfigurationError: if a value is out of range.
@@ -145,8 +146,13 @@ class RepeatedOutput(Condition):
     period: int = 4
     volatile: tuple[str, ...] = ()
     similarity: float | None = None
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.anywhere, bool):
+            raise ConfigurationError(
+                f"repeated_output: anywhere: {self.anywhere!r} is not true or false"
+            )
         if integer("repeated_output: period", self.period, minimum=1) > 4:
             raise ConfigurationError(f"repeated_output: period: {self.period} is above 4")
         if not isinstance(self.volatile, list | tuple):
@@ -161,6 +167,8 @@ class RepeatedOutput(Condition):
         count = len(history)
         labels = self._labels(history)
         period = cycle_period(labels, self.period)
+        if self.anywhere and not period:
+            return self._earlier(history, labels)
         # The same input again may have the same output; only a changed input makes the repeat a
         # stall.
         if period == 1 and not self._inputs_differ(history) and self._inputs_change(history):
@@ -173,6 +181,18 @@ class RepeatedOutput(Condition):
             return None
         repeat = "output repeats" if period == 1 else f"outputs repeat in a cycle of {period}"
         return Stop(Reason.REPEATED_OUTPUT, f"the {repeat}, seen twice")
+
+    def _earlier(self, history: History, labels: Sequence[str]) -> Stop | None:
+        """Return the stop if the latest output is that of any earlier iteration, and not a new best one."""
+        count, best = len(history), history.best
+        if not labels or (best is not None and best.rank is not None and best.number == count):
+            return None
+        inputs = [history.label(i, "input", self.volatile) for i in range(count)]
+        changing = len(set(inputs)) > 1
+        for place, label in enumerate(labels[:-1]):
+            if label == labels[-1] and not (changing and inputs[place] == inputs[-1]):
+                return Stop(Reason.REPEATED_OUTPUT, f"the output is that of iteration {place + 1}")
+        return None
 
     def _inputs_differ(self, history: History) -> bool:
         count = len(history)
@@ -187,7 +207,7 @@ class RepeatedOutput(Condition):
 
     def _labels(self, history: History) -> list[str]:
         count = len(history)
-        window = range(max(0, count - 2 * self.period), count)
+        window = range(0 if self.anywhere else max(0, count - 2 * self.period), count)
         labels = [
             # A failed iteration has no output; its label is equal to no other.
             history.label(i, "output", self.volatile) if history[i].eligible else f"failed {i}"

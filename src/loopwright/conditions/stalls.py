@@ -26,7 +26,7 @@ def failing(evaluation: Evaluation) -> frozenset[str]:
     if reports:
         return frozenset(str(name) for names in reports for name in names)
     # Times and addresses differ each time, and are no progress.
-    return frozenset([_NUMBERS.sub("", evaluation.feedback)])
+    return frozenset([_NUMBERS.sub("", evaluation.own_feedback)])
 
 
 def _has_failing(item: object) -> bool:
@@ -46,7 +46,9 @@ def stalls(history: History, patience: int) -> tuple[int, tuple[int, ...]]:
         if item.accepted is not None:
             # The text of a measurement differs each time, so only an accepted value is progress.
             streak = 0 if item.accepted else streak + 1
-        elif evaluation is None or evaluation.undecided:
+        elif evaluation is None or (not item.eligible and evaluation.undecided):
+            continue
+        elif evaluation.only_verdicts:
             continue
         else:
             score, fails = _score(evaluation), failing(evaluation)

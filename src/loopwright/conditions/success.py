@@ -1,15 +1,16 @@
-"""Conditions of success: score, verdict, criteria, pattern, metrics."""
+"""Conditions of success: score, verdict, criteria, pattern, metrics, sentences that a model judges."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from .._regex import Pattern, PatternTimeout, compile_pattern
 from ..errors import ConfigurationError
 from ..records import History, Iteration, Reason, Stop, number_text, reaches
-from ..records.codec import integer, number, text_of
-from .base import Condition, condition, tag_of
+from ..records.codec import Json, integer, number, text_of
+from .base import AllOf, AnyOf, Condition, check_safely, condition, tag_of
 
 
 @condition
@@ -254,3 +255,144 @@ class MetricAtMost(_MetricLimit):
     metric: str
     value: float
     min_iterations: int = 1
+
+
+@condition
+@dataclass(frozen=True, slots=True)
+class Judged(Condition):
+    """Stop with success when a model says that a sentence is true of the latest output. Reason: `condition_met`.
+
+    The loop asks the model after `evaluate`, and only if the answer can still make the loop succeed. The
+    answer is recorded in `Evaluation.verdicts`, which this condition reads. As the only sentence of a loop
+    without an evaluator, it is the evaluator: it is asked in every iteration and also gives a score.
+
+    Args:
+        sentence: what must be true of the output.
+        model: the model, such as "openai:gpt-4o-mini" (default: the model of the run).
+        judge: the evaluator that answers; its `passed` is the answer (default: a judge with one vote).
+
+    Raises:
+        ConfigurationError: if the sentence is empty or a value is not text.
+
+    Example:
+        >>> from loopwright.records import Evaluation, History, Iteration
+        >>> said = Evaluation(verdicts={"It has a date.": {"passed": True}})
+        >>> Judged("It has a date.").check(History([Iteration(1, evaluation=said)])).detail
+        'It has a date: yes'
+    """
+
+    sentence: str
+    model: str = ""
+    # Not a part of its value: in JSON there is only the sentence with its model.
+    judge: object = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("sentence", "model"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ConfigurationError(f"judged: {name}: {value!r:.60} is not text")
+        if not self.sentence.strip():
+            raise ConfigurationError("judged: sentence: it is empty; write what must be true")
+
+    def check(self, history: History) -> Stop | None:
+        last = history.last
+        if last is None or last.evaluation is None or not history.can_satisfy:
+            return None
+        if last.evaluation.answer(self.sentence) is not True:
+            return None
+        return Stop(Reason.CONDITION_MET, f"{self.sentence.rstrip(' .')}: yes")
+
+    def field_values(self) -> dict[str, Json]:
+        """Return its fields as JSON, without defaults."""
+        return {"sentence": self.sentence, **({"model": self.model} if self.model else {})}
+
+    def to_json(self) -> Json:
+        """Return `{"judged": sentence}`, with the model if it has one."""
+        return {"judged": self.field_values() if self.model else self.sentence}
+
+
+def questions_in(tree: Condition | None) -> Iterator[Judged]:
+    """Iterate over the sentences in a tree of conditions, depth first."""
+    if isinstance(tree, Judged):
+        yield tree
+    for part in () if tree is None else tree.parts():
+        yield from questions_in(part)
+
+
+def with_passed(tree: Condition) -> Condition:
+    """Return a tree with `Passed` in the place of each sentence."""
+    if isinstance(tree, AnyOf | AllOf):
+        return type(tree)(tuple(map(with_passed, tree.members)))
+    return Passed() if isinstance(tree, Judged) else tree
+
+
+_READINGS = ("no", "holds", "open", "yes")  # in the order in which a part of an "or" decides it
+
+
+class Reading:
+    """A tree of conditions read after one iteration, while some of its sentences have no answer.
+
+    A part is `yes` if it holds with success, `holds` if it ends the loop without success, `open` if an answer
+    that is missing could make it hold, and `no` otherwise.
+
+    Args:
+        members: the conditions, of which any ends the loop.
+        history: the iterations so far.
+        answers: the answers by sentence; None for an undecided one. A sentence without one was not asked.
+        of_input: whether the latest record is the evaluation of the input, before the first iteration.
+            Only conditions that read an evaluation can hold then.
+    """
+
+    def __init__(
+        self,
+        members: Iterable[Condition],
+        history: History,
+        answers: Mapping[str, bool | None],
+        *,
+        of_input: bool = False,
+    ) -> None:
+        self.tree = AnyOf(tuple(members))
+        self.answers = dict(answers)
+        self._history, self._of_input = history, of_input
+        self._checked: dict[Condition, str] = {}
+
+    def value(self, part: Condition | None = None) -> str:
+        """Return how a part of the tree reads; by default, the tree."""
+        part = self.tree if part is None else part
+        if isinstance(part, Judged):
+            answer = self.answers.get(part.sentence)
+            return "open" if answer is None else "yes" if answer else "no"
+        if isinstance(part, AnyOf | AllOf):
+            values = {self.value(member) for member in part.members}
+            if isinstance(part, AllOf):
+                for first in ("no", "open"):
+                    if first in values:
+                        return first
+            return max(values, key=_READINGS.index)
+        # Once, because a condition of a user may be slow.
+        if part not in self._checked:
+            self._checked[part] = self._check(part)
+        return self._checked[part]
+
+    def _check(self, part: Condition) -> str:
+        if self._of_input and not part.reads:
+            return "no"
+        stop = check_safely(part, self._history)
+        if stop is None or stop.failure is not None:
+            return "no"
+        return "yes" if stop.satisfied else "holds"
+
+    def needed(self, *, asked: bool = False) -> Judged | None:
+        """Return the first sentence whose answer could make the tree succeed, or None.
+
+        Args:
+            asked: whether it is one that was asked and is undecided, not one that was not asked.
+        """
+        return next(self._needed(self.tree, asked), None)
+
+    def _needed(self, part: Condition, asked: bool) -> Iterator[Judged]:
+        if self.value(part) != "open":
+            return
+        if isinstance(part, Judged) and (part.sentence in self.answers) is asked:
+            yield part
+        for member in part.parts():
+            yield from self._needed(member, asked)

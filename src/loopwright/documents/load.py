@@ -257,6 +257,12 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
     if document.timeout is not None:
         step = with_timeout(step, document.timeout)
+    if not settings.former:
+        recorded = Recorded(
+            {str(name): content for name, content in project.contents.items()}, project.calls
+        )
+        before = replace(settings, former=True, recorded=recorded, strict=False)
+        object.__setattr__(step, "former", lambda: load(path, before).step.fingerprint)
     return Loaded(
         name=document.name,
         step=step,

@@ -99,6 +99,8 @@ class Settings(RunLimits):
         strict: Treat notes on documents of other dialects as problems. Default: False.
         lenient: Accept fragments of other dialects and keep unknown placeholders. Default: False.
         recorded: The documents of a recorded run, for files that no longer exist.
+        former: Compile loops as the versions did for which a sentence of `until` was an evaluator. Only the
+            fingerprint of the result is of use: that of a run which such a version recorded.
 
     Example:
         >>> from loopwright.documents import Settings
@@ -122,6 +124,7 @@ class Settings(RunLimits):
     strict: bool = False
     lenient: bool = False
     recorded: Recorded = field(default_factory=Recorded)
+    former: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Scope:
     __slots__ = (
         "baseline",
         "chain",
+        "checked",
         "current",
         "files",
         "history",
@@ -88,6 +89,8 @@ class Scope:
         self.restarts = 0  # of a loop that stalled
         # What the preparations of the evaluator returned, by their fingerprints.
         self.prepared: Mapping[str, Json] = _NOTHING_YET
+        # What the evaluators without a model said of the present output, if others follow them.
+        self.checked: bool | None = None
         self.chain = 0  # how often its files were put back to those of an earlier iteration
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.

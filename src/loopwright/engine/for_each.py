@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, overload
 
 from ..conditions import Condition
@@ -72,6 +73,7 @@ class ForEach(CompositeStep):
     approve = ()
     rejudge = limit = 0
     baseline: ClassVar[bool] = False
+    sentences: ClassVar[Mapping[str, Step]] = MappingProxyType({})
     on_stall: ClassVar[None] = None
     measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()

@@ -18,22 +18,25 @@ from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, cast
 
 from ..conditions import (
+    AllCriteriaMet,
     AnyOf,
     Budget,
     Condition,
+    Judged,
     MaxIterations,
-    MetricAtLeast,
-    MetricAtMost,
     Passed,
     PhaseLimit,
+    Reading,
     check_safely,
     has_goal,
     named,
     prefer,
+    questions_in,
     tag_of,
     tightest,
     time_limits,
     uses_past,
+    with_passed,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -57,8 +60,10 @@ from .loop_run import LoopRun
 from .loop_stalls import OnStall
 from .loop_verdicts import (
     FEEDBACK_SHOWN,
+    NO_CHECK,
     Impossible,
     Undecided,
+    has_check,
     tampering_stop,
     without_judge,
 )
@@ -94,6 +99,7 @@ NO_GOAL_SENTENCE = (
     "satisfied; add a score_at_least"
 )
 
+PASSED_UNREAD = "passed_unread"
 # A function without `return` is the usual cause.
 EMPTY_EVALUATIONS = (
     "its evaluator returned neither a score nor a verdict, so it cannot be satisfied; return a score from 0 to 1, "
@@ -122,7 +128,7 @@ class Loop(CompositeStep[In, Out]):
         keep: the output of an unsatisfied loop: the `best` one by score, or the `last` one.
         min_iterations: the iterations before a condition other than a limit may stop the loop.
         required: whether the workflow around it ends if it is not satisfied.
-        max_failures: under `continue`, the failures in a row that stop the loop.
+        max_failures: under `continue`, the failures in a row that stop the loop; None for no such limit.
         accept: those of the statuses `failed`, `exhausted` and `impossible` that do not count for the
             workflow around it.
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
@@ -189,7 +195,7 @@ class Loop(CompositeStep[In, Out]):
     keep: str = field(default="best", kw_only=True)
     min_iterations: int = field(default=1, kw_only=True)
     required: bool = field(default=False, kw_only=True)
-    max_failures: int = field(default=FAILURES_IN_A_ROW, kw_only=True)
+    max_failures: int | None = field(default=FAILURES_IN_A_ROW, kw_only=True)
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
@@ -236,11 +242,12 @@ class Loop(CompositeStep[In, Out]):
         check_options(vars(self))
         put("measured", metrics_of(self.metrics, self.objective, self.score))
         put("until", with_limits(self.until, self.guards, limits))
+        put("sentences", self._sentences())
         stages = ("execute", "evaluate", "adapt")
         present = [name for name in stages if name == "execute" or getattr(self, name) is not None]
         for name in present:
             put(name, self._stage(name))
-        put("_parts", tuple(getattr(self, name) for name in present))
+        put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -248,6 +255,8 @@ class Loop(CompositeStep[In, Out]):
             raise ConfigurationError(
                 f"loop: {self.name}: loops are nested {self.depth} deep; the limit is {MAX_DEPTH}"
             )
+        if self.sentences and self.evaluate is None and self.undecided.then == "accept_check":
+            raise ConfigurationError(NO_CHECK, option="undecided")
         put("members", tuple(self._conditions()))
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
         put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
@@ -267,7 +276,8 @@ class Loop(CompositeStep[In, Out]):
         function = getattr(self, name)
         if name == "evaluate":
             step = as_step(function, purpose="evaluate")
-            if self.undecided.then == "accept_check":
+            # Without a judge of its own, the evaluator can decide in the place of a sentence.
+            if self.undecided.then == "accept_check" and not (self.sentences and has_check(step)):
                 step = without_judge(step, self.undecided)
             if self.measured is not None and self.measured.repeats:
                 step = Repeated(step, self.measured.repeats)
@@ -276,9 +286,43 @@ class Loop(CompositeStep[In, Out]):
         # The output of adapt is the input of execute, so it has that type.
         if name == "adapt" and isinstance(step, FunctionStep):
             step = step.making_input_of(as_step(self.execute))
-        if self.on_failure == "retry":
-            step = retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
-        return step
+        return self._retried(step)
+
+    def _sentences(self) -> Mapping[str, Step]:
+        """Return the evaluators that answer the sentences of `until`, in their order.
+
+        A single sentence of a loop without an evaluator becomes its evaluator.
+        """
+        if any(True for _ in questions_in(self.guards)):
+            raise ConfigurationError(
+                "loop: guards: a sentence is asked after an iteration, and guards are checked before each step; "
+                "move it to until"
+            )
+        asked: dict[str, Judged] = {}
+        for question in questions_in(self.until):
+            if asked.setdefault(question.sentence, question) != question:
+                raise ConfigurationError(
+                    f"loop: until: {question.sentence!r} has two models; name one model for a sentence"
+                )
+        judges = {
+            # An adapter makes the sentence itself a judge.
+            sentence: as_step(
+                cast("Step", question if question.judge is None else question.judge),
+                purpose="evaluate",
+            )
+            for sentence, question in asked.items()
+        }
+        if len(judges) == 1 and self.evaluate is None:
+            assert self.until is not None
+            object.__setattr__(self, "evaluate", next(iter(judges.values())))
+            object.__setattr__(self, "until", with_passed(self.until))
+            return {}
+        return {sentence: self._retried(step) for sentence, step in judges.items()}
+
+    def _retried(self, step: Step) -> Step:
+        if self.on_failure != "retry":
+            return step
+        return retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
 
     def _conditions(self) -> Iterator[Condition]:
         """Iterate over the conditions to check after each iteration.
@@ -331,6 +375,10 @@ class Loop(CompositeStep[In, Out]):
                 )
 
     members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+    # The evaluators that answer the sentences of `until`, by sentence.
+    sentences: Mapping[str, Step] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
     measured: LoopMetrics | None = field(init=False, repr=False, compare=False, default=None)
     _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -394,6 +442,7 @@ class Loop(CompositeStep[In, Out]):
             # Later options are added only if they are set, so that earlier journals stay valid.
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
+            *(f"until {step.fingerprint}" for step in self.sentences.values()),
             *(["baseline"] if self.baseline else []),
             *([repr(self.on_stall)] if self.on_stall is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
@@ -473,11 +522,9 @@ class Loop(CompositeStep[In, Out]):
 
     def satisfied_by(self, evaluation: Evaluation) -> bool:
         """Return whether the evaluation before the first iteration satisfies the loop."""
-        if evaluation.passed is True and not self._optimises:
-            return True
         first = History([Iteration(0, evaluation=evaluation)])
-        kinds = (MetricAtLeast, MetricAtMost, *([Passed] if self._optimises else []))
-        return any(goal.check(first) is not None for goal in self.goals if isinstance(goal, kinds))
+        answers = {sentence: evaluation.answer(sentence) for sentence in self.sentences}
+        return Reading(self.members, first, answers, of_input=True).value() == "yes"
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record, or None: a pure function.
@@ -532,7 +579,7 @@ class Loop(CompositeStep[In, Out]):
             return Stop(Reason.EVALUATOR_UNUSABLE, f"iteration {last.number}: {error.message}")
         if self.on_failure != "continue":
             return Stop(Reason.ERROR, f"iteration {last.number}: {error.stage}: {error.message}")
-        if history.failures >= self.max_failures:
+        if self.max_failures is not None and history.failures >= self.max_failures:
             detail = (
                 f"{history.failures} iterations in a row failed, the last with: {error.message}"
             )
@@ -544,7 +591,7 @@ class Loop(CompositeStep[In, Out]):
         if undecided < self.undecided.after:
             return None
         detail = f"the evaluation was undecided {undecided} times in a row"
-        why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
+        why = shortened(" ".join(_unread(history[-1]).split()), FEEDBACK_SHOWN)
         return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
     def ending(self, stop: Stop, history: History) -> Stop:
@@ -562,11 +609,28 @@ class Loop(CompositeStep[In, Out]):
             detail = f"its only iteration failed: {last}"
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
 
+    def _passed_unread(self, stop: Stop, history: History) -> int | None:
+        """Return the first iteration that passed and did not end the loop, if no condition reads that; or None."""
+        if self._optimises or not self.goals or any(map(_reads_verdict, self.members)):
+            return None
+        waits = max(self.min_iterations, *(getattr(c, "min_iterations", 1) for c in self.goals))
+        ended = history.length if stop.satisfied else 0
+        passed = (item.number for item in history if item.passed is True and item.can_satisfy)
+        return next((number for number in passed if number >= waits and number != ended), None)
+
     def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
         """Iterate over warnings, each a code and a sentence, on conditions of success that could not hold.
 
-        No evaluation had the field that such a condition reads.
+        No evaluation had the field that such a condition reads, or none reads the verdict that one had.
         """
+        if (number := self._passed_unread(stop, history)) is not None:
+            yield (
+                PASSED_UNREAD,
+                (
+                    f"iteration {number} passed its evaluation, and no condition reads that, so the loop went on; add "
+                    "passed to until, if it should end"
+                ),
+            )
         if stop.reason is not Reason.MAX_ITERATIONS and (
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
@@ -592,6 +656,20 @@ class Loop(CompositeStep[In, Out]):
                 "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"
             )
             yield NOT_APPLICABLE, f"{lack}, so {tag_of(type(goal))} could not hold"
+
+
+def _reads_verdict(condition: Condition) -> bool:
+    """Return whether a condition may read `passed`."""
+    if not condition.ours or isinstance(condition, Passed | AllCriteriaMet):
+        return True
+    return any(map(_reads_verdict, condition.parts()))
+
+
+def _unread(item: Iteration) -> str:
+    """Return why an iteration is undecided: the answer to a sentence, else its feedback."""
+    verdicts = None if item.evaluation is None else item.evaluation.verdicts
+    unread = [v["feedback"] for v in (verdicts or {}).values() if v["passed"] is None]
+    return unread[0] if unread else item.feedback
 
 
 def _written(condition: Condition) -> str:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..conditions import CEILING
-from ..records import Evaluation, History, Reason, Stop
+from ..records import Evaluation, History, Iteration, Reason, Stop
 from ..records.codec import Json
 from .context import Context
 from .loop_declaration import LoopDeclaration
 from .run_state import Run
 
-__all__ = ["MOMENTS", "approved", "settled"]
+__all__ = ["MOMENTS", "answered", "approved", "settled"]
 
 MOMENTS = ("iteration", "limit")  # when a loop can ask; also the kinds of its questions
 _LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
@@ -81,6 +81,34 @@ def _at_limit(loop_run: RunWithQuestions, stop: Stop) -> Stop:
     return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
 
 
+def answered(
+    loop_run: RunWithQuestions, number: int, sentence: str, item: Iteration, feedback: str
+) -> dict[str, Json]:
+    """Return the verdict of a person in place of a judge that could not decide on a sentence of `until`.
+
+    Raises:
+        Suspended: until a person has given the verdict.
+    """
+    request: dict[str, Json] = {
+        "kind": "verdict", "loop": loop_run.path, "iteration": item.number, "sentence": sentence,
+        "output": item.output, "feedback": feedback,
+    }  # fmt: skip
+    detail = f"{loop_run.loop.name}: the judge could not decide on iteration {item.number}: is this true: {sentence}"
+    # Not below the effect of the sentence, which has ended.
+    ctx = loop_run.ctx.child(f"{loop_run.path}/{item.number}")
+    given = _verdict_of(ctx.ask(f"verdict-{number}", request, detail))
+    return {
+        "passed": given.get("passed"),
+        "feedback": str(given.get("reason", "")),
+        "votes": [{"person": dict(given)}],
+    }
+
+
+def _verdict_of(answer: Json) -> Mapping[str, Json]:
+    # The rule of a dry run can be true or false.
+    return answer if isinstance(answer, Mapping) else {"passed": answer is True}
+
+
 def settled(loop_run: RunWithQuestions, output: Json, evaluation: Evaluation) -> Evaluation:
     """Return the evaluation of an output that its evaluator could not judge, as the loop's policy says.
 
@@ -100,8 +128,7 @@ def settled(loop_run: RunWithQuestions, output: Json, evaluation: Evaluation) ->
     }  # fmt: skip
     detail = f"{loop_run.loop.name}: the judge could not decide on iteration {number}: is it good?"
     answer = loop_run.ctx.child(f"{loop_run.path}/{number}").ask("verdict", request, detail)
-    # The rule of a dry run can be true or false.
-    given = answer if isinstance(answer, Mapping) else {"passed": answer is True}
+    given = _verdict_of(answer)
     return Evaluation(
         given.get("score"),
         given.get("passed"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ..conditions import Budget, Condition
@@ -29,6 +29,9 @@ class LoopDeclaration(Protocol):
 
     @property
     def evaluate(self) -> Step | None: ...
+
+    @property
+    def sentences(self) -> Mapping[str, Step]: ...
 
     @property
     def adapt(self) -> Step | None: ...

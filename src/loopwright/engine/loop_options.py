@@ -42,6 +42,8 @@ def check_options(options: Mapping[str, object]) -> None:
 
 def _check_numbers(options: Mapping[str, object]) -> None:
     for name, least in _LEAST.items():
+        if name == "max_failures" and options[name] is None:
+            continue
         value = codec.integer(f"loop: {name}", options[name], minimum=least)
         if name == "min_iterations" and value > CEILING:
             raise ConfigurationError(

@@ -53,7 +53,7 @@ from .effects import being_cancelled, recorded, retyped, unrecorded
 from .loop_approval import approved, settled
 from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
-from .loop_evaluations import evaluate_input, evaluate_output_again
+from .loop_evaluations import evaluate_input, evaluate_output_again, judge_sentences
 from .loop_exploration import explores, may_continue
 from .snapshots import Snapshots
 
@@ -137,6 +137,9 @@ class LoopRun:
                 attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
                 if attempt.evaluation is not None and attempt.evaluation.undecided:
                     attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if loop.sentences:
+                attempt.stage = "until"
+                attempt.evaluation = await judge_sentences(self, attempt.iteration(), self._view())
         except (StepError, Stopped, asyncio.CancelledError) as error:
             # A suspension or a lost journal passes: it ends the run, not the iteration.
             self._failed(attempt, error)

@@ -14,6 +14,12 @@ from .step import Step
 __all__ = ["Impossible", "Undecided", "tampering_stop", "without_judge"]
 
 THEN = ("fail", "pause", "accept_check", "reject")
+NO_CHECK = (
+    "loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check "
+    "and a judge, or then: reject."
+)
+UNJUDGED = "unjudged"  # the code of a warning, and its sentence
+UNJUDGED_SENTENCE = "the judge could not decide, so the deterministic evaluators decided alone"
 FORGED_IN_A_ROW = 3  # results that are not to be believed, until the loop ends
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 
@@ -128,8 +134,18 @@ class Undecided:
 class JudgedWithChecks(Protocol):
     """An evaluator of several whose deterministic members can decide alone."""
 
+    @property
+    def checks(self) -> bool:
+        """Whether it has a deterministic member."""
+
     def deciding_alone(self, policy: Undecided) -> Step | None:
         """Return the evaluator with this policy; None without a deterministic member before a judge."""
+
+
+def has_check(evaluate: Step) -> bool:
+    """Return whether an evaluator has a deterministic member whose verdict is known, or is one."""
+    mixed = isinstance(evaluate, JudgedWithChecks) and evaluate.checks
+    return mixed or not evaluate.asks_model
 
 
 def without_judge(evaluate: Step, policy: Undecided) -> Step:
@@ -140,11 +156,7 @@ def without_judge(evaluate: Step, policy: Undecided) -> Step:
     """
     part = evaluate.deciding_alone(policy) if isinstance(evaluate, JudgedWithChecks) else None
     if part is None:
-        raise ConfigurationError(
-            "loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check "
-            "and a judge, or then: reject.",
-            option="undecided",
-        )
+        raise ConfigurationError(NO_CHECK, option="undecided")
     return part
 
 

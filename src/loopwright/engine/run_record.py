@@ -336,7 +336,7 @@ def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> 
             now=step.name,
         )
     recorded = _accepted_in(log) or info.fingerprint
-    if recorded and step.fingerprint != recorded:
+    if recorded and not step.recorded_as(recorded):
         raise ReplayMismatch(
             f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
             f"{step.fingerprint} now); resume with the old version, or give accept_changes",

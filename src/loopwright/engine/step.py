@@ -96,6 +96,8 @@ class Step(Generic[In_contra, Out_co]):
         def fingerprint(self) -> str:
             """A digest that changes when the step's meaning does."""
 
+        former: Callable[[], str] | None  # the fingerprint that an earlier version gave it
+
         @property
         def required(self) -> bool:
             """Whether the workflow around it ends unless it is satisfied."""
@@ -138,6 +140,7 @@ class Step(Generic[In_contra, Out_co]):
     else:
         input_type = None
         output_type = None
+        former = None
         required = False
         accept = ()
         depth = 0
@@ -147,6 +150,11 @@ class Step(Generic[In_contra, Out_co]):
         explores = False
         scores_only = False
         reports = None
+
+    def recorded_as(self, fingerprint: str) -> bool:
+        """Return whether this or an earlier version gives it a fingerprint."""
+        former = self.former
+        return self.fingerprint == fingerprint or (former is not None and former() == fingerprint)
 
     def parts(self) -> Iterable[Step]:
         """Return the steps directly inside it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..engine.context import Context
-from ..engine.loop_verdicts import Undecided
+from ..engine.loop_verdicts import UNJUDGED, UNJUDGED_SENTENCE, Undecided, has_check
 from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
@@ -27,9 +27,6 @@ class LaterEvaluator(CompositeStep[object, Evaluation]):
     @abstractmethod
     def after(self, earlier: Sequence[tuple[str, Evaluation]]) -> Step:
         """Return the evaluator for these evaluations, by the names of their gates."""
-
-
-UNJUDGED = "unjudged"  # the code of a warning
 
 
 @dataclass(frozen=True)
@@ -57,6 +54,16 @@ class _Gates(CompositeStep[object, Evaluation]):
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
 
+    @functools.cached_property
+    def asks_model(self) -> bool:
+        """Whether one of its parts asks a model."""
+        return any(part.asks_model for _, part in self.members)
+
+    @property
+    def checks(self) -> bool:
+        """Whether it has a deterministic member."""
+        return any(has_check(part) for _, part in self.members)
+
     def preparations(self) -> Iterable[Step]:
         return (step for _, part in self.members for step in part.preparations())
 
@@ -70,16 +77,25 @@ class _Gates(CompositeStep[object, Evaluation]):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         evaluations: list[tuple[str, Evaluation]] = []
-        ended = []
+        ended, checks = [], list[bool | None]()
         for name, part in self.members:
+            if ctx.scope is not None:
+                ctx.scope.checked = None
             step = part.after(evaluations) if isinstance(part, LaterEvaluator) else part
             result = await attempt(ctx, name, step, value)
             evaluation = as_evaluation(result.output)
             evaluations.append((name, evaluation))
             ended.append((name, part, result))
+            if not part.asks_model:
+                checks.append(evaluation.passed)
+            elif ctx.scope is not None:  # gates inside these
+                checks.append(ctx.scope.checked)
             # Later evaluators are often expensive, and none of them could change the verdict.
             if evaluation.passed is False or evaluation.undecided:
                 break
+        if ctx.scope is not None:
+            said = [passed for passed in checks if passed is not None]
+            ctx.scope.checked = all(said) if said else None
         complete = len(evaluations) == len(self.members)
         merged = _merged(evaluations, complete=complete)
         due = merged.undecided and ended[-1][1].asks_model and self._due(ctx)
@@ -183,9 +199,7 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
 
 def _unjudged(results: list[tuple[str, Evaluation]], ctx: Context) -> Evaluation:
     """Return the evaluation by the members before a judge that could not decide."""
-    ctx.warn(
-        "the judge could not decide, so the deterministic evaluators decided alone", code=UNJUDGED
-    )
+    ctx.warn(UNJUDGED_SENTENCE, code=UNJUDGED)
     _, judged = results[-1]
     alone = _merged(results[:-1], complete=True)
     return replace(alone, votes=(*alone.votes, *judged.votes), unjudged=True)

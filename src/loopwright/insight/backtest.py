@@ -20,15 +20,19 @@ from ..conditions import (
     AllOf,
     AnyOf,
     Condition,
+    Judged,
     MaxIterations,
     Passed,
+    Reading,
     ScoreAtLeast,
     check_safely,
     has_goal,
+    questions_in,
 )
 from ..engine.loop import Loop
+from ..engine.step import as_step
 from ..errors import ConfigurationError
-from ..records import Iteration
+from ..records import History, Iteration
 from ..records.codec import Json
 from .policies import RECORDED, StoppingPolicy
 from .recordings import Recording, Recordings, quality_of
@@ -38,6 +42,9 @@ __all__ = ["Backtest", "Pair", "PolicyResult"]
 MOST_CENSORED = 0.05
 FULL_LENGTH_RUNS = 200  # recorded runs of full length that judge a policy
 EXPLORED_RUNS = 10  # explored runs that judge a policy; an interval of fewer is of no use
+# By recording: where a condition first holds, whether with success, and where it first needs an answer that was
+# not asked for.
+_Member = tuple[list[int], bytearray, list[int]]
 _FRONTIER = 20  # policies with bootstrap intervals
 
 
@@ -147,8 +154,7 @@ class Backtest:
         self.recordings = recordings
         audited = recordings.quality == "audit score"
         self._rows = [_Columns(recording, audited=audited) for recording in recordings.items]
-        self._stops: dict[tuple[Condition, int], list[int]] = {}
-        self._satisfied: dict[tuple[Condition, int], bytearray] = {}
+        self._stops: dict[tuple[Condition, int], _Member] = {}
         self._failures = self._failing()
         self._groups = [recording.run_id for recording in recordings.items]
         self._verdicts = any(
@@ -189,7 +195,7 @@ class Backtest:
 
         A policy stops where its first member does, so that policies with common members share the work.
         """
-        by_loop: dict[int, tuple[Loop, float, list[tuple[list[int], bytearray]]]] = {}
+        by_loop: dict[int, tuple[Loop, float, list[_Member]]] = {}
         pairs = []
         for place, (row, item) in enumerate(zip(self._rows, self.recordings.items, strict=True)):
             known = by_loop.get(id(item.loop))
@@ -199,9 +205,10 @@ class Backtest:
                 least = 0.0 if applied.keep == "last" else self._least(applied.members)
                 known = by_loop[id(item.loop)] = applied, least, columns
             applied, least, columns = known
-            at, satisfied = CEILING + 1, False
-            for stops, goals in columns:
+            at, satisfied, unknown = CEILING + 1, False, CEILING + 1
+            for stops, goals, opens in columns:
                 stop = stops[place]
+                unknown = min(unknown, opens[place] or unknown)
                 if stop and stop < at:
                     at, satisfied = stop, bool(goals[place])
                 elif stop == at:
@@ -209,6 +216,10 @@ class Backtest:
             # The engine decides on failures before it asks a condition.
             if 0 < (failed := self._failures[place]) <= at:
                 at, satisfied = failed, False
+            # A sentence that was not asked could have ended the loop here with success.
+            if unknown < at or (unknown == at and not satisfied and failed != at):
+                pairs.append(row.open_pair(place, unknown, least))
+                continue
             pairs.append(row.pair(place, at, satisfied, applied.keep, least))
         return pairs
 
@@ -227,19 +238,24 @@ class Backtest:
         if isinstance(condition, AllOf):
             goals = [self._least_score(m) for m in condition.members if has_goal(m)]
             return max(goals, default=1.0)
+        if isinstance(condition, Judged):
+            return 0.0
         # An evaluator of scores alone passes nothing, and the engine adds `passed` to its loop.
         verdicts = self._verdicts or not isinstance(condition, Passed)
         return 0.0 if has_goal(condition) and verdicts else 1.0
 
-    def _member(self, condition: Condition, min_iterations: int) -> tuple[list[int], bytearray]:
-        """Return where a condition first holds in each recording, 0 for never, and if that is a success."""
+    def _member(self, condition: Condition, min_iterations: int) -> _Member:
+        """Return where a condition first holds in each recording, 0 for never, if that is a success, and where it
+        first needs an answer that was not asked for, 0 for nowhere."""
         first = min_iterations if condition.early else 1
         # Conditions are frozen, so equal members of different policies share one entry.
         key = condition, first
         if key not in self._stops:
-            stops, goals = [], bytearray(len(self._rows))
+            stops, goals, opens = [], bytearray(len(self._rows)), []
+            judged = any(True for _ in questions_in(condition))
             for place, item in enumerate(self.recordings.items):
                 stops.append(0)
+                opens.append(0)
                 for number in range(first, len(item) + 1):
                     history = item.prefixes[number - 1]
                     stop = (
@@ -247,11 +263,14 @@ class Backtest:
                         if condition.ours
                         else check_safely(condition, history)
                     )
+                    if judged and _needs_answer(condition, history, item.loop):
+                        opens[place] = number
+                        break
                     if stop is not None:
                         stops[place], goals[place] = number, stop.reason.status.value == "satisfied"
                         break
-            self._stops[key], self._satisfied[key] = stops, goals
-        return self._stops[key], self._satisfied[key]
+            self._stops[key] = stops, goals, opens
+        return self._stops[key]
 
     def _failing(self) -> list[int]:
         """Return where failed or undecided iterations end each recording under any policy; 0 for never."""
@@ -346,6 +365,26 @@ def _mean(result: PolicyResult) -> float:
     return result.quality.value if result.quality is not None else 0.0
 
 
+def _needs_answer(condition: Condition, history: History, loop: Loop) -> bool:
+    """Return whether a condition could hold after an iteration, by a sentence that was not asked then."""
+    evaluation = None if history.last is None else history.last.evaluation
+    if not history.can_satisfy or evaluation is None:
+        return False
+    # A check that refused the output closes all sentences, with any policy.
+    if (
+        evaluation.passed is False
+        and loop.evaluate is not None
+        and not as_step(loop.evaluate).asks_model
+    ):
+        return False
+    answers = {}
+    for question in questions_in(condition):
+        asked = evaluation.verdicts is None or question.sentence in evaluation.verdicts
+        if asked:
+            answers[question.sentence] = evaluation.answer(question.sentence) is True
+    return Reading([condition], history, answers).value() == "open"
+
+
 class _Columns:
     """Quality and cost of one recording after each of its iterations."""
 
@@ -365,6 +404,12 @@ class _Columns:
             self.best.append(quality_of(history.best, audited=audited))
             self.latest.append(quality_of(latest, audited=audited))
             self.last.append(quality_of(last, audited=audited))
+
+    def open_pair(self, place: int, at: int, least: float) -> Pair:
+        """Return the pair of a policy whose decision after iteration `at` needs an answer that was not asked for."""
+        end = min(at, self.length) - 1
+        low = min(self.best[end], least)
+        return Pair(place, None, self.calls[end], self.usd[end], quality=None, low=low, high=1.0)
 
     def pair(self, place: int, at: int, satisfied: bool, keep: str, least: float = 1.0) -> Pair:
         """Return the pair of a policy that stops at iteration `at`, which may not be recorded.

@@ -17,6 +17,7 @@ from ..conditions import (
     ScoreAtLeast,
     Timeout,
     from_json,
+    questions_in,
     tag_of,
     uses_past,
 )
@@ -78,7 +79,12 @@ class StoppingPolicy:
             # The remarks are for loops that run.
             warnings.simplefilter("ignore", LoopwrightWarning)
             until = loop.until if self.until is None else self.until
-            return dataclasses.replace(loop, until=until, keep=self.keep or loop.keep)
+            # A single sentence of a loop without an evaluator would become its evaluator.
+            judged = loop.evaluate is None and any(True for _ in questions_in(until))
+            evaluate = _unasked if judged else loop.evaluate
+            return dataclasses.replace(
+                loop, until=until, evaluate=evaluate, keep=self.keep or loop.keep
+            )
 
     def to_json(self) -> dict[str, Json]:
         """Return the policy as the JSON object that `policy_from_json` reads."""
@@ -88,6 +94,10 @@ class StoppingPolicy:
         if self.keep:
             data["keep"] = self.keep
         return data
+
+
+def _unasked(output: Json) -> None:
+    """Stand for an evaluator in a replay, which calls none."""
 
 
 def shown(condition: Condition) -> str:
@@ -165,17 +175,13 @@ def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
 
 
 def _condition(data: Json, where: str) -> Condition:
-    if isinstance(data, str) and " " in data.strip():
-        raise ConfigurationError(
-            f"{where}: {data!r} is a sentence for a judge, and replay asks no model. Use `passed`."
-        )
     if isinstance(data, Mapping) and len(data) > 1 and "python" not in data:
         # Several conditions in one object are alternatives, as in a list.
         data = [{key: value} for key, value in data.items()]
     if not data:
         raise ConfigurationError(f"{where}: there is no condition. Write one, such as passed.")
     try:
-        condition = from_json(_in_seconds(data))
+        condition = from_json(_as_json(data))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     except (TypeError, ValueError) as error:
@@ -189,16 +195,21 @@ def _condition(data: Json, where: str) -> Condition:
     return condition
 
 
-def _in_seconds(data: Json) -> Json:
-    """Return conditions with the durations of time limits in seconds, as documents write them: `5m`."""
+def _as_json(data: Json) -> Json:
+    """Return conditions with what documents write: durations such as `5m`, and sentences."""
     if isinstance(data, list):
-        return [_in_seconds(item) for item in data]
+        return [_as_json(item) for item in data]
+    # Replay asks no model; it reads the recorded answer.
+    if isinstance(data, str) and " " in data.strip():
+        return {"judged": data}
     if not isinstance(data, Mapping):
         return data
     return {
         key: _seconds(key, value)
         if key in ("timeout", "seconds") and isinstance(value, str)
-        else _in_seconds(value)
+        else _as_json(value)
+        if key in ("any_of", "all_of", "timeout")
+        else value
         for key, value in data.items()
     }
 

@@ -7,7 +7,8 @@ next resume continues with it. Kinds of questions, and their answers:
     tool       approve a tool call?       {"approve": true, "arguments"?: {…}}
     iteration  continue with adapt?       {"approve": true, "output"?, "feedback"?}: the input of adapt
     limit      raise the used-up limit?   {"approve": true, "more"?: n}: n more (default: the same again)
-    verdict    is the output good?        {"passed": true}, {"passed": false} or {"score": 0.8}
+    verdict    is the output good?        {"passed": true}, {"passed": false} or {"score": 0.8}; without a score for a
+                                          sentence of `until`
     doubt      a call may have acted      "rerun", {"output": value} or "fail"
     free       the question of a step     any value
 
@@ -291,6 +292,10 @@ def _verdict(question: Question, reply: Json) -> Json:
         raise _wrong_form(question, reply)
     if set(reply) - {"passed", "score", "reason"}:
         raise _wrong_form(question, reply)
+    if "score" in reply and "sentence" in question.request:
+        raise ConfigurationError(
+            f"{question.path}: answer: score: a sentence of until is true or not; use passed: true or false"
+        )
     if "score" in reply:
         codec.number(f"{question.path}: answer: score", reply["score"], minimum=0, maximum=1)
     return reply

@@ -78,7 +78,7 @@ class Tampering:
         return data
 
 
-@viewed("votes", "details", "metrics")
+@viewed("votes", "details", "metrics", "verdicts")
 @dataclass(frozen=True, slots=True, init=False)
 class Evaluation(Record):
     """The result of an evaluator: a score, a verdict, and advice for the next iteration.
@@ -98,6 +98,9 @@ class Evaluation(Record):
             several in a row end the loop as `impossible`; see `Impossible`.
         unjudged: the judge could not decide, and the deterministic evaluators decided alone.
         tampered: how the iteration changed its own check, or None.
+        verdicts: the answers to the sentences of `until` that the loop asked, by sentence: `{passed, feedback,
+            votes}`, where `passed` is None if a sentence is undecided. An undecided evaluation with verdicts
+            keeps a valid score. None in a loop without sentences.
 
     Raises:
         EvaluationError: of kind `bad_score`, `bad_metric` (a metric that is not finite) or
@@ -120,6 +123,7 @@ class Evaluation(Record):
     impossible: bool
     unjudged: bool
     tampered: Tampering | None
+    verdicts: Mapping[str, Json] | None
     _raw_details: ClassVar[Json]
     _raw_metrics: ClassVar[Json]
     frozen_json: ClassVar[bool] = True  # tells the codec that the record is immutable
@@ -138,6 +142,7 @@ class Evaluation(Record):
         impossible: bool = False,
         unjudged: bool = False,
         tampered: Tampering | None = None,
+        verdicts: Mapping[str, Json] | None = None,
     ) -> None:
         # 1 and 0 are not verdicts: they are more likely scores in the wrong field.
         if passed is not None and passed is not True and passed is not False:
@@ -161,9 +166,11 @@ class Evaluation(Record):
         _impossible(self, impossible is True)
         _unjudged(self, unjudged is True)
         _tampered(self, tampered and _tampering(tampered))
+        # Not `if verdicts`: an empty object says that no sentence was asked.
+        _verdicts(self, None if verdicts is None else _answers(verdicts))
 
     def view(self, *, typed: bool = True) -> Evaluation:
-        """Return the evaluation for one reader, who receives copies of its votes, details and metrics."""
+        """Return the evaluation for one reader, who receives copies of its mutable values."""
         return Record.view(self, typed=typed) if self.holds_values() else self
 
     def sealed(self) -> Evaluation:
@@ -174,17 +181,50 @@ class Evaluation(Record):
         copy = _new(Evaluation)
         for name in _FIELDS:
             value = own(getattr(self, name))
-            _put(copy, name, EMPTY if value == {} else value)
+            _put(copy, name, EMPTY if value == {} and name != "verdicts" else value)
         return copy
 
     def holds_values(self) -> bool:
-        """Return whether it has votes, details or metrics, which a reader could change."""
+        """Return whether it has votes, details, metrics or verdicts, which a reader could change."""
         # The slots, as every iteration asks: reading the fields adds 5 % to the instructions of an iteration.
-        return bool(self.votes) or self._raw_details is not EMPTY or self._raw_metrics is not EMPTY
+        if self.votes or self._raw_details is not EMPTY or self._raw_metrics is not EMPTY:
+            return True
+        return self.verdicts is not None
+
+    def answer(self, sentence: str) -> bool | None:
+        """Return the answer to a sentence of `until`; None if it is undecided or was not asked."""
+        # A record of an earlier version has one verdict for all sentences.
+        if self.verdicts is None:
+            return self.passed
+        verdict = self.verdicts.get(sentence)
+        return None if verdict is None else verdict["passed"]
 
     def __hash__(self) -> int:
         # Without the votes, which may contain lists.
         return hash((self.score, self.passed, self.feedback, self.undecided))
+
+    @property
+    def gaps(self) -> list[str]:
+        """A line for each sentence of `until` that was answered no."""
+        return [
+            _line(sentence, verdict["feedback"])
+            for sentence, verdict in (self.verdicts or {}).items()
+            if verdict["passed"] is False
+        ]
+
+    @property
+    def own_feedback(self) -> str:
+        """The feedback of the evaluator, without the lines on sentences of `until`."""
+        lines, gaps = self.feedback.split("\n"), self.gaps
+        while gaps and lines and lines[-1] in gaps:
+            lines.pop()
+        return "\n".join(lines)
+
+    @property
+    def only_verdicts(self) -> bool:
+        """Whether it has answers to sentences of `until`, and nothing of an evaluator."""
+        judged = self.score is not None or self.passed is not None or bool(self.metrics)
+        return self.verdicts is not None and not judged and not self.own_feedback
 
     @property
     def has_only_score(self) -> bool:
@@ -210,6 +250,8 @@ class Evaluation(Record):
             data["details"] = dict(self.details)
         if self.metrics:
             data["metrics"] = dict(self.metrics)
+        if self.verdicts is not None:
+            data["verdicts"] = dict(self.verdicts)
         # One test for the rare fields: every iteration is written.
         if self.impossible or self.unjudged or self.tampered is not None:
             data |= self._rare_fields()
@@ -219,6 +261,11 @@ class Evaluation(Record):
         tampered = None if self.tampered is None else self.tampered.to_json()
         fields = {"impossible": self.impossible, "unjudged": self.unjudged, "tampered": tampered}
         return {name: value for name, value in fields.items() if value}
+
+
+def _line(sentence: str, reason: str) -> str:
+    whole = f"{sentence.rstrip(' .')}: {reason}" if reason else sentence
+    return " ".join(whole.split())
 
 
 def reaches(score: float, threshold: float) -> bool:
@@ -245,7 +292,7 @@ def _checked(score: Json) -> float:
 
 _FIELDS = (
     "score", "passed", "feedback", "improvements", "criteria", "votes", "undecided", "details",
-    "metrics", "impossible", "unjudged", "tampered",
+    "metrics", "impossible", "unjudged", "tampered", "verdicts",
 )  # fmt: skip
 
 
@@ -265,7 +312,7 @@ for _name in ("details", "metrics"):
     setattr(Evaluation, _name, _new_if_empty(_slot))
 (
     _score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details, _metrics,
-    _impossible, _unjudged, _tampered,
+    _impossible, _unjudged, _tampered, _verdicts,
 ) = (
     Evaluation.__dict__[name].__set__ for name in _FIELDS
 )  # fmt: skip
@@ -316,7 +363,7 @@ def _simple(score: float | None, passed: bool | None) -> Evaluation:
     draft.improvements = draft.criteria = draft.votes = ()
     draft.details = draft.metrics = EMPTY
     draft.undecided = draft.impossible = draft.unjudged = False
-    draft.tampered = None
+    draft.tampered = draft.verdicts = None
     draft.__class__ = Evaluation
     evaluation: Evaluation = draft
     return evaluation
@@ -337,6 +384,9 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
     tampered = fields.get("tampered")
     if tampered is not None and not _is_tampering(tampered):  # a field of someone else's evaluator
         others["tampered"], tampered = tampered, None
+    verdicts = fields.get("verdicts")
+    if verdicts is not None and not _are_answers(verdicts):
+        others["verdicts"], verdicts = verdicts, None
     score = fields.get("score")
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise _unreadable(f"score: {score!r} is not a number")
@@ -355,6 +405,7 @@ def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
         impossible=bool(reason) or impossible is True,
         unjudged=fields.get("unjudged") is True,
         tampered=tampered,
+        verdicts=verdicts,
     )
 
 
@@ -415,6 +466,24 @@ def _measured(metrics: object) -> dict[str, float]:
     if not isinstance(metrics, Mapping) or not _are_numbers(metrics):
         raise _unreadable(f"metrics: {metrics!r} is not an object of finite numbers")
     return {str(name): _plain(f"metrics: {name}", value) for name, value in metrics.items()}
+
+
+def _are_answers(verdicts: object) -> bool:
+    return isinstance(verdicts, Mapping) and all(
+        isinstance(item, Mapping)
+        and {"passed"} <= set(item) <= {"passed", "feedback", "votes"}
+        and item["passed"] in (True, False, None)
+        for item in verdicts.values()
+    )
+
+
+def _answers(verdicts: object) -> dict[str, Json]:
+    if not isinstance(verdicts, Mapping) or not _are_answers(verdicts):
+        raise _unreadable(f"verdicts: {verdicts!r:.60} needs passed: true, false or null for each")
+    return {
+        str(sentence): _plain("verdicts", {"passed": None, "feedback": "", "votes": [], **item})
+        for sentence, item in verdicts.items()
+    }
 
 
 def _is_tampering(value: object) -> bool:

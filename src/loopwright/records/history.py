@@ -57,7 +57,7 @@ def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
         best = place if item.accepted else best
         scored += eligible and item.rank is not None
         if eligible:
-            return best, None, scored, 0, 0, item.can_satisfy
+            return best, None, scored, 0, undecided + 1 if item.undecided else 0, item.can_satisfy
     if not eligible:
         failures = failures + 1 if item.error is not None else 0
         return best, top, scored, failures, undecided + 1 if item.undecided else 0, False
@@ -66,6 +66,8 @@ def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
         return place if top is None else best, top, scored, 0, 0, item.can_satisfy
     if top is None or score > top:
         best, top = place, score
+    if evaluation.undecided:  # by a sentence of `until`
+        return best, top, scored + 1, 0, undecided + 1, False
     return best, top, scored + 1, 0, 0, not evaluation.impossible
 
 
@@ -227,6 +229,16 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
         window.last = item
         return window
+
+    def continued(self, item: Iteration) -> History[In, Out]:
+        """Return the history that would follow this one by `item`, of which none keeps a record."""
+        return History(
+            [*self, item],
+            elapsed=self.elapsed,
+            usage=self.usage,
+            now=self.now,
+            effects=self.effects,
+        )
 
     def __len__(self) -> int:
         return self.length

@@ -217,20 +217,26 @@ class Iteration(Record, Generic[In, Out]):
     def eligible(self) -> bool:
         """Whether its output may be the best or the last.
 
-        It must not be failed, interrupted, truncated, undecided or rejected.
+        It must not be failed, interrupted, truncated, undecided or rejected. If only a sentence of `until` is
+        undecided, its score is valid.
         """
         # An undecided output is neither good nor bad, so it must not be chosen for its score.
         if self.error is not None or self.interrupted or self.truncated:
             return False
         if (evaluation := self.evaluation) is None:
             return True
+        # The score of `evaluate` is valid although a sentence of `until` is undecided.
+        if evaluation.undecided and (evaluation.score is None or not evaluation.verdicts):
+            return False
         tampered = evaluation.tampered
-        return not evaluation.undecided and (tampered is None or not tampered.rejected)
+        return tampered is None or not tampered.rejected
 
     @property
     def can_satisfy(self) -> bool:
         """Whether its output may satisfy a loop: it is eligible, and its task was not judged impossible."""
-        return self.eligible and not (self.evaluation is not None and self.evaluation.impossible)
+        evaluation = self.evaluation
+        refused = evaluation is not None and (evaluation.impossible or evaluation.undecided)
+        return self.eligible and not refused
 
     def to_json(self) -> Json:
         """Return the iteration as a JSON object, a row of a result's `history`."""

@@ -130,7 +130,7 @@ class Usage:
 
 
 NOTHING = Usage()
-_JUDGING = re.compile(r"(?:^|/)(?:[0-9]+/evaluate|rejudge/[0-9]+)(?:/|$)")
+_JUDGING = re.compile(r"(?:^|/)(?:[0-9]+/(?:evaluate|until)|rejudge/[0-9]+)(?:/|$)")
 
 
 def is_judging(path: str) -> bool:

@@ -46,10 +46,10 @@ FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "feedback", "baseline", "restarts", "table", "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "verdicts", "baseline", "restarts", "table", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({
-    "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea",
+    "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea", "verdicts",
 })  # fmt: skip
 OF_ITERATIONS = OF_ROUNDS | {"iteration"}  # fields of `loop.last` and `loop.best`
 
@@ -117,6 +117,7 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "input": scope.current,
         **_iterations(scope.history),
         "feedback": _feedback(scope),
+        "verdicts": _verdicts(scope),
         "baseline": _baseline(scope.baseline),
         "restarts": scope.restarts,
     }
@@ -138,6 +139,13 @@ def _feedback(scope: Scope) -> str:
     return "" if scope.baseline is None else scope.baseline.feedback
 
 
+def _verdicts(scope: Scope) -> dict[str, Json]:
+    """Return the answers to the sentences of `until` of the last iteration, at first those of the baseline."""
+    last = scope.history.last
+    evaluation = scope.baseline if last is None else last.evaluation
+    return dict(evaluation.verdicts or {}) if evaluation is not None else {}
+
+
 def _baseline(evaluation: Evaluation | None) -> Json:
     """Return the variable of the evaluation before the first iteration, with empty fields without one."""
     if evaluation is None:
@@ -146,6 +154,7 @@ def _baseline(evaluation: Evaluation | None) -> Json:
         "iteration": 0, "output": "", "score": evaluation.score, "passed": evaluation.passed,
         "feedback": evaluation.feedback, "error": "", "improvements": list(evaluation.improvements),
         "metrics": dict(evaluation.metrics), "accepted": None, "idea": "",
+        "verdicts": dict(evaluation.verdicts or {}),
     }  # fmt: skip
 
 
@@ -193,6 +202,7 @@ _NO_ITERATION = TemplateValue(
     {
         "iteration": 0, "output": "", "score": None, "passed": None,
         "feedback": "", "error": "", "improvements": [], "metrics": {}, "accepted": None, "idea": "",
+        "verdicts": {},
     },
 )  # fmt: skip
 
@@ -211,6 +221,7 @@ def iteration_variables(item: Iteration) -> Json:
         "metrics": dict(evaluation.metrics) if evaluation else {},
         "accepted": item.accepted,
         "idea": idea_of(item),
+        "verdicts": dict(evaluation.verdicts or {}) if evaluation else {},
     }
 
 

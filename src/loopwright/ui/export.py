@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
 from ..records.codec import text_of
-from .progress import item_at
+from .progress import item_at, verdicts_of
 from .run_files import run_files
 from .run_summary import items_of_lists, iterations_of, recorded_json
 
@@ -44,7 +44,12 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
     decided = (
         ["accepted"] if any(i.accepted is not None for its in loops.values() for i in its) else []
     )
-    table.writerow([*COLUMNS, *decided, *map(_cell, metrics)])
+    judged = (
+        ["verdicts"]
+        if any(i.evaluation and i.evaluation.verdicts for its in loops.values() for i in its)
+        else []
+    )
+    table.writerow([*COLUMNS, *decided, *judged, *map(_cell, metrics)])
     lists = items_of_lists(entries)
     for path, items in loops.items():
         for item in items:
@@ -57,6 +62,7 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
                     round(item.seconds, 6), used.calls, used.input_tokens, used.output_tokens,
                     used.usd, item_at(f"{path}/{item.number}", lists),
                     *([item.accepted] if decided else []),
+                    *([json.dumps(dict(verdicts_of(item.evaluation)))] if judged else []),
                     *(item.evaluation.metrics.get(name) if item.evaluation else None for name in metrics),
                 ]
             )  # fmt: skip

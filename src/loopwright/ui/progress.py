@@ -75,10 +75,19 @@ def item_at(path: str, lists: Mapping[str, Sequence[Json]]) -> str:
 
 
 def answers_of(evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
-    """Iterate over (condition, answer) of the votes that name their condition."""
+    """Iterate over (condition, answer) of the votes that name their condition, and of the sentences of `until`."""
+    for sentence, passed in verdicts_of(evaluation):
+        yield sentence, "UNDECIDED" if passed is None else _answer(passed)
     for vote in evaluation.votes if evaluation is not None else ():
         if isinstance(vote, dict) and "condition" in vote and "answer" in vote:
             yield str(vote["condition"]), _answer(vote["answer"])
+
+
+def verdicts_of(evaluation: Evaluation | None) -> Iterator[tuple[str, bool | None]]:
+    """Iterate over the sentences of `until` that were asked, with their answers; None for an undecided one."""
+    verdicts = None if evaluation is None else evaluation.verdicts
+    for sentence, verdict in (verdicts or {}).items():
+        yield sentence, verdict["passed"]
 
 
 def _answer(value: Json) -> str:

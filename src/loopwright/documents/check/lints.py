@@ -11,7 +11,7 @@ from ...coding.sealed.measure import TestCommand
 from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
-from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, Loop
+from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, PASSED_UNREAD, Loop
 from ...engine.step import Step
 from ...errors import Problem, nearest
 from ...models.providers.endpoints import ALIASES, PROVIDERS
@@ -22,13 +22,14 @@ from ..project import LoadedDocument
 from ..schema.document import Action, Document, LoopSpec
 from ..schema.evaluators import TestsSpec
 from ..schema.tools import SandboxSpec, SandboxWord
-from ..schema.traverse import models_in, parts, sentences
+from ..schema.traverse import models_in, parts, questions
 from ..yaml.reader import Source
 from ..yaml.source import Location
 
 __all__ = ["lints", "merge_repeats"]
 
 
+NO_SCORE = "no_score"
 _Notes = Iterator[tuple[Location, str, str]]  # place, code, message
 _Called = Callable[[str], Document | None]
 
@@ -285,9 +286,43 @@ def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes:
                     f"put evaluate: {{check: {{{kind}: …}}}} before the judge"
                 )  # fmt: skip
                 break
+    several = len(dict(questions(loop.until))) > 1
+    if several and loop.evaluate is None:
+        yield (*at, "until"), NO_SCORE, (
+            "several sentences give no score, so the last output is kept and no_improvement and degrading never hold; "
+            'add evaluate: {judge: "…"} for a score'
+        )  # fmt: skip
+    if _passes_unread(loop):
+        yield (*at, "until"), PASSED_UNREAD, (
+            "the evaluator says whether the output passed, and no condition reads it, so a passed output does not end the "
+            "loop; add passed, if it should"
+        )  # fmt: skip
     if _lacks_goal(loop):
         yield (*at, "evaluate"), NO_GOAL, NO_GOAL_SENTENCE
     yield from _wrong_output_lints(loop, at, called)
+
+
+def _passes_unread(loop: LoopSpec) -> bool:
+    """Return whether a judge gives verdicts that no condition of success reads."""
+    value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
+    # Other evaluators give the score 1 with a verdict of true.
+    judged = any(item is not None and (item.judge or item.confidence) for item in value)
+    if not judged or loop.node is not None or loop.optimises or loop.termination is not None:
+        return False
+    trees = (loop.until, loop.guards)
+    return any(map(_has_goal, trees)) and not any(map(_reads_verdict, trees))
+
+
+def _reads_verdict(tree: Json) -> bool:
+    """Return whether a condition of a tree reads `passed`; a class of the user may."""
+    if isinstance(tree, list):
+        return any(map(_reads_verdict, tree))
+    if isinstance(tree, Mapping):
+        # The JSON of a loop controller includes `passed`.
+        return bool({"passed", "python", "type", "all_criteria_met"} & tree.keys()) or any(
+            _reads_verdict(tree.get(tag)) for tag in ("any_of", "all_of")
+        )
+    return tree in ("passed", "all_criteria_met")
 
 
 def _lacks_goal(loop: LoopSpec) -> bool:
@@ -323,7 +358,7 @@ def _is_goal(tag: str) -> bool:
 
 def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:
     """Iterate over the sentences that a model judges in a loop, with their places."""
-    for sentence in sentences(loop.until):
+    for sentence, _ in questions(loop.until):
         yield sentence, (*at, "until")
     many = isinstance(loop.evaluate, list)
     value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]

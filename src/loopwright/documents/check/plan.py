@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...coding.sealed.protect import Protection
 from ...coding.sealed.trees import protected_files
-from ...conditions import CEILING
+from ...conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
 from ...engine.list_items import MOST_ITEMS
-from ...engine.loop import DEFAULT_LIMIT
+from ...engine.loop import DEFAULT_LIMIT, Loop
+from ...engine.loop_verdicts import has_check
+from ...engine.step import Step
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of
 from ...prompts.tool_calls import MAX_ROUNDS
@@ -70,12 +72,63 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         **({"protected": files} if (files := _protected(loaded)) else {}),
         "keys": list(loaded.keys),
         "documents": [str(name) for name in by_name],
+        **({"until": lines} if (lines := list(_until(loaded.step))) else {}),
         "bounds": _bounds(loaded, root),
         "worst_case_calls": sum(
             _calls(step, loaded, next(iter(loaded.documents))) for step in root.steps
         ),
         "notes": [str(note) for note in loaded.notes],
     }
+
+
+def _until(step: Step) -> Iterator[str]:
+    """Iterate over lines on how the conditions of loops with sentences are read, and when each sentence is asked."""
+    if isinstance(step, Loop) and step.sentences and step.until is not None:
+        numbers = {text: f"{n} {text!r}" for n, text in enumerate(step.sentences, start=1)}
+        yield f"{step.name} ends when: {_shown(step.until, numbers)}"
+        asked = set[str]()
+        for question, needs in _asked(step.until, numbers, ()):
+            if question.sentence not in asked:
+                asked.add(question.sentence)
+                number = numbers[question.sentence].partition(" ")[0]
+                yield f"{step.name} asks {number} after evaluate{', if ' if needs else ''}{' and '.join(needs)}"
+        if isinstance(step.evaluate, Step) and has_check(step.evaluate):
+            yield f"{step.name} asks nothing about an output that a check refused"
+    for part in step.parts():
+        yield from _until(part)
+
+
+def _shown(tree: Condition, numbers: Mapping[str, str]) -> str:
+    if isinstance(tree, Judged):
+        return numbers[tree.sentence]
+    if not tree.parts():
+        return str(tree)
+    joint = " or " if isinstance(tree, AnyOf) else " and "
+    inner = ((part, _shown(part, numbers)) for part in tree.parts())
+    return joint.join(f"({text})" if part.parts() else text for part, text in inner)
+
+
+def _asked(
+    tree: Condition, numbers: Mapping[str, str], needs: tuple[str, ...]
+) -> Iterator[tuple[Judged, tuple[str, ...]]]:
+    """Iterate over the sentences of a tree, each with what must hold before it is asked."""
+    if isinstance(tree, Judged):
+        yield tree, needs
+        return
+    either, before = isinstance(tree, AnyOf), list[str]()
+    for part in tree.parts():
+        # Conditions without a model have their values first; only success closes an "or".
+        if not any(True for _ in questions_in(part)) and (not either or has_goal(part)):
+            before.append(f"{_shown(part, numbers)} {'does not hold' if either else 'holds'}")
+    for part in tree.parts():
+        if any(True for _ in questions_in(part)):
+            yield from _asked(part, numbers, (*needs, *before))
+            text = (
+                numbers[part.sentence].partition(" ")[0]
+                if isinstance(part, Judged)
+                else f"({_shown(part, numbers)})"
+            )
+            before.append(f"{text} is not {'met' if either else 'refused'}")
 
 
 def _protected(loaded: LoadedDocument) -> list[str]:

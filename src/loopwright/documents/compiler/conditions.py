@@ -8,7 +8,7 @@ AND or OR, conditions). Limits act outside an AND too, and `min_iterations` coun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic_core import PydanticCustomError
 
@@ -16,14 +16,18 @@ from ...conditions import (
     AllOf,
     AnyOf,
     Condition,
+    Judged,
     MaxIterations,
     NoImprovement,
+    Passed,
     ScoreAtLeast,
     Timeout,
     from_json,
+    has_goal,
     tag_of,
 )
 from ...conditions.base import TAGS, instance_of
+from ...engine.loop import any_of
 from ...errors import ConfigurationError, nearest
 from ...records import History, Stop
 from ...records.codec import Json, flow_text
@@ -32,48 +36,43 @@ from ..schema.evaluators import JudgeSpec
 from ..schema.fields import duration
 from ..yaml.source import Location
 from .compilation import Compilation
+from .prompts import compile_judge
 
-__all__ = ["compile_conditions", "compile_until", "controller_condition"]
+__all__ = ["compile_conditions", "compile_until", "controller_condition", "sentences_as_judges"]
 
 
-def compile_until(
-    compilation: Compilation, spec: LoopSpec, path: Location
-) -> tuple[list[JudgeSpec], Condition | None]:
-    """Return the judges for the sentences of `until`, and the condition."""
+def compile_until(compilation: Compilation, spec: LoopSpec, path: Location) -> Condition | None:
+    """Compile the conditions that end a loop after an iteration."""
     key, values = spec.ends
     at = (*path, key)
-    sentences: list[JudgeSpec] = []
-
-    def walk(data: Json) -> Json:
-        # A sentence has a space; a single unknown word is a misspelt condition.
-        if isinstance(data, str) and data not in TAGS:
-            if " " not in data.strip():
-                message = f"{data!r} is neither a condition nor a sentence{nearest(data, TAGS)}"
-                compilation.problem(at, message, own=True)
-                return "passed"  # to find the problems of the others
-            # The judge's verdict is the evaluation, so the condition itself is `passed`.
-            sentences.append(JudgeSpec(criterion=data))
-            return "passed"
-        if isinstance(data, list):
-            return [walk(item) for item in data]
-        if isinstance(data, Mapping) and len(data) == 1:
-            tag, value = next(iter(data.items()))
-            return {tag: walk(value)} if tag in ("any_of", "all_of") else data
-        return data
-
-    if values is None:
-        return [], None
     if key == "termination":
-        return [], controller_condition(values, at, compilation.problem)
-    return sentences, compile_conditions(compilation, walk(values), at)
+        condition = controller_condition(values, at, compilation.problem)
+    else:
+        condition = compile_conditions(compilation, values, at, sentences=True)
+    controls = key == "termination" or is_controller_json(values)
+    # A loop controller ends when its evaluation passes, whatever its conditions say.
+    if controls and has_goal(condition) and not compilation.project.settings.former:
+        return any_of(condition, Passed())
+    return condition
 
 
-def compile_conditions(compilation: Compilation, data: Json, path: Location) -> Condition | None:
-    """Compile a list or tree of conditions; None if it is empty or has problems."""
+def compile_conditions(
+    compilation: Compilation, data: Json, path: Location, *, sentences: bool = False
+) -> Condition | None:
+    """Compile a list or tree of conditions; None if it is empty or has problems.
+
+    Args:
+        compilation: the document.
+        data: the value in the document.
+        path: its place.
+        sentences: whether a text with a space is a sentence for a judge.
+    """
     if data is None:
         return None
+    if isinstance(data, str) and data not in TAGS and (sentences or " " in data.strip()):
+        return _sentence(compilation, {"sentence": data}, path, allowed=sentences)
     if isinstance(data, list):
-        return _combine(compilation, AnyOf, data, path)
+        return _combine(compilation, AnyOf, data, path, sentences=sentences)
     if is_controller_json(data):
         return controller_condition(data, path, compilation.problem)
     if isinstance(data, Mapping) and "python" in data:
@@ -82,12 +81,17 @@ def compile_conditions(compilation: Compilation, data: Json, path: Location) -> 
         tags = list(data)
         if len(tags) > 1:
             # Several keys in one mapping mean "any of", like the items of a list.
-            return _combine(compilation, AnyOf, [{tag: data[tag]} for tag in tags], path, tags)
+            items = [{tag: data[tag]} for tag in tags]
+            return _combine(compilation, AnyOf, items, path, tags, sentences=sentences)
         if tags and tags[0] in ("any_of", "all_of"):
             kind = AnyOf if tags[0] == "any_of" else AllOf
             inner = data[tags[0]]
             items = inner if isinstance(inner, list) else [inner]
-            return _combine(compilation, kind, items, (*path, tags[0]))
+            return _combine(compilation, kind, items, (*path, tags[0]), sentences=sentences)
+        if tags == ["judged"]:
+            value = data["judged"]
+            fields = value if isinstance(value, Mapping) else {"sentence": value}
+            return _sentence(compilation, fields, (*path, "judged"), allowed=sentences)
     try:
         return from_json(_with_seconds(data))
     except ConfigurationError as error:
@@ -95,6 +99,54 @@ def compile_conditions(compilation: Compilation, data: Json, path: Location) -> 
         at = path if tag is None else (*path, tag)
         compilation.problem(at, str(error), key=tag is not None, own=True)
         return None
+
+
+def _sentence(
+    compilation: Compilation, fields: Mapping[str, Json], path: Location, *, allowed: bool
+) -> Condition | None:
+    """Compile a sentence for a judge, with the model and the settings of the document."""
+    text = fields.get("sentence")
+    # A sentence has a space; a single unknown word is a misspelt condition.
+    if isinstance(text, str) and " " not in text.strip() and path[-1] != "judged":
+        known = nearest(text, TAGS)
+        message = f"{text!r} is neither a condition nor a sentence{known}"
+        compilation.problem(path, message, own=True)
+        return None
+    if not allowed:
+        compilation.problem(
+            path,
+            "a sentence is asked after an iteration, and guards are checked before each step; move it to until",
+        )
+        return None
+    condition: Condition | None = compilation.attempt(
+        path, lambda: from_json({"judged": dict(fields)})
+    )
+    if not isinstance(condition, Judged):
+        return condition
+    spec = JudgeSpec(criterion=condition.sentence, model=condition.model or None)
+    judge = compile_judge(compilation, spec, path)
+    return None if judge is None else replace(condition, judge=judge)
+
+
+def sentences_as_judges(
+    compilation: Compilation, spec: LoopSpec, path: Location
+) -> tuple[list[JudgeSpec], Condition | None]:
+    """Return the judges and the condition of `until` as earlier versions compiled them, for their fingerprints."""
+    judges: list[JudgeSpec] = []
+
+    def walk(data: Json) -> Json:
+        if isinstance(data, str) and data not in TAGS:
+            judges.append(JudgeSpec(criterion=data))
+            return "passed"
+        if isinstance(data, list):
+            return [walk(item) for item in data]
+        if isinstance(data, Mapping) and len(data) == 1:
+            tag, value = next(iter(data.items()))
+            return {tag: walk(value)} if tag in ("any_of", "all_of") else data
+        return data
+
+    walked = spec.model_copy(update={"until": walk(spec.until)})
+    return judges, compile_until(compilation, walked, path)
 
 
 def _python_condition(
@@ -143,6 +195,8 @@ def _combine(
     items: list[Json],
     path: Location,
     keys: list[str] | None = None,
+    *,
+    sentences: bool,
 ) -> Condition | None:
     if not items:
         compilation.problem(
@@ -151,7 +205,8 @@ def _combine(
         return None
     places = [path] * len(items) if keys else [(*path, i) for i in range(len(items))]
     result = [
-        compile_conditions(compilation, item, at) for item, at in zip(items, places, strict=True)
+        compile_conditions(compilation, item, at, sentences=sentences)
+        for item, at in zip(items, places, strict=True)
     ]
     combined = tuple(c for c in result if c is not None)
     return (combined[0] if len(combined) == 1 else kind(combined)) if combined else None

@@ -33,8 +33,14 @@ def compile_evaluators(
     evaluate: EvaluateSpec | list[EvaluateSpec] | None,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
+    *,
+    gated: bool = False,
 ) -> Step | None:
-    """Compile evaluators in the order in which they run: deterministic evaluators before models."""
+    """Compile evaluators in the order in which they run: deterministic evaluators before models.
+
+    With `gated`, a single evaluator is a gate too, so that it has the path that it had in recorded runs, in
+    which sentences of `until` were evaluators after it.
+    """
     specs = evaluate if isinstance(evaluate, list) else [evaluate] if evaluate else []
     deterministic: list[Step | None] = []
     measured: list[Step | None] = []
@@ -48,13 +54,14 @@ def compile_evaluators(
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
     graded = any(spec.graded for spec in specs)
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
-    return _combined([*deterministic, *measured, *model_based], graded=graded)
+    every = [*deterministic, *measured, *model_based]
+    return _combined(every, graded=graded, least=1 if gated else 2)
 
 
-def _combined(steps: Iterable[Step | None], *, graded: bool = False) -> Step | None:
+def _combined(steps: Iterable[Step | None], *, graded: bool = False, least: int = 2) -> Step | None:
     """Return several evaluators as one, without those that have problems."""
     compiled = [step for step in steps if step is not None]
-    if len(compiled) < 2:
+    if len(compiled) < least:
         return compiled[0] if compiled else None
     combined: Step = gates(*compiled, graded=graded)
     return combined

@@ -13,10 +13,11 @@ from ...conditions import (
     Passed,
     ScoreAtLeast,
     has_goal,
+    questions_in,
     tag_of,
 )
 from ...engine import adapters
-from ...engine.loop import Loop, any_of
+from ...engine.loop import FAILURES_IN_A_ROW, Loop, any_of
 from ...engine.loop_declaration import LoopDeclaration
 from ...engine.loop_exploration import refuse_to_act
 from ...engine.loop_memory import LoopWithMemory, remembering
@@ -36,7 +37,7 @@ from ..steps.loop_node.template_functions import node_template
 from ..steps.steps import SetValue
 from ..yaml.source import Location
 from .compilation import Compilation
-from .conditions import compile_conditions, compile_until
+from .conditions import compile_conditions, compile_until, sentences_as_judges
 from .evaluators import compile_evaluators
 from .metrics import metric_options
 from .workspaces import compile_workspace
@@ -73,8 +74,13 @@ def compile_loop(
     if spec.workspace is not None:
         compilation = replace(compilation, in_workspace=True)
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
-    judges, until = compile_until(compilation, spec, path)
-    evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
+    if compilation.project.settings.former:
+        judges, until = sentences_as_judges(compilation, spec, path)
+        evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
+    else:
+        until = compile_until(compilation, spec, path)
+        asks = any(True for _ in questions_in(until))
+        evaluate = compile_evaluators(compilation, spec.evaluate, path, gated=asks)
     adapt = _adapt(compilation, spec, path)
     guards = compile_conditions(compilation, spec.guards, (*path, "guards"))
     if spec.max_iterations is not None:
@@ -86,6 +92,9 @@ def compile_loop(
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME} | _policies(spec)
+    if spec.max_failures == "none":
+        former = compilation.project.settings.former
+        options["max_failures"] = FAILURES_IN_A_ROW if former else None
     options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
     measured = metric_options(compilation, spec, path)
     if measured is None:

@@ -6,7 +6,7 @@ its documentation, which editors show.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -330,7 +330,7 @@ class LoopSpec(Part):
     )
     until: Json = Field(
         None,
-        description="The conditions, any of which ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
+        description="The conditions, any of which ends the loop: a list, a tree of any_of and all_of, or sentences for a judge.",
     )
     termination: dict[str, Json] | None = Field(
         None,
@@ -340,11 +340,9 @@ class LoopSpec(Part):
     on_failure: Literal["halt", "continue", "retry"] = Field("halt", description=ON_FAILURE)
     max_retries: int = Field(2, ge=0, le=100, description=MAX_RETRIES)
     retry_delay: Pause = Field(0.5, description=RETRY_DELAY)
-    max_failures: int = Field(
+    max_failures: Annotated[int, Field(ge=1, le=1000)] | Literal["none"] = Field(
         3,
-        ge=1,
-        le=1000,
-        description="The maximum of consecutive failed iterations, with on_failure: continue.",
+        description="The maximum of consecutive failed iterations, with on_failure: continue. `none`: no maximum besides the limits.",
     )
     keep: Literal["best", "last"] = Field(
         "best",

@@ -35,7 +35,6 @@ __all__ = [
     "phase_limits",
     "phases_of",
     "running_order",
-    "sentences",
     "variables_in",
     "variables_of",
 ]
@@ -169,8 +168,8 @@ def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
     elif value is not None:
         yield value
     # A sentence in `until` is a judge, with the same costs.
-    for sentence in sentences(getattr(loop, "until", None)):
-        yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
+    for sentence, model in dict(questions(getattr(loop, "until", None))).items():
+        yield EvaluateSpec(judge=JudgeSpec(criterion=sentence, model=model))
 
 
 def models_in(document: Document) -> Iterator[str]:
@@ -202,18 +201,22 @@ def _models_of(action: Action) -> Iterator[str]:
         yield from _models_of(inner)
 
 
-def sentences(until: Json) -> Iterator[str]:
-    """Iterate over the sentences in a condition tree."""
+def questions(until: Json) -> Iterator[tuple[str, str | None]]:
+    """Iterate over the sentences in a condition tree, each with its own model or None."""
     if isinstance(until, str):
         if " " in until.strip():
-            yield until
+            yield until, None
     elif isinstance(until, list):
         for item in until:
-            yield from sentences(item)
+            yield from questions(item)
     elif isinstance(until, Mapping):
         for tag, value in until.items():
             if tag in ("any_of", "all_of"):
-                yield from sentences(value)
+                yield from questions(value)
+            elif tag == "judged" and isinstance(value, Mapping):
+                yield str(value.get("sentence", "")), value.get("model")
+            elif tag == "judged":
+                yield str(value), None
 
 
 def python_conditions(tree: Json) -> Iterator[str]:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
+from ...conditions import Judged
 from ...engine.context import Context
+from ...engine.external import Purpose
 from ...engine.step import CompositeStep, StepLike, digest_of
 from ...errors import ConfigurationError, StepError
 from ...models.protocol import MAX_TOOL_CALLS
@@ -329,6 +331,20 @@ class CriterionVotes:
         if verdict.detail or verdict.note:
             row["detail"] = verdict.detail or verdict.note
         return row
+
+
+class SentenceAdapter:
+    """Makes the sentence of a `Judged` condition a judge with one vote."""
+
+    roots = ("loopwright",)
+
+    def matches(self, target: object) -> bool:
+        """Whether it is a sentence."""
+        return isinstance(target, Judged)
+
+    def step(self, target: Judged, purpose: Purpose) -> Judge:
+        """Return the judge."""
+        return judge(target.sentence, model=target.model or ())
 
 
 def with_votes(judge: Judge, votes: Votes, unattainable: str = "") -> Judge:

@@ -19,7 +19,7 @@ from ...records import Iteration, Reason, Result, Status, StepOutcome
 from ...records.codec import Json
 from .. import formatting as texts
 from ..formatting import Signs
-from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of
+from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
 from ..run_files import files_text, protected_text
 from .output import Output, Part
 
@@ -145,6 +145,8 @@ def _summary(item: Iteration) -> str:
         # The feedback, which may be cut, is not where a person looks for it.
         touched = protected_text(item)
         text = f"{changed}{touched and f', {touched}'}  {text}"
+    if answers := [passed for _, passed in verdicts_of(item.evaluation)]:
+        text = f"{answers.count(True)} of {texts.plural(len(answers), 'sentence')}  {text}".rstrip()
     if item.explored:
         text = f"explored  {text}".rstrip()
     return text[:LINE_INPUT]

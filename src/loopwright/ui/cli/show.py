@@ -22,7 +22,7 @@ from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, reading
-from ..progress import Ending, IterationRow, Notice, Progress, item_at
+from ..progress import Ending, IterationRow, Notice, Progress, item_at, verdicts_of
 from ..run_files import (
     UNRECORDED,
     files_text,
@@ -304,6 +304,9 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
     _part("error" if item.error else "feedback", item.feedback, output)
     if item.error is not None:
         _part("traceback", item.error.traceback.rstrip(), output)
+    for sentence, passed in verdicts_of(item.evaluation):
+        sign = output.signs.undecided if passed is None else output.signs.not_yet
+        output.write(f"  {output.signs.passed if passed else sign} {texts.one_line(sentence)}")
     for criterion in item.evaluation.criteria if item.evaluation else ():
         sign = output.signs.passed if criterion.passed else output.signs.not_yet
         output.write(

@@ -199,7 +199,9 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
         return data, ""
     if yes or is_approved(actions):
         trust_contents(digest, output.note)
-    does = actions_text(actions) if actions is not None and acts else "runs the functions of --agent"
+    does = (
+        actions_text(actions) if actions is not None and acts else "runs the functions of --agent"
+    )
     return data, (
         f"{source.name} {does}: other machines run it with loopwright worker --trust {digest[:16]}"
     )

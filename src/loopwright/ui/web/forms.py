@@ -67,12 +67,14 @@ def form_of(question: Question) -> QuestionForm:
         if name not in (*_HIDDEN, *edited) and value not in (None, "")
     ]
     arguments = request.get("arguments")
+    # A sentence of `until` is true or not.
+    buttons = [b for b in _BUTTONS[question.kind] if b[0] != "score" or "sentence" not in request]
     return QuestionForm(
         path=question.path,
         kind=question.kind,
         detail=question.detail,
         shown=shown,
-        buttons=_BUTTONS[question.kind],
+        buttons=buttons,
         feedback=text_of(request.get("feedback")),
         output=text_of(request.get("output")),
         arguments="" if arguments is None else json.dumps(arguments, indent=2, ensure_ascii=False),

@@ -13,6 +13,7 @@ from ...journal import Entry, RunInfo
 from ...journal.views import EntriesView
 from ...records import Failure
 from ...records.codec import Json
+from ..progress import verdicts_of
 from ..run_files import run_files
 from .events import RunProgress
 from .page_models import Row, Section, inner_of, section_of
@@ -53,6 +54,9 @@ def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
         parts.append(("Traceback", item.error.traceback))
     if item.evaluation is not None:
         parts.append(("Feedback", item.evaluation.feedback))
+        words = {True: "yes", False: "no", None: "undecided"}
+        answers = [f"{words[passed]}: {text}" for text, passed in verdicts_of(item.evaluation)]
+        parts.append(("Sentences", "\n".join(answers)))
     return [(title, text) for title, text in parts if text]
 
 

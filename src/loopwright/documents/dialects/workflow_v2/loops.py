@@ -163,6 +163,8 @@ def _failure_settings(spec: LoopV2) -> dict[str, Json]:
     if spec.on_failure in (None, "halt", "fail"):
         return {}
     native: dict[str, Json] = {"on_failure": spec.on_failure}
+    if spec.on_failure == "continue" and spec.mode != "iterate":
+        native["max_failures"] = "none"  # it continues to max_iterations
     if spec.on_failure == "retry":
         if spec.max_retries is not None:
             native["max_retries"] = spec.max_retries
