@@ -10,7 +10,7 @@ import pytest
 
 from documents.playing import crashed_everywhere, loaded, play
 from engine.support import play as play_loop
-from loopwright import Judged, Loop, MaxIterations, Reason, ScoreAtLeast
+from loopwright import Budget, Judged, Loop, MaxIterations, Reason, ScoreAtLeast
 from loopwright.errors import DocumentError
 from loopwright.ui.cli import main
 
@@ -192,3 +192,37 @@ def test_max_failures_takes_none(tmp_path: Path) -> None:
     assert (result.reason, result.loops["describe"].iterations) == (Reason.ALL_FAILED, 6)
     with pytest.raises(DocumentError):
         loaded(tmp_path, text.replace("none", "never"))
+
+
+def test_a_sentence_that_cannot_be_paid_ends_the_iteration(tmp_path: Path) -> None:
+    """With calls for execute only, the iteration is interrupted before its sentence, and the loop ends by its budget."""
+    found = loaded(tmp_path, EITHER)
+    result = play(found, [{"replies": ["A house."]}], "a house", budget=Budget(calls=1))
+    (item,) = result.loops["describe"].history
+    assert (result.reason, item.interrupted, item.error.stage) == (Reason.BUDGET, True, "until")
+    assert item.output == "A house."
+
+
+def test_sentences_of_inner_loops_and_of_lists_are_their_own(tmp_path: Path) -> None:
+    """Each loop asks at its own path; an inner yes does not end the loop around it."""
+    text = """
+  - name: all
+    each:
+      items: [one, two]
+      execute:
+        loop:
+          execute:
+            loop:
+              execute: {prompt: "Write {{ input }}."}
+              until: ["It is short.", "It is kind."]
+          until: [{all_of: ["It is true.", "It is new."]}, {max_iterations: 2}]
+"""
+    replies = [
+        {"step": "*/1/until/2*", "replies": [NO]},
+        {"step": "*/until/*", "replies": [YES]},
+        {"replies": ["a text"]},
+    ]
+    found = loaded(tmp_path, text)
+    result = play(found, replies)
+    assert (result.status.value, result.loops["all"].iterations) == ("satisfied", 2)
+    crashed_everywhere(found, replies)

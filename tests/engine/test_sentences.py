@@ -489,3 +489,29 @@ def test_sentences_do_not_count_as_progress() -> None:
     until = with_questions(rows, asked)(tree)
     loop = Loop(until.execute, until.evaluate, until=until.until | NoImprovement(2), name="w")
     assert play(loop, 0).reason is Reason.NO_IMPROVEMENT
+
+
+def test_a_deadline_between_evaluate_and_a_sentence_keeps_the_score() -> None:
+    """The iteration is recorded as interrupted, with what `evaluate` said and without an answer."""
+
+    @step(fingerprint="slow")
+    async def slow(_: Any, ctx: Any) -> bool:
+        await ctx.sleep(60)
+        return True
+
+    until = (ScoreAtLeast(0.4) & Judged("a b", judge=slow)) | MaxIterations(3)
+    result = play(Loop(str, lambda _: 0.5, until=until, timeout=5, name="w"), "x")
+    (item,) = result.history
+    assert (result.reason, item.interrupted, item.score) == (Reason.TIMEOUT, True, 0.5)
+    assert item.evaluation.verdicts is None
+
+
+def test_an_explored_run_asks_on() -> None:
+    """After its normal end, a run that explores records the answers that a replay needs."""
+    asked: list[tuple[int, str]] = []
+    rows = [Round(0.9, None, (True, True, True))] * LIMIT
+    made = with_questions(rows, asked, explore=1.0)
+    tree = ("all", [("score", 0.8), ("sentence", TEXTS[0])])
+    result = play(made(tree), 0, journal=MemoryJournal(), run_id="r")
+    assert (result.iterations, result.explored_iterations) == (1, LIMIT - 1)
+    assert [number for number, _ in asked] == [1, 2, 3, 4]
