@@ -27,7 +27,7 @@ MODULES = list(reference.MODULES)
 PROMISED = {
     "loopwright": """
         Loop Workflow step sequence parallel fallback retry with_timeout for_each prompt judge check checklist score
-        rubric tool shell agent run run_sync stream resume resume_sync ScoreAtLeast Passed AllCriteriaMet OutputMatches
+        rubric tool shell agent run run_sync stream resume resume_sync ScoreAtLeast Passed Judged AllCriteriaMet OutputMatches
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
         File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded
