@@ -26,6 +26,7 @@ from .engine.step import (
     StepLike,
     as_step,
     digest_of,
+    fingerprinted,
 )
 from .errors import ConfigurationError, nearest
 from .evaluators.checklist import Check, as_check
@@ -275,7 +276,7 @@ class _Items(CompositeStep):
     fixers: _Steps
     at_once: int
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         steps = (f"{name} {step.fingerprint}" for name, step in (*self.makers, *self.fixers))
         return digest_of("items", *steps)
@@ -312,7 +313,7 @@ class _Checks(CompositeStep):
     name: str
     checks: _Steps
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         # The words of these digests are in recorded journals and must not change.
         return digest_of("looks", *(f"{name} {step.fingerprint}" for name, step in self.checks))
@@ -429,7 +430,7 @@ class _Strategies(CompositeStep):
     name: str
     members: _Steps
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of(
             "strategies", *(f"{name} {part.fingerprint}" for name, part in self.members)
@@ -450,7 +451,7 @@ class _NamedEvaluation(CompositeStep):
     inner: Step
     strategies: tuple[str, ...]
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("named", self.inner.fingerprint)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..engine.context import Context
-from ..engine.step import FunctionStep, Step, digest_of
+from ..engine.step import FunctionStep, Step, digest_of, fingerprinted
 from ..errors import StepError
 from ..evaluators.gates import LaterEvaluator
 from ..evaluators.judge import Judge
@@ -29,12 +29,14 @@ class JudgeOfChanges(LaterEvaluator):
 
     name = "judge"
     asks_model = True
-    fingerprint: str
 
     def __init__(self, judge: Judge, earlier: Sequence[tuple[str, Evaluation]] = ()) -> None:
         self.judge, self.earlier = judge, tuple(earlier)
         self.unsupplied = judge.unsupplied
-        self.fingerprint = digest_of("judge of changes", judge.fingerprint)
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("judge of changes", self.judge.fingerprint)
 
     def parts(self) -> tuple[Step, ...]:
         """Return the judge."""

@@ -25,7 +25,7 @@ from .concurrency import at_once_of, run_all
 from .context import Context
 from .deadlines import DeadlineScope
 from .outcomes import RANKED, Wrapper, attempt, combined, outputs_by_name
-from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = ["Wrapper", "fallback", "parallel", "retry", "sequence", "with_timeout"]
 
@@ -60,7 +60,7 @@ class _Sequence(_Named):
     def output_type(self) -> ValueType | None:
         return self.members[-1][1].output_type
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("sequence", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
@@ -181,7 +181,7 @@ class _Parallel(_Named):
     def output_type(self) -> ValueType | None:
         return members_type({name: part.output_type for name, part in self.members}, self.name)
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
@@ -239,7 +239,7 @@ class _Fallback(_Named):
     def output_type(self) -> ValueType | None:
         return either_type([part.output_type for _, part in self.members], self.name)
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("fallback", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
@@ -318,7 +318,7 @@ class _Retrying(Wrapper):
     delay: float
     longest: float
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         # Without the delays: a recorded run may resume with other ones.
         return digest_of("retrying", self.inner.fingerprint, str(self.attempts))
@@ -398,7 +398,7 @@ class _Limited(Wrapper):
     inner: Step
     seconds: float
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         # Without the seconds: a recorded run may resume with another limit.
         return digest_of("limited", self.inner.fingerprint)

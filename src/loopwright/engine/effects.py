@@ -22,6 +22,7 @@ from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
+from .fingerprints import former_fingerprints
 from .run_state import Run
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes
 from .snapshots import Snapshots
@@ -352,12 +353,20 @@ def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
     """
     if recorded.fingerprint and recorded.fingerprint != fingerprint:
         assert run.replay is not None
-        if run.replay.accepted.get(recorded.path) != fingerprint:
+        if run.replay.accepted.get(recorded.path) != fingerprint and not _formerly(
+            step, recorded.fingerprint, fingerprint
+        ):
             _refuse_change(run, recorded, fingerprint)
     if recorded.error is not None:
         raise recorded.error.to_error()
     declared = step.output_type
     return recorded.value if declared is None else retyped(declared, recorded.value, recorded.path)
+
+
+def _formerly(step: Leaf, recorded: str, fingerprint: str) -> bool:
+    """Return whether a recorded fingerprint is one that the step had in a former version, with the same input."""
+    code, _, given = recorded.partition(":")
+    return given == fingerprint.partition(":")[2] and code in former_fingerprints(step)
 
 
 def retyped(declared: ValueType, value: Json, path: str) -> Json:

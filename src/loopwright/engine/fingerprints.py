@@ -1,6 +1,10 @@
 """Fingerprints: digests that change when the meaning of a step does.
 
-A recorded run resumes only with steps of the same fingerprints.
+A recorded run resumes only with steps of the same fingerprints, or of one that they had in a former version.
+
+A change of this package that gives a step another fingerprint, although a recorded run may continue with it, raises
+`VERSION` (once for each release) and keeps the former text: the property `fingerprint`, decorated with `fingerprinted`,
+has a branch `if former_version() < 2:` with what it was before version 2. The steps around it follow by themselves.
 """
 
 from __future__ import annotations
@@ -8,16 +12,70 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import CodeType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["KNOWN_AS", "digest_of", "known_as", "source_digest"]
+__all__ = [
+    "KNOWN_AS",
+    "VERSION",
+    "digest_of",
+    "fingerprinted",
+    "former_fingerprints",
+    "former_version",
+    "known_as",
+    "source_digest",
+]
 
 Function = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Function)
 KNOWN_AS = "__loopwright_step__"  # the attribute that `known_as` sets
+VERSION = 2  # of fingerprints; 1 is that of journals that record none
+_version = ContextVar("fingerprint version", default=VERSION)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, which differs in each process
+
+
+if TYPE_CHECKING:
+    from functools import cached_property as fingerprinted
+else:
+
+    class fingerprinted:  # noqa: N801 - a decorator
+        """A property `fingerprint` that is kept, and computed anew for a former version."""
+
+        def __init__(self, compute):
+            self.compute = compute
+            self.__doc__ = compute.__doc__
+
+        def __get__(self, step, owner=None):
+            if step is None:
+                return self
+            if _version.get() != VERSION:
+                return self.compute(step)
+            kept = step.__dict__.get("fingerprint")
+            if kept is None:
+                kept = step.__dict__["fingerprint"] = self.compute(step)
+            return kept
+
+        def __set__(self, step, value):
+            # A data descriptor: otherwise the kept value hides it, also from former versions.
+            raise AttributeError("fingerprint cannot be set")
+
+
+def former_version() -> int:
+    """Return the version of fingerprints that is being computed: `VERSION`, or a former one."""
+    return _version.get()
+
+
+def former_fingerprints(step: Any) -> Iterator[str]:
+    """Iterate over the fingerprints of a step by version, latest first, and those of its document as it was read then."""
+    for version in reversed(range(VERSION + 1)):
+        token = _version.set(version)
+        try:
+            found = [str(step.fingerprint), *([] if step.former is None else [step.former()])]
+        finally:
+            _version.reset(token)
+        yield from found
 
 
 def known_as(fingerprint: str) -> Callable[[_Function], _Function]:

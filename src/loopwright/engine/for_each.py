@@ -39,7 +39,7 @@ from .list_items import ItemsStep, items_step
 from .list_run import ListRun
 from .loop_options import one_of
 from .loop_verdicts import Undecided
-from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = ["ForEach", "for_each"]
 
@@ -106,7 +106,7 @@ class ForEach(CompositeStep):
         declared = self.execute.input_type or item_type_of(self.items.output_type)
         return declared, self.execute.output_type
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of the items, the step and the limits."""
         # Without `at_once` and `seconds`: a run may continue with another speed or more time.

@@ -9,7 +9,7 @@ from ..records.codec import Json
 from ..records.typed import ValueType
 from .context import Context
 from .signatures import FunctionTypes
-from .step import FunctionStep, Leaf, StepLike, as_step, digest_of
+from .step import FunctionStep, Leaf, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = ["MOST_ITEMS", "ItemsStep", "items_step"]
 
@@ -72,11 +72,13 @@ class _MadeItems(ItemsStep):
     def __init__(self, function: FunctionStep, most: int | None) -> None:
         self.function = function
         self.most = most
-        self.fingerprint = digest_of("items", function.fingerprint)
         self.reserve = function.reserve
         self.stub = function.stub
 
-    fingerprint: str
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("items", self.function.fingerprint)
+
     reserve: Any
     stub: str
 

@@ -82,6 +82,7 @@ from .step import (
     StepLike,
     as_step,
     digest_of,
+    fingerprinted,
     source_digest,
 )
 from .workspace_loop import WorkspaceLoopRun
@@ -431,7 +432,7 @@ class Loop(CompositeStep[In, Out]):
         """Its conditions and guards as JSON, for display."""
         return [condition.to_json() for condition in self.members]
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         stages = (self.execute, self.evaluate, self.adapt)
         return digest_of(

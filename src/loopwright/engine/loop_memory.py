@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -13,7 +12,7 @@ from ..records.codec import Json
 from ..records.excerpts import excerpt_line
 from .context import Context, Scope
 from .outcomes import Wrapper
-from .step import CompositeStep, Leaf, StepLike, as_step, digest_of
+from .step import CompositeStep, Leaf, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = [
     "LoopWithMemory",
@@ -244,7 +243,7 @@ class LoopWithMemory(Wrapper):
         self.most = most
         self.facts = facts
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of the loop, of its space and of the number of lessons."""
         lessons = f"{self.space} {self.most} {self.facts}"

@@ -12,7 +12,7 @@ from ..records import Evaluation, Result, as_evaluation
 from ..records.codec import Json
 from .context import Context
 from .outcomes import attempt, combined
-from .step import CompositeStep, Step, digest_of
+from .step import CompositeStep, Step, digest_of, fingerprinted
 
 __all__ = ["TAKES", "Repeated"]
 
@@ -42,15 +42,15 @@ class Repeated(CompositeStep[object, Evaluation]):
     """
 
     keeps_types: ClassVar[bool] = True
-    fingerprint: str
 
     def __init__(self, inner: Step, repeats: Mapping[str, tuple[int, str]]) -> None:
         self.inner = inner
         self.repeats = dict(repeats)
         self.name = inner.name
-        self.fingerprint = digest_of(
-            "repeated", inner.fingerprint, repr(sorted(self.repeats.items()))
-        )
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("repeated", self.inner.fingerprint, repr(sorted(self.repeats.items())))
 
     @property
     def scores_only(self) -> bool:

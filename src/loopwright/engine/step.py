@@ -40,7 +40,15 @@ from .external import (
     ScoresTask,
     adapted,
 )
-from .fingerprints import KNOWN_AS, digest_of, known_as, source_digest
+from .fingerprints import (
+    KNOWN_AS,
+    digest_of,
+    fingerprinted,
+    former_fingerprints,
+    former_version,
+    known_as,
+    source_digest,
+)
 from .signatures import FunctionTypes, types_of
 from .threads import thread_caller
 
@@ -57,6 +65,8 @@ __all__ = [
     "StepLike",
     "as_step",
     "digest_of",
+    "fingerprinted",
+    "former_version",
     "known_as",
     "reserving",
     "source_digest",
@@ -153,8 +163,7 @@ class Step(Generic[In_contra, Out_co]):
 
     def recorded_as(self, fingerprint: str) -> bool:
         """Return whether this or an earlier version gives it a fingerprint."""
-        former = self.former
-        return self.fingerprint == fingerprint or (former is not None and former() == fingerprint)
+        return fingerprint in former_fingerprints(self)
 
     def parts(self) -> Iterable[Step]:
         """Return the steps directly inside it."""

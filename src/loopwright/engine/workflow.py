@@ -18,7 +18,7 @@ from .outcomes import Unsatisfied, attempt, combined, outputs_by_name
 from .run_state import Run
 from .snapshots import Snapshots
 from .state import StateSource
-from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = ["Workflow"]
 
@@ -131,7 +131,7 @@ class Workflow(CompositeStep[In, Out]):
             left.remove(ready)
         return order
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of its steps and their order."""
         parts = (f"{k} {self.needs[k]} {s.fingerprint}" for k, s in self.steps.items())

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..engine.context import Context
 from ..engine.outcomes import attempt, combined
-from ..engine.step import CompositeStep, EvaluatorLike, FunctionStep, Step, as_step, digest_of
+from ..engine.step import (
+    CompositeStep,
+    EvaluatorLike,
+    FunctionStep,
+    Step,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, Result, as_evaluation, codec
 from ..records.codec import Json
@@ -28,7 +35,7 @@ class _Checklist(CompositeStep[object, Evaluation]):
     members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         parts = (f"{name} {part.fingerprint}" for _, name, part in self.members)
         return digest_of("checklist", repr(self.weights), *parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import ClassVar
 from ..engine.context import Context
 from ..engine.loop_verdicts import UNJUDGED, UNJUDGED_SENTENCE, Undecided, has_check
 from ..engine.outcomes import attempt, combined
-from ..engine.step import CompositeStep, Step, digest_of
+from ..engine.step import CompositeStep, Step, digest_of, fingerprinted
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
 from ..records.codec import Json
@@ -44,7 +43,7 @@ class _Gates(CompositeStep[object, Evaluation]):
         """Whether it gives metrics and never a score."""
         return not self.scored
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         kind = "graded gates" if self.graded else "gates"
         return digest_of(kind, *(f"{name} {part.fingerprint}" for name, part in self.members))

@@ -8,7 +8,15 @@ from typing import cast
 
 from ..engine.context import Context
 from ..engine.outcomes import attempt
-from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
+from ..engine.step import (
+    CompositeStep,
+    FunctionStep,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..models.replies.text import normalise_reply, own_words
@@ -108,14 +116,17 @@ class ScoreOf(CompositeStep[object, Evaluation]):
     """A score in the reply of a step about the value. See `score`."""
 
     scores_only = True  # it never gives a verdict
-    fingerprint: str
 
     def __init__(self, of: Step, read: _Read, *, form: str, name: str, meaning: str) -> None:
         self.of = of
         self.read = read
         self.form = form
         self.name = name
-        self.fingerprint = digest_of("score of", of.fingerprint, meaning)
+        self.meaning = meaning
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("score of", self.of.fingerprint, self.meaning)
 
     def parts(self) -> Iterable[Step]:
         return [self.of]

@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import copy
-import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Unpack, overload
 
 from ..engine.context import Context
-from ..engine.step import CompositeStep, In, Out, digest_of
+from ..engine.step import CompositeStep, In, Out, digest_of, fingerprinted, former_version
 from ..engine.text_listeners import OnText, text_listener
 from ..errors import ConfigurationError, StepError
 from ..models import Message, Reply, own_words
@@ -68,6 +67,8 @@ class Prompt(CompositeStep[In, Out]):
     """
 
     asks_model = True
+    limited = False  # whether `calling_at_most` made it
+    reading: tuple[str, ...] = ()  # how a document reads the reply, as texts; empty for plain text
 
     @accepts_asking
     def __init__(
@@ -100,13 +101,21 @@ class Prompt(CompositeStep[In, Out]):
         """Return the same prompt with another limit of tool calls per reply."""
         result = copy.copy(self)
         result.model_settings = replace(self.model_settings, max_tool_calls_per_reply=number)
+        result.limited = True
         # The cached value is that of the former limit.
         result.__dict__.pop("fingerprint", None)
         return result
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """The identity of the prompt for replays. It is computed on first use, because a check needs none."""
+        if self.limited and former_version() < 2:  # without its tools and its reading
+            return Prompt.identity(self)
+        identity = self.identity()
+        return digest_of("answer", *self.reading, identity) if self.reading else identity
+
+    def identity(self) -> str:
+        """Return a digest of what is sent."""
         sources = (
             getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
         )
@@ -190,12 +199,13 @@ class Reask(CompositeStep):
     Its input is the reply and its problem: `{"reply": ..., "complaint": ...}`.
     """
 
-    fingerprint: str
-
     def __init__(self, prompt: Prompt, name: str) -> None:
         self.prompt = prompt
         self.name = name
-        self.fingerprint = digest_of("again", prompt.fingerprint)
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("again", self.prompt.fingerprint)
 
     async def run(self, value: Mapping[str, Json], ctx: Context) -> Result:
         """Ask again and return the output of the prompt."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..engine.context import Context
-from ..engine.step import CompositeStep, digest_of
+from ..engine.step import CompositeStep, digest_of, fingerprinted
 from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError, StepError, nearest
 from ..models import Message, Reply, call_model
@@ -46,7 +46,11 @@ class Selected:
         self.tools_of = tools
         self.name = tools.name
         self.names = tuple(names)
-        self.fingerprint = digest_of("selected", tools.fingerprint, *self.names)
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        """A digest of the set and the names."""
+        return digest_of("selected", self.tools_of.fingerprint, *self.names)
 
     async def tools(self, ctx: Context) -> Sequence[Tool]:
         """Return the tools with these names.
@@ -91,9 +95,11 @@ class ToolPrompt(Prompt):
         )
         self.tools = [as_tool(tool) for tool in tools]
         self.max_rounds = codec.integer(f"{name}: max_tool_rounds", max_rounds, minimum=1)
-        # Other tools can change the reply, so they are part of the identity of the prompt.
+
+    def identity(self) -> str:
+        """Return a digest of the prompt and of its tools, which can change the reply."""
         prints = (one.fingerprint for one in self.tools)
-        self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
+        return digest_of("tools", str(self.max_rounds), super().identity(), *prints)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render the prompt, call the model and its tools, and read the last reply.
@@ -180,8 +186,6 @@ async def answered(
 class ToolStep(CompositeStep):
     """One call of a tool as a step. See `tool_step`."""
 
-    fingerprint: str
-
     def __init__(
         self,
         tool: Any,
@@ -201,7 +205,11 @@ class ToolStep(CompositeStep):
         )
         self.arguments = template
         source = "" if template is None else codec.canonical(template.source)
-        self.fingerprint = digest_of("tool step", self.tool.fingerprint, source)
+        self._source = source
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("tool step", self.tool.fingerprint, self._source)
 
     @property
     def reports(self) -> bool:

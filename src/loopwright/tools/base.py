@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 from ..engine.context import Context
 from ..engine.deadlines import watch
-from ..engine.step import Leaf, digest_of
+from ..engine.step import Leaf, digest_of, fingerprinted
 from ..engine.stubs import NO_EXIT, NO_STUB, Stub
 from ..errors import ConfigurationError, StepError
 from ..models.protocol import ToolDefinition
@@ -156,7 +155,7 @@ class Tool(Leaf):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of the name, the schema and `meaning`."""
         return digest_of("tool", self.name, codec.canonical(dict(self.schema)), self.meaning())

@@ -20,7 +20,15 @@ from types import MappingProxyType
 
 from ...conditions import CEILING
 from ...engine.context import Context
-from ...engine.step import CompositeStep, EvaluatorLike, Step, StepLike, as_step, digest_of
+from ...engine.step import (
+    CompositeStep,
+    EvaluatorLike,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 from ...errors import ConfigurationError, LoopwrightWarning, nearest
 from ...models.protocol import DEFAULT_MAX_TOKENS
 from ...prompts.prompt import Prompt
@@ -336,7 +344,7 @@ class PhasedAgent(CompositeStep):
         """The number of nested loops, the phases included."""
         return 1 + super().depth
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         # Phases that cannot run are not part of the identity.
         parts = {p: getattr(self, p).fingerprint for p in PHASES if self.limits[p]}

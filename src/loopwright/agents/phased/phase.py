@@ -8,7 +8,6 @@ or `answer` if the plan or the answer is not the object itself.
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ...conditions import Condition
 from ...engine.context import Context
 from ...engine.outcomes import Wrapper, attempt
-from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
+from ...engine.step import CompositeStep, FunctionStep, Step, digest_of, fingerprinted
 from ...errors import StepError, Stopped, nearest
 from ...prompts.prompt import Prompt
 from ...records import Evaluation, History, Iteration, Reason, Result, Status, Stop
@@ -171,7 +170,7 @@ class PhaseIteration(CompositeStep):
     def parts(self) -> Iterable[Step]:
         return [self.inner]
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         # The word is part of recorded fingerprints. Hooks have fingerprints of their effects.
         return digest_of("round", self.inner.fingerprint)

@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
@@ -19,7 +18,7 @@ from typing import Any, Unpack
 from ...conditions import MaxIterations, Passed
 from ...engine.context import Context
 from ...engine.loop import Loop
-from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_of
+from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError, nearest
 from ...models import Message
 from ...models.call import ModelAttempt
@@ -153,7 +152,7 @@ class ReasoningAgent(CompositeStep):
     def parts(self) -> Iterable[Step]:
         return [] if self.single else [self.loop]
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of its settings."""
         return digest_of("reasoning agent", codec.canonical(self.settings()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 from ...engine.context import Context
-from ...engine.step import CompositeStep, digest_of
+from ...engine.step import CompositeStep, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError, StepTimeout, nearest
 from ...models.prices import read_prices
 from ...models.replies.values import read_value
@@ -109,7 +109,7 @@ class AgentStep(CompositeStep):
         """The JSON Schema of the output, if it has one."""
         return None if isinstance(self.output, str) else self.output
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """The identity of the step for replays."""
         source = getattr(self.prompt, "source", getattr(self.prompt, "__qualname__", ""))

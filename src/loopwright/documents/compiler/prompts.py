@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...engine.step import digest_of
 from ...errors import ConfigurationError, Problem, listed, nearest
 from ...evaluators.judge.judge import TOKENS, Judge, with_votes
 from ...evaluators.judge.judge_tools import JudgeTools
@@ -97,9 +96,7 @@ def compile_prompt(
         prompt.criteria = criteria
     # The output depends on the reading too. A prompt that returns plain text keeps its own fingerprint.
     if read is not None:
-        prompt.fingerprint = digest_of(
-            "answer", reading.kind, reading.instruction, prompt.fingerprint
-        )
+        prompt.reading = (reading.kind, reading.instruction)
     return prompt
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ...engine.concurrency import run_all
 from ...engine.context import Context
-from ...engine.step import CompositeStep, Step, digest_of
+from ...engine.step import CompositeStep, Step, digest_of, fingerprinted
 from ...errors import StepError
 from ...models.replies.text import normalise_reply
 from ...prompts.prompt import Prompt
@@ -54,7 +54,7 @@ class Consensus(CompositeStep):
     def parts(self) -> Iterable[Step]:
         return self.voters
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of the voters and of the required share."""
         return digest_of("consensus", self.require, *(v.fingerprint for v in self.voters))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,7 +11,7 @@ from ...engine.budget import reports
 from ...engine.context import Context, Scope
 from ...engine.outcomes import Wrapper, attempt
 from ...engine.signatures import FunctionTypes
-from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of
+from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ...engine.workflow import Workflow
 from ...errors import StepError
 from ...records import Reason, Result, Status, Usage, codec
@@ -44,7 +43,6 @@ _GONE_ON = "step_failed"  # the code of the warning of on_failure: continue
 class WithInput(Leaf):
     """A leaf step whose input is rendered from the variables around it."""
 
-    fingerprint: str
     idempotent: bool
     reports: bool
     required: bool
@@ -59,10 +57,13 @@ class WithInput(Leaf):
         self.required: bool = inner.required
         self.reserve = inner.reserve
         self.idempotent: bool = inner.idempotent
-        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(template.source))
         self.reports = reports(inner)
         self.stub = inner.stub
         self.types = inner.types and UNREAD
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of(self.inner.fingerprint, codec.canonical(self.template.source))
 
     def declared(self) -> FunctionTypes | None:
         """Return the types of the inner step's output; templates read the input, as JSON."""
@@ -107,15 +108,16 @@ class _InPlace(Wrapper):
 class CompositeWithInput(Wrapper):
     """A composite step whose input is rendered from the variables around it."""
 
-    fingerprint: str
-
     inner: CompositeStep
 
     def __init__(self, inner: CompositeStep, template: TemplatedValue) -> None:
         self.inner = inner
         self.template = template
         self.name = inner.name
-        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(template.source))
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of(self.inner.fingerprint, codec.canonical(self.template.source))
 
     @property
     def input_type(self) -> ValueType | None:
@@ -163,7 +165,7 @@ class Conditional(Wrapper):
     condition: Expression | TemplatedValue
     text: str
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         # The words in the fingerprints of this module are former class names; recorded runs contain them.
         return digest_of("when", self.text, self.inner.fingerprint)
@@ -191,7 +193,7 @@ class ContinueOnError(Wrapper):
     inner: Step
     counts: bool = False
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("tolerant", self.inner.fingerprint)
 
@@ -234,7 +236,7 @@ class DefaultOutput(_InPlace):
     inner: Step
     output: Json
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("otherwise", codec.canonical(self.output), self.inner.fingerprint)
 
@@ -263,7 +265,7 @@ class Accepting(_InPlace):
     def accept(self) -> tuple[str, ...]:
         return self.statuses
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("accepting", " ".join(self.statuses), self.inner.fingerprint)
 
@@ -339,7 +341,7 @@ class CallDocument(CompositeStep):
         """The type of the output of the workflow."""
         return self.workflow.output_type
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("call", self.workflow.fingerprint, codec.canonical(self.variables.source))
 
@@ -354,13 +356,14 @@ class CallDocument(CompositeStep):
 class RootWorkflow(CompositeStep):
     """The root workflow of a run, with variables from outside."""
 
-    fingerprint: str
-
     def __init__(self, workflow: DocumentWorkflow, variables: Mapping[str, str]) -> None:
         self.workflow = workflow
         self.variables = dict(variables)
         self.name = workflow.name
-        self.fingerprint = digest_of("root", workflow.fingerprint, codec.canonical(self.variables))
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("root", self.workflow.fingerprint, codec.canonical(self.variables))
 
     def parts(self) -> Iterable[Step]:
         return [self.workflow]

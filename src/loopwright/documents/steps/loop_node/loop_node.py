@@ -14,7 +14,7 @@ from ...._regex import Pattern, PatternTimeout, compile_pattern
 from ....engine.context import Context, Scope
 from ....engine.loop import Loop
 from ....engine.outcomes import Wrapper
-from ....engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
+from ....engine.step import CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ....engine.workflow import Workflow
 from ....evaluators.parsing.answers import AGENTS, LAST, agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
@@ -61,7 +61,7 @@ class AgentGroup(Workflow):
         self.marked = marked
         self.last = last
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("agents", super().fingerprint)
 
@@ -88,7 +88,7 @@ class AgentsAtOnce(Wrapper):
     name: str
     inner: CompositeStep
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         return digest_of("branches", self.inner.fingerprint)
 
@@ -238,7 +238,7 @@ class LoopNodeEvaluator(CompositeStep):
         """The step that makes the entry."""
         return RecordLessons(self.lessons)
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of the scorer and of the entry."""
         again = [] if self.prompts is None else [f"again {' '.join(self.prompts)}"]
@@ -339,7 +339,7 @@ class LoopNode(CompositeStep):
         """The number of nested loops."""
         return self.loop.depth
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
         """A digest of the loop and of its entries."""
         scores = f"{self.threshold} {self.timeout_score}"
