@@ -33,14 +33,15 @@ class Recorded:
     """The documents of a recorded run: their contents, and the file for each name that a file calls.
 
     A run continues from them if a file was deleted. A file that exists is read again, so that an edited document can
-    continue too.
+    continue too. With `only`, no document on disk is read: a replay decides as the run did.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     calls: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    only: bool = False
 
     @classmethod
-    def from_json(cls, data: Json) -> Recorded:
+    def from_json(cls, data: Json, *, only: bool = False) -> Recorded:
         """Return the documents in the JSON of `to_json`; none for a run without them."""
         if not isinstance(data, Mapping):
             return cls()
@@ -49,7 +50,7 @@ class Recorded:
             name: text.encode("utf-8", "surrogateescape")
             for name, text in data["files"].items()
         }
-        return cls(files, {(file, name): result for file, name, result in data["calls"]})
+        return cls(files, {(file, name): result for file, name, result in data["calls"]}, only)
 
     def to_json(self) -> Json:
         """Return the documents as JSON; None if they are too large or not UTF-8."""
@@ -64,8 +65,8 @@ class Recorded:
         return {"files": texts, "calls": calls}
 
     def has(self, file: Path) -> bool:
-        """Return whether a recorded file no longer exists."""
-        return str(file) in self.files and not file.is_file()
+        """Return whether a file is read from the record, because it no longer exists."""
+        return str(file) in self.files and (self.only or not file.is_file())
 
     def called(self, caller: Path, name: str) -> Path | None:
         """Return the file that a document calls by a name, if it is recorded and no longer exists."""

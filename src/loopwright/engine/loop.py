@@ -11,11 +11,12 @@ Rules:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from ..conditions import (
     AllCriteriaMet,
@@ -28,6 +29,7 @@ from ..conditions import (
     PhaseLimit,
     Reading,
     check_safely,
+    from_json,
     has_goal,
     named,
     prefer,
@@ -87,11 +89,24 @@ from .step import (
 )
 from .workspace_loop import WorkspaceLoopRun
 
-__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "NO_GOAL",
+    "NO_GOAL_SENTENCE",
+    "Loop",
+    "any_of",
+    "loop_of_rules",
+    "one_of",
+]
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
+# The options that decide when a loop ends, and with which output.
+_RULES = (
+    "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
+    "on_stall", "impossible", "undecided", "explore",
+)  # fmt: skip
 LIMIT_UNREACHABLE = "limit_unreachable"
 NOT_APPLICABLE = "condition_not_applicable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
@@ -432,6 +447,24 @@ class Loop(CompositeStep[In, Out]):
         """Its conditions and guards as JSON, for display."""
         return [condition.to_json() for condition in self.members]
 
+    @functools.cached_property
+    def rules(self) -> dict[str, Json]:
+        """What decides when it ends, as JSON without defaults; `loop_of_rules` reads it."""
+        found: dict[str, Json] = {"evaluate": True} if self.evaluate is not None else {}
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name) if one.name in _RULES else one.default
+            if value == one.default:
+                continue
+            if isinstance(value, Condition):
+                value = value.to_json()
+            elif isinstance(value, Mapping):
+                value = {
+                    name: vars(item) if isinstance(item, Metric) else item
+                    for name, item in value.items()
+                }
+            found[one.name] = vars(value) if dataclasses.is_dataclass(value) else value
+        return found
+
     @fingerprinted
     def fingerprint(self) -> str:
         stages = (self.execute, self.evaluate, self.adapt)
@@ -671,6 +704,39 @@ def _unread(item: Iteration) -> str:
     verdicts = None if item.evaluation is None else item.evaluation.verdicts
     unread = [v["feedback"] for v in (verdicts or {}).values() if v["passed"] is None]
     return unread[0] if unread else item.feedback
+
+
+def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
+    """Return a loop that ends as the one whose `rules` were recorded; its steps do nothing.
+
+    Raises:
+        ConfigurationError: for a condition that is not JSON, as a class of a Python program.
+    """
+    read: Mapping[str, Callable[[Any], object]] = {
+        "until": from_json,
+        "guards": from_json,
+        "metrics": lambda metrics: {
+            name: Metric(**item) if isinstance(item, Mapping) else item
+            for name, item in metrics.items()
+        },
+        "on_stall": lambda fields: OnStall(**fields),
+        "impossible": lambda fields: Impossible(**fields),
+        # What happens then is in the record.
+        "undecided": lambda fields: Undecided(fields["after"]),
+    }
+    options: dict[str, Any] = {
+        key: read[key](value) if key in read else value
+        for key, value in rules.items()
+        if key in _RULES
+    }
+    with warnings.catch_warnings():
+        # The remarks are for loops that run.
+        warnings.simplefilter("ignore", LoopwrightWarning)
+        return Loop(_nothing, _nothing if rules.get("evaluate") else None, name=name, **options)
+
+
+def _nothing(value: Json) -> None:
+    """Stand for a step of a loop that does not run."""
 
 
 def _written(condition: Condition) -> str:

@@ -373,11 +373,12 @@ _MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thou
 
 
 def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
-    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until}], "lists": [name],
-    "at_once": {name: n}}`.
+    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until, rules}],
+    "lists": [name], "at_once": {name: n}}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
-    as `Condition.to_json` writes it. `at_once` has the steps whose number of jobs at a time can be tuned.
+    as `Condition.to_json` writes it, `rules` what `loop_of_rules` reads. `at_once` has the steps whose number
+    of jobs at a time can be tuned.
     A step without loops and without a budget has no bounds: {}.
     """
     loops: list[Json] = []
@@ -408,7 +409,7 @@ def _collect(
     if over_list:
         lists[step.name] = None
     if isinstance(step, Loop):
-        loop: dict[str, Json] = {"name": step.name, "until": step.bounds}
+        loop: dict[str, Json] = {"name": step.name, "until": step.bounds, "rules": step.rules}
         loops.append({**loop, "within": within} if within else loop)
         within = step.name
     most = getattr(step, "at_once", None)

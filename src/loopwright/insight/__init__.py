@@ -12,7 +12,14 @@ from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
 from .judge_run import JudgeMeasurement, measurement_input, robustness_set
 from .plots import frontier_svg
 from .policies import StoppingPolicy, grid, policy_from_json
-from .recordings import LeftOut, Recording, Recordings, loop_named, recordings_of
+from .recordings import (
+    LeftOut,
+    Recording,
+    Recordings,
+    loop_named,
+    recorded_loop,
+    recordings_of,
+)
 from .report import Replay, replay
 from .selectors import selected
 from .suggestions import Suggestion, suggestions
@@ -41,6 +48,7 @@ __all__ = [
     "measure_judge",
     "measurement_input",
     "policy_from_json",
+    "recorded_loop",
     "recordings_of",
     "replay",
     "robustness_set",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import Condition, raised, tuned, with_sigma
-from ..engine.loop import Loop
+from ..engine.loop import Loop, loop_of_rules
 from ..engine.loop_exploration import explores
 from ..engine.step import Step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
@@ -21,7 +21,15 @@ from ..journal import Entry, RunInfo, surviving
 from ..journal.replay import RecordedRun
 from ..records import NOTHING, History, Iteration, Stop
 
-__all__ = ["AUDIT", "LeftOut", "Recording", "Recordings", "loop_named", "recordings_of"]
+__all__ = [
+    "AUDIT",
+    "LeftOut",
+    "Recording",
+    "Recordings",
+    "loop_named",
+    "recorded_loop",
+    "recordings_of",
+]
 
 AUDIT = "audit"  # the metric of an evaluation whose vote takes no part in decisions
 
@@ -129,17 +137,52 @@ def loop_named(step: Step, name: str = "") -> Loop:
         ConfigurationError: if there is no such loop; names the nearest one.
     """
     loops = list(_loops(step))
-    if not loops:
-        raise ConfigurationError(f"{step.name} has no loop. Select a run of a loop or workflow.")
-    if not name:
-        return loops[0]
-    wanted = name.rsplit("/", 1)[-1]
-    for loop in loops:
-        if loop.name == wanted:
-            return loop
-    names = [loop.name for loop in loops]
+    return loops[_place(step.name, [loop.name for loop in loops], name)]
+
+
+def recorded_loop(info: RunInfo, name: str = "") -> Loop | LeftOut | None:
+    """Return a loop of a recorded run with the conditions that it had, whatever became of its program.
+
+    Args:
+        info: the row of the run.
+        name: the name or path of the loop. Default: the outermost one.
+
+    Returns:
+        The loop, whose steps do nothing; a `LeftOut` if a condition is a class that is not imported; None if
+        the run is older than this record.
+
+    Raises:
+        ConfigurationError: if there is no such loop; names the nearest one.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync
+        >>> journal = MemoryJournal()
+        >>> _ = run_sync(Loop(str, name="l", until=MaxIterations(2)), 1, journal=journal, run_id="r")
+        >>> recorded_loop(asyncio.run(journal.find("r"))).limit
+        2
+    """
+    loops = (info.source.get("bounds") or {}).get("loops") or ()
+    if any("rules" not in loop for loop in loops):
+        return None
+    if not loops and "file" in info.source:
+        return None
+    loop = loops[_place(info.name, [loop["name"] for loop in loops], name)]
+    try:
+        return loop_of_rules(loop["name"], loop["rules"])
+    except (ConfigurationError, KeyError, TypeError) as error:  # the last two are of a damaged row
+        return LeftOut(info.run_id, f"its conditions cannot be read: {error}")
+
+
+def _place(owner: str, names: Sequence[str], name: str) -> int:
+    """Return the place of a loop among the names of all; the first one by default."""
+    if not names:
+        raise ConfigurationError(f"{owner} has no loop. Select a run of a loop or workflow.")
+    wanted = name.rsplit("/", 1)[-1] or names[0]
+    if wanted in names:
+        return names.index(wanted)
     hint = nearest(wanted, names) or f"; its loops are: {', '.join(names)}"
-    raise ConfigurationError(f"{step.name} has no loop {wanted!r}{hint}")
+    raise ConfigurationError(f"{owner} has no loop {wanted!r}{hint}")
 
 
 def _loops(step: Step) -> Iterator[Loop]:

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 
 from ..engine.loop import Loop
 from ..errors import LoopwrightError
-from ..insight import LeftOut, Recording, Recordings, loop_named, recordings_of, selected
+from ..insight import (
+    LeftOut,
+    Recording,
+    Recordings,
+    loop_named,
+    recorded_loop,
+    recordings_of,
+    selected,
+)
 from ..journal import Entry, Journal, RunInfo
 from .journals import find_run
 from .sources import SourceSettings, load_again
@@ -26,7 +34,7 @@ async def selected_runs(
 
 
 def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Recordings:
-    """Return the recordings of a loop; the documents of the runs are loaded, and not executed."""
+    """Return the recordings of a loop, decided as each run was: by the rules that are recorded with it."""
     loops: dict[str, Loop | LeftOut] = {}
     items: list[Recording] = []
     left_out: list[LeftOut] = []
@@ -51,8 +59,13 @@ def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Rec
 
 
 def _loop_of(info: RunInfo, name: str) -> Loop | LeftOut:
+    if (loop := recorded_loop(info, name)) is not None:
+        return loop
+    # Recorded before the rules were: the documents that are kept with the run.
+    if "file" in info.source and "documents" not in info.source:
+        return LeftOut(info.run_id, "its document was too large to be kept with the run")
     try:
-        step = load_again(info, SourceSettings(), execute=False).step
+        step = load_again(info, SourceSettings(recorded_only=True), execute=False).step
     except LoopwrightError as error:
         return LeftOut(info.run_id, str(error).splitlines()[0])
     return loop_named(step, name)

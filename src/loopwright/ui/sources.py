@@ -77,6 +77,7 @@ class SourceSettings(RunLimits):
     agents: Mapping[str, str] = field(default_factory=dict)
     lenient: bool = False
     documents: Json = None  # the recorded contents, for files that no longer exist
+    recorded_only: bool = False  # no document on disk is read
 
     @classmethod
     def of(cls, options: ParsedOptions) -> SourceSettings:
@@ -210,6 +211,7 @@ def load_again(
         agents={**recorded_source.get("agents", {}), **settings.agents},
         lenient=settings.lenient or bool(recorded_source.get("lenient")),
         documents=recorded_source.get("documents"),
+        recorded_only=settings.recorded_only,
         **_limits(settings, recorded_source),
     )
     source = load_source(
