@@ -8,8 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopwright import Loop, MaxIterations, ScoreAtLeast, Workflow, fallback, sequence, step
+from loopwright import (
+    Loop,
+    MaxIterations,
+    Models,
+    PhasedAgent,
+    ScoreAtLeast,
+    Workflow,
+    fallback,
+    for_each,
+    sequence,
+    step,
+    tool,
+    until,
+)
 from loopwright.documents import Settings, load
+from loopwright.models import ScriptedModel
+from loopwright.prompts import tool_prompt
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -81,6 +96,43 @@ def python() -> Program:
     return Program(Workflow("golden", steps), 6, {})
 
 
+def lists() -> Program:
+    """Return a list whose items are refined."""
+    refine = Loop(guess, distance, more, max_iterations=4, min_score=0.95, name="refine")
+    return Program(for_each(sequence(prepare, refine), items=several, name="lists"), 6, {})
+
+
+@step(fingerprint="several/1")
+def several(value: int) -> list[int]:
+    """Return the goals of a list."""
+    return [value, value - 2, value - 4]
+
+
+@tool
+def look_up(word: str) -> str:
+    """Return what a word means."""
+    return f"{word} is a word"
+
+
+def limited() -> Program:
+    """Return an agent whose model may call tools, but few in one reply."""
+    agent = PhasedAgent(
+        execution=tool_prompt("Explain {{ task }}", [look_up], model="openai:m"),
+        name="limited",
+        max_iterations=2,
+        max_tool_calls_per_reply=2,
+    )
+    call = {"tool_calls": [{"name": "look_up", "arguments": {"word": "loop"}}]}
+    model = ScriptedModel([{"replies": [call, "It is a loop.", "It is a good loop."]}])
+    return Program(agent, "loop", {"models": Models(model)})
+
+
+def coding() -> Program:
+    """Return a loop whose agent is a command, and whose check is one."""
+    agent = ["sh", "-c", 'touch "part$LOOPWRIGHT_ITERATION"']
+    return Program(until("test -e part2", agent, name="coding"), None, {})
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "announce": document("announce", "2.4 drops the old format"),
     "debate": document("debate", "Should the office close on Fridays?"),
@@ -90,6 +142,11 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "asks": document("asks", "a notice"),
     "remembers": document("remembers", "mail comes at nine"),
     "python": python,
+    "lists": lists,
+    "limited": limited,
+    "sentences": document("sentences", None),
+    "continues": document("continues", "2.4 drops the old format"),
+    "coding": coding,
 }
 
 # Recorded in `until.sqlite`, when a sentence was an evaluator: each document has another fingerprint now.
@@ -99,3 +156,7 @@ UNTIL: dict[str, Callable[[], Program]] = {
     "checked": document("checked", "a house"),
     "steady": document("steady", "a house"),
 }
+
+
+# Their steps act on files, or their meaning is corrected since: only their ended runs are compared.
+WHOLE = frozenset(("sentences", "continues", "coding"))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,20 @@ from programs import PROGRAMS  # noqa: E402
 from reading import plain  # noqa: E402
 
 from loopwright import Result, run_sync  # noqa: E402
-from loopwright.journal import open_journal  # noqa: E402
+from loopwright.journal import Entry, RunInfo, open_journal  # noqa: E402
 from loopwright.ui.cli import main  # noqa: E402
+from loopwright.ui.replaying import recordings_in  # noqa: E402
 
-EXPECTED = json.loads((HERE / "expected.json").read_text())
+JOURNALS = sorted(path.parent.name for path in HERE.glob("*/journal.sqlite"))
+EXPECTED = {day: json.loads((HERE / day / "expected.json").read_text()) for day in JOURNALS}
+WHOLE = [(day, name) for day in JOURNALS for name in EXPECTED[day]]
+CUT = [(day, name) for day, name in WHOLE if "cut" in EXPECTED[day][name]]
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """Return the URL of a copy of the golden journal."""
-    shutil.copy(HERE / "journal.sqlite", tmp_path / "runs.db")
+def url(day: str, tmp_path: Path) -> str:
+    """Return the URL of a copy of the golden journal of a day."""
+    shutil.copy(HERE / day / "journal.sqlite", tmp_path / "runs.db")
     return f"sqlite:{tmp_path / 'runs.db'}"
 
 
@@ -44,23 +49,23 @@ def spent(result: Result) -> int:
     return result.usage.calls
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_finished_run_is_returned(name: str, url: str) -> None:
+@pytest.mark.parametrize(("day", "name"), WHOLE)
+def test_a_finished_run_is_returned(day: str, name: str, url: str) -> None:
     """Asking for a finished run with the same input and code returns it as it was recorded."""
-    assert plain(again(name, url, f"{name}-whole")) == EXPECTED[name]["whole"]
+    assert plain(again(name, url, f"{name}-whole")) == EXPECTED[day][name]["whole"]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_an_interrupted_run_goes_on(name: str, url: str) -> None:
+@pytest.mark.parametrize(("day", "name"), CUT)
+def test_an_interrupted_run_goes_on(day: str, name: str, url: str) -> None:
     """A run killed halfway by the earlier version ends as the one that was not killed."""
     whole, cut = again(name, url, f"{name}-whole"), again(name, url, f"{name}-cut")
-    assert plain(cut) == EXPECTED[name]["cut"]
+    assert plain(cut) == EXPECTED[day][name]["cut"]
     if name != "remembers":  # its second run has learned from the first
         assert spent(whole) <= spent(cut) <= spent(whole) + 2  # the calls in flight at the kill
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_finished_run_is_rewound_and_runs_again(name: str, url: str) -> None:
+@pytest.mark.parametrize(("day", "name"), CUT)
+def test_a_finished_run_is_rewound_and_runs_again(day: str, name: str, url: str) -> None:
     """Rewinding a run of the earlier version to its first entry discards nothing but what follows it."""
 
     async def rewind() -> None:
@@ -73,15 +78,42 @@ def test_a_finished_run_is_rewound_and_runs_again(name: str, url: str) -> None:
             await store.close()
 
     asyncio.run(rewind())
-    assert plain(again(name, url, f"{name}-whole")) == EXPECTED[name]["whole"]
+    assert plain(again(name, url, f"{name}-whole")) == EXPECTED[day][name]["whole"]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_run_is_shown(name: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("day", "name"), WHOLE)
+def test_a_run_is_shown(day: str, name: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`runs` lists it and `show --json` prints the recorded status and output."""
-    main(["runs", "--journal", url, "--json"])
+    main(["runs", "--limit", "100", "--journal", url, "--json"])
     assert f"{name}-whole" in capsys.readouterr().out
     main(["show", f"{name}-whole", "--journal", url, "--json"])
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    expected = EXPECTED[name]["whole"]
+    expected = EXPECTED[day][name]["whole"]
     assert (shown["status"], shown["output"]) == (expected["status"], expected["output"])
+
+
+@pytest.mark.parametrize("day", JOURNALS)
+def test_its_loops_are_replayed(day: str, url: str) -> None:
+    """The conditions recorded with the runs reproduce the recorded stops, without the program."""
+
+    async def read() -> list[tuple[RunInfo, list[Entry]]]:
+        store = open_journal(url)
+        try:
+            return [
+                (info, await store.entries(info.run_id)) for info in await store.runs(limit=100)
+            ]
+        finally:
+            await store.close()
+
+    reproduced: Counter[str] = Counter()
+    for info, entries in asyncio.run(read()):
+        loops = (info.source.get("bounds") or {}).get("loops") or ()
+        for loop in {loop["name"] for loop in loops}:
+            found = recordings_in([(info, entries)], loop)
+            ended = [one for one in found.left_out if "has not ended" not in one.why]
+            reproduced["no"] += len(
+                [one for one in ended if "no recorded iteration" not in one.why]
+            )
+            reproduced["yes"] += len(found.items)
+    assert reproduced["yes"] > 10
+    assert reproduced["no"] == 0

@@ -148,8 +148,8 @@ def recorded_loop(info: RunInfo, name: str = "") -> Loop | LeftOut | None:
         name: the name or path of the loop. Default: the outermost one.
 
     Returns:
-        The loop, whose steps do nothing; a `LeftOut` if a condition is a class that is not imported; None if
-        the run is older than this record.
+        The loop, whose steps do nothing; a `LeftOut` if a condition is a class that is not imported; None for a
+        run of a document that is older than this record, but is kept with its document.
 
     Raises:
         ConfigurationError: if there is no such loop; names the nearest one.
@@ -163,13 +163,12 @@ def recorded_loop(info: RunInfo, name: str = "") -> Loop | LeftOut | None:
         2
     """
     loops = (info.source.get("bounds") or {}).get("loops") or ()
-    if any("rules" not in loop for loop in loops):
-        return None
-    if not loops and "file" in info.source:
+    if "file" in info.source and not (loops and "rules" in loops[0]):
         return None
     loop = loops[_place(info.name, [loop["name"] for loop in loops], name)]
     try:
-        return loop_of_rules(loop["name"], loop["rules"])
+        # Before the rules, the conditions alone were recorded; what they do not reproduce is left out.
+        return loop_of_rules(loop["name"], loop.get("rules") or {"until": loop["until"]})
     except (ConfigurationError, KeyError, TypeError) as error:  # the last two are of a damaged row
         return LeftOut(info.run_id, f"its conditions cannot be read: {error}")
 
