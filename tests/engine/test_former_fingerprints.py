@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from loopwright import (
     Loop,
     MaxIterations,
+    Models,
     Workflow,
     fallback,
     for_each,
@@ -26,6 +28,8 @@ from loopwright import (
 from loopwright.engine.step import CompositeStep, FunctionStep, fingerprinted, former_version
 from loopwright.errors import ReplayMismatch
 from loopwright.journal import open_journal
+from loopwright.models import ScriptedModel
+from loopwright.prompts import Prompt, PromptSettings
 from loopwright.records import Reason, Result, Status
 
 
@@ -124,3 +128,60 @@ def test_a_former_fingerprint_of_an_effect_is_accepted(tmp_path: Path) -> None:
     asyncio.run(rewind())
     result = resume_sync(program(former=False, works=True), "r", journal=url)
     assert (result.output, calls) == (2, ["leaf"])
+
+
+def double(value: Any) -> Any:
+    """Return twice the value."""
+    return value * 2
+
+
+def named(
+    times: int, *, text: str = "Write {{ input }}", limit: int = 2, keep: str = "best"
+) -> Any:
+    """Return a workflow with a function, a prompt and a loop."""
+    function = step(double, fingerprint=f"double/{times}")
+    loop = Loop(function, name="refine", until=MaxIterations(limit), keep=keep)
+    write = Prompt(text, name="write", model_settings=PromptSettings(("scripted:r",)))
+    return Workflow("flow", {"refine": loop, "write": write})
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (named(2), "the function flow/refine/double"),
+        (named(1, text="Tell {{ input }}"), "the prompt flow/write"),
+        (named(1, limit=3), "until of flow/refine"),
+        (named(1, limit=3, keep="last"), "keep of flow/refine, until of flow/refine"),
+        (
+            named(2, text="Tell {{ input }}"),
+            "the function flow/refine/double, the prompt flow/write",
+        ),
+    ],
+)
+def test_a_refusal_names_the_function_the_prompt_or_the_key_that_changed(
+    changed: Any, words: str, tmp_path: Path
+) -> None:
+    """`ReplayMismatch` says what is not as it was recorded, and shows no digests."""
+    url = f"sqlite:{tmp_path / 'runs.db'}"
+    models = Models(ScriptedModel([{"replies": ["ok"]}]))
+    run_sync(named(1), 1, journal=url, run_id="r", models=models)
+    with pytest.raises(ReplayMismatch) as caught:
+        run_sync(changed, 1, journal=url, run_id="r", models=models)
+    assert str(caught.value) == (
+        f"r: flow changed since the run was recorded: {words}; resume with the old version, or give accept_changes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": 1, "b": 2}, "b of its input changed since it was recorded"),
+        ("x", "its input was {a: 1, b: 1} when it was recorded, now it is 'x'"),
+    ],
+)
+def test_a_refusal_names_what_changed_in_the_input(value: Any, words: str, tmp_path: Path) -> None:
+    """The keys of an object are named; other values are shown."""
+    url = f"sqlite:{tmp_path / 'runs.db'}"
+    run_sync(one, {"a": 1, "b": 1}, journal=url, run_id="r")
+    with pytest.raises(ReplayMismatch, match=f"r: {re.escape(words)}"):
+        run_sync(one, value, journal=url, run_id="r")

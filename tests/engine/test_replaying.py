@@ -220,7 +220,7 @@ def test_a_changed_input_of_a_step_is_refused_by_name() -> None:
     assert play(first, journal=journal, run_id="r", accept_changes=True).output == 1
 
 
-def test_a_changed_step_inside_a_step_is_refused_with_both_fingerprints() -> None:
+def test_a_changed_step_inside_a_step_is_refused_by_name() -> None:
     """The message tells code from input."""
     state: dict[str, Any] = {"act": step(echo)}
 
@@ -230,7 +230,9 @@ def test_a_changed_step_inside_a_step_is_refused_with_both_fingerprints() -> Non
     journal = DyingJournal(before=True)
     crashed_after(journal, outer, 4)
     state["act"] = step(Script([1]))
-    with pytest.raises(ReplayMismatch, match="outer/inner: the step's code changed since it was"):
+    with pytest.raises(
+        ReplayMismatch, match="outer/inner: the function Script changed since it was"
+    ):
         play(outer, journal=journal, run_id="r")
 
 

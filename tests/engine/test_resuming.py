@@ -181,8 +181,10 @@ def test_a_run_keeps_its_row() -> None:
         "exhausted", "max_iterations", 3, 0.7, "in",
     )  # fmt: skip
     until = [{"max_iterations": {"limit": 3}}, {"passed": {}}]  # it is judged, so passing ends it
-    bounds = {"loops": [{"name": "l", "until": until}]}
-    assert (info.name, info.source) == ("l", {"file": "a.yaml", "bounds": bounds})
+    rules = {"evaluate": True, "until": {"max_iterations": {"limit": 3}}}
+    bounds = {"loops": [{"name": "l", "until": until, "rules": rules}]}
+    assert (info.name, info.source["file"], info.source["bounds"]) == ("l", "a.yaml", bounds)
+    assert list(info.source["code"]["parts"]) == ["l", "l: evaluate", "l: until", "l/Script"]
     flow = Workflow("w", {"a": scripted([0.6], until=ScoreAtLeast(0.5)), "b": echo})
     play(flow, journal=journal, run_id="f")
     info = run_virtual(journal.find("f"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,11 +20,12 @@ from programs import PROGRAMS  # noqa: E402
 from reading import plain  # noqa: E402
 
 from loopwright import Result, run_sync  # noqa: E402
+from loopwright.errors import ReplayMismatch  # noqa: E402
 from loopwright.journal import Entry, RunInfo, open_journal  # noqa: E402
 from loopwright.ui.cli import main  # noqa: E402
 from loopwright.ui.replaying import recordings_in  # noqa: E402
 
-JOURNALS = sorted(path.parent.name for path in HERE.glob("*/journal.sqlite"))
+JOURNALS = sorted(path.parent.name for path in HERE.glob("*/expected.json"))
 EXPECTED = {day: json.loads((HERE / day / "expected.json").read_text()) for day in JOURNALS}
 WHOLE = [(day, name) for day in JOURNALS for name in EXPECTED[day]]
 CUT = [(day, name) for day, name in WHOLE if "cut" in EXPECTED[day][name]]
@@ -117,3 +119,33 @@ def test_its_loops_are_replayed(day: str, url: str) -> None:
             reproduced["yes"] += len(found.items)
     assert reproduced["yes"] > 10
     assert reproduced["no"] == 0
+
+
+FIRST = "2026-11-21"  # before fingerprints had a version
+SAME = ("announce", "debate", "controller", "agents", "asks", "remembers")
+CHANGED = {
+    "native": "this version of Loopwright changed how many items of a list must succeed by default",
+    "python": "this version of Loopwright changed that a loop ends when its evaluation passes",
+}
+
+
+@pytest.mark.parametrize("day", [FIRST])
+@pytest.mark.parametrize("name", SAME)
+def test_a_former_fingerprint_is_accepted(day: str, name: str, url: str) -> None:
+    """A run whose document means the same is the recorded one, although its fingerprint is another."""
+    rows = sqlite3.connect(url.removeprefix("sqlite:"))
+    [status] = rows.execute(
+        "SELECT status FROM runs WHERE run_id = ?", (f"{name}-whole",)
+    ).fetchone()
+    rows.close()
+    assert again(name, url, f"{name}-whole").status.value == status
+
+
+@pytest.mark.parametrize("day", [FIRST])
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_changed_meaning_is_named(day: str, name: str, url: str) -> None:
+    """A run whose document means something else now is refused with what this version changed, without digests."""
+    with pytest.raises(ReplayMismatch) as caught:
+        again(name, url, f"{name}-whole")
+    assert CHANGED[name] in str(caught.value)
+    assert caught.value.recorded not in str(caught.value)

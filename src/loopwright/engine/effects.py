@@ -59,6 +59,7 @@ class EffectContext(Protocol):
         """Return the context that the step acts with."""
 
 
+_DIGEST = 32  # characters of the digest of a long value; that of a short one is its text
 _PLAIN = ATOMS | {dict, list, tuple}  # types of values that are JSON, or are made so
 
 
@@ -356,7 +357,7 @@ def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
         if run.replay.accepted.get(recorded.path) != fingerprint and not _formerly(
             step, recorded.fingerprint, fingerprint
         ):
-            _refuse_change(run, recorded, fingerprint)
+            _refuse_change(run, recorded, fingerprint, step)
     if recorded.error is not None:
         raise recorded.error.to_error()
     declared = step.output_type
@@ -386,18 +387,23 @@ def retyped(declared: ValueType, value: Json, path: str) -> Json:
     return declared.attach(value)
 
 
-def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
+def _refuse_change(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> None:
     if run.accept_changes:
         run.append(Entry("accepted", recorded.path, run.now(), fingerprint=fingerprint))
         return
     # The message says which of the two changed, because the remedies differ.
     code_before, input_before = recorded.fingerprint.split(":", 1)
     code_now, input_now = fingerprint.split(":", 1)
-    changed, before, now = "its input", input_before, input_now
-    if code_before != code_now:
-        changed, before, now = "the step's code", code_before, code_now
+    changed = f"the {step.noun} {step.name} changed since it was recorded"
+    if code_before == code_now:
+        assert run.replay is not None
+        before, now = run.replay.requests.get(recorded.path), run.clean(step.asks)
+        keys = [key for key in now or () if before is not None and before.get(key) != now[key]]
+        changed = f"{', '.join(keys) or 'its input'} changed since it was recorded"
+        if not keys and len(input_before) < _DIGEST > len(input_now):
+            changed += f" ({input_before} then, {input_now} now)"
     raise ReplayMismatch(
-        f"{recorded.path}: {changed} changed since it was recorded ({before} then, {now} now); "
+        f"{recorded.path}: {changed}; "
         "resume with the old version, rewind to before it, or give accept_changes",
         path=recorded.path,
         recorded=recorded.fingerprint,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,18 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 __all__ = [
     "KNOWN_AS",
     "VERSION",
+    "changed_parts",
     "digest_of",
     "fingerprinted",
     "former_fingerprints",
     "former_version",
     "known_as",
+    "parts_of",
     "source_digest",
 ]
 
 Function = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Function)
 KNOWN_AS = "__loopwright_step__"  # the attribute that `known_as` sets
-VERSION = 2  # of fingerprints; 1 is that of journals that record none
+VERSION = 2  # of fingerprints; journals of 27 November 2026 and before have 1, those of the 21st and before 0
 _version = ContextVar("fingerprint version", default=VERSION)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, which differs in each process
 
@@ -59,7 +61,7 @@ else:
 
         def __set__(self, step, value):
             # A data descriptor: otherwise the kept value hides it, also from former versions.
-            raise AttributeError("fingerprint cannot be set")
+            step.__dict__["fingerprint"] = value
 
 
 def former_version() -> int:
@@ -76,6 +78,39 @@ def former_fingerprints(step: Any) -> Iterator[str]:
         finally:
             _version.reset(token)
         yield from found
+
+
+def parts_of(step: Any) -> dict[str, str]:
+    """Return the fingerprints of the parts of a step by path, each after the noun of its kind.
+
+    They name what changed when a run is refused. The rules of a loop are parts of it, as `PATH: KEY`.
+    """
+    parts: dict[str, str] = {}
+
+    def collect(part: Any, path: str) -> None:
+        # Two parts with one name are one entry.
+        known = parts.get(path, "").partition(" ")[2]
+        parts[path] = f"{part.noun} {digest_of(known, part.fingerprint)[:8]}"
+        for key, value in getattr(part, "rules", {}).items():
+            parts[f"{path}: {key}"] = f"key {digest_of(repr(value))[:8]}"
+        for inner in part.parts():
+            collect(inner, f"{path}/{inner.name}")
+
+    collect(step, step.name)
+    return parts
+
+
+def changed_parts(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the smallest parts that differ, in words: `the prompt write/draft`, `until of write`."""
+    differ = {path for path in (*recorded, *now) if recorded.get(path) != now.get(path)}
+    words = []
+    for path in sorted(differ):
+        if any(other.startswith((f"{path}/", f"{path}: ")) for other in differ):
+            continue
+        owner, _, key = path.partition(": ")
+        noun = (now.get(path) or recorded[path]).partition(" ")[0]
+        words.append(f"{key} of {owner}" if key else f"the {noun} {owner}")
+    return words
 
 
 def known_as(fingerprint: str) -> Callable[[_Function], _Function]:
@@ -100,7 +135,11 @@ def source_digest(function: Function) -> str:
     if code is None:  # a callable object: the method that its class defines
         code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     # Without the function around it: moving a function must not invalidate its recorded runs.
-    name = str(getattr(function, "__qualname__", function)).rpartition("<locals>.")[2]
+    name = str(getattr(function, "__qualname__", function))
+    if _version.get() < 1:
+        name = f"{getattr(function, '__module__', '')}.{name}"
+    else:
+        name = name.rpartition("<locals>.")[2]
     if isinstance(function, functools.partial):
         bound = repr((function.args, sorted(function.keywords.items())))
         return digest_of("partial", source_digest(function.func), _ADDRESS.sub("", bound))

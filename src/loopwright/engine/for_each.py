@@ -56,6 +56,10 @@ class ForEach(CompositeStep):
     otherwise, `failed` always fails.
     """
 
+    noun: ClassVar[str] = "list"
+    renewed: ClassVar[Sequence[tuple[int, str]]] = (
+        (1, "how many items of a list must succeed by default"),
+    )
     name: str
     items: ItemsStep
     execute: Step

@@ -204,7 +204,9 @@ def _row(
     scores = [e.value.score for entries in replay.records.values() for e in entries]
     own = dict(info.source) if source is None else dict(source)
     # The bounds are those of the origin until the fork is resumed.
-    own |= {key: info.source[key] for key in ("bounds",) if key in info.source and key not in own}
+    own |= {
+        key: info.source[key] for key in ("bounds", "code") if key in info.source and key not in own
+    }
     inherited = new.inherited.to_json()
     own["forked"] = {"run_id": new.origin, "path": new.path, "inherited": inherited}
     now = time.time()

@@ -199,6 +199,7 @@ class Loop(CompositeStep[In, Out]):
     """
 
     keeps_types: ClassVar[bool] = True
+    noun: ClassVar[str] = "loop"
     execute: StepLike[In, Out]
     evaluate: EvaluatorLike[Out] | None = None
     adapt: StepLike[Iteration[In, Out], In] | None = None
@@ -446,6 +447,12 @@ class Loop(CompositeStep[In, Out]):
     def bounds(self) -> list[Json]:
         """Its conditions and guards as JSON, for display."""
         return [condition.to_json() for condition in self.members]
+
+    @property
+    def renewed(self) -> Sequence[tuple[int, str]]:
+        """A loop with an evaluator and no goal of its own."""
+        own = self.evaluate is None or self.has_goal or self._optimises
+        return () if own else ((1, "that a loop ends when its evaluation passes"),)
 
     @functools.cached_property
     def rules(self) -> dict[str, Json]:

@@ -13,7 +13,7 @@ import random
 import re
 import time
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
@@ -24,7 +24,9 @@ from ..journal.inbox import status_of, take_up
 from ..journal.open import open_journal
 from ..records import Result, codec
 from ..records.codec import Json
+from ..records.excerpts import shortened
 from ..records.redaction import Redactor, secrets_in
+from .fingerprints import VERSION, changed_parts, parts_of
 from .loop import Loop
 from .run_state import Clock, Listener, RunResources
 from .step import MODEL_NAME, CompositeStep, Leaf, Step
@@ -249,7 +251,10 @@ def described(
 ) -> RunInfo:
     """Return a row with the fields that only a journal needs: the step's fingerprint, and its bounds."""
     bounds = _bounds_of(step, budget)
-    described_source = {**source, "bounds": bounds} if bounds else dict(source)
+    code: Json = {"fingerprints": VERSION}
+    if len(parts := parts_of(step)) <= _MAX_NAMES:
+        code["parts"] = parts
+    described_source = {**source, "code": code, **({"bounds": bounds} if bounds else {})}
     return replace(fresh, fingerprint=step.fingerprint, source=described_source)
 
 
@@ -319,13 +324,12 @@ def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> 
     """Raise ReplayMismatch if the log holds a run of another step or input."""
     info = log.info
     if has_input and codec.digest(fresh.input) != codec.digest(info.input):
-        before, now = codec.digest(info.input), codec.digest(fresh.input)
         raise ReplayMismatch(
-            f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
+            f"{info.run_id}: {_changed_input(info.input, fresh.input)}; "
             "resume without an input, or use another run ID",
             path="",
-            recorded=before,
-            now=now,
+            recorded=codec.digest(info.input),
+            now=codec.digest(fresh.input),
         )
     if info.name != step.name:
         raise ReplayMismatch(
@@ -338,12 +342,46 @@ def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> 
     recorded = _accepted_in(log) or info.fingerprint
     if recorded and not step.recorded_as(recorded):
         raise ReplayMismatch(
-            f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
-            f"{step.fingerprint} now); resume with the old version, or give accept_changes",
+            f"{info.run_id}: {step.name} changed since the run was recorded: "
+            f"{_what_changed(info, fresh, step)}; resume with the old version, or give accept_changes",
             path="",
             recorded=recorded,
             now=step.fingerprint,
         )
+
+
+def _changed_input(before: Json, now: Json) -> str:
+    """Return what differs in words: the keys of an object, else both values, shortened."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        return f"{', '.join(keys[:_MAX_SHOWN])} of its input changed since it was recorded"
+    then, given = (shortened(codec.flow_text(value), _MAX_INPUT) for value in (before, now))
+    return f"its input was {then} when it was recorded, now it is {given}"
+
+
+def _what_changed(info: RunInfo, fresh: RunInfo, step: Step) -> str:
+    """Return what is not as it was recorded: parts of the program, or what this package makes of it."""
+    before, now = info.source.get("code") or {}, fresh.source["code"]
+    texts = [(source.get("documents") or {}).get("files") for source in (info.source, fresh.source)]
+    version = before.get("fingerprints", 0)
+    what = ""
+    if "parts" in before and "parts" in now:
+        what = ", ".join(changed_parts(before["parts"], now["parts"])[:_MAX_SHOWN])
+    # Of a run that records no document, only an earlier version of this package can be told.
+    if version < VERSION and texts[0] == texts[1]:
+        renewed = dict.fromkeys(text for since, text in _renewed(step) if since > version)
+        meaning = ", ".join(renewed) or "what its steps mean"
+        same = "the document is the same, but " if texts[0] else ""
+        return f"{same}this version of Loopwright changed {meaning}" + (
+            f" ({what})" if what else ""
+        )
+    return what or "its settings"
+
+
+def _renewed(step: Step) -> Iterator[tuple[int, str]]:
+    yield from step.renewed
+    for part in step.parts():
+        yield from _renewed(part)
 
 
 def _accepted_in(log: RunLog) -> str:
@@ -369,6 +407,8 @@ def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     )
 
 
+_MAX_INPUT = 60  # characters of an input in a message
+_MAX_SHOWN = 3  # changed parts in a message
 _MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thousands
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -100,6 +100,7 @@ class Step(Generic[In_contra, Out_co]):
         # Read-only to a type checker, so that a subclass may have a field, a constant or a property.
 
         name: str  # in paths
+        noun: ClassVar[str]  # what messages call it
         unsupplied: Mapping[str, str]  # template variables without a value, each with a sentence
 
         @property
@@ -107,6 +108,10 @@ class Step(Generic[In_contra, Out_co]):
             """A digest that changes when the step's meaning does."""
 
         former: Callable[[], str] | None  # the fingerprint that an earlier version gave it
+
+        @property
+        def renewed(self) -> Sequence[tuple[int, str]]:
+            """What a version of fingerprints changed in its meaning, as (version, words), for recorded runs."""
 
         @property
         def required(self) -> bool:
@@ -148,6 +153,8 @@ class Step(Generic[In_contra, Out_co]):
         def output_type(self) -> ValueType | None:
             """The declared type of its output, or None."""
     else:
+        noun = "step"
+        renewed = ()
         input_type = None
         output_type = None
         former = None
@@ -319,6 +326,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         reader: the step that receives the input inside the function, whose input type it has.
     """
 
+    noun = "function"
     act: _Act
     counts: bool
     finishes: bool
@@ -359,8 +367,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.finishes = on_lost == "finish"
         self.reserve = reserving(reserve)
         self.reports = reports
-        if fingerprint:
-            self.fingerprint = fingerprint
+        self._known_as = fingerprint
         self.counts = not is_note(fingerprint)
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
         self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
@@ -401,10 +408,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         adapter.types.like, adapter.types.json_output = reader, False
         return adapter
 
-    @functools.cached_property
+    @fingerprinted
     def fingerprint(self) -> str:
-        """A digest of the function's name and source."""
-        return source_digest(inspect.unwrap(self.function))
+        """A digest of the function's name and source, or the one that was given."""
+        return self._known_as or source_digest(inspect.unwrap(self.function))
 
     def __repr__(self) -> str:
         return f"step({self.name})"

@@ -18,7 +18,7 @@ __all__ = ["ComparedRun", "Comparison", "compare"]
 
 MOST_RUNS = 16
 # Fields of a source that name a place or are compared in another form.
-_NOT_SETTINGS = ("root", "documents", "bounds", "forked", "sets", *UNITS)
+_NOT_SETTINGS = ("root", "documents", "code", "bounds", "forked", "sets", *UNITS)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class RunInfo(Record):
             "score": self.score,
             "usage": self.usage.to_json(),
             # The texts of documents would fill the output.
-            "source": {k: v for k, v in self.source.items() if k != "documents"},
+            "source": {k: v for k, v in self.source.items() if k not in ("documents", "code")},
             "fingerprint": self.fingerprint,
         }
         if self.queue:

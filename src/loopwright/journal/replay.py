@@ -39,6 +39,7 @@ class RecordedRun:
     - `asked`, `answers`: questions to people and their answers
     - `raised`: raised limits of loops, "" for the run; without those that were tuned before
     - `accepted`: the fingerprints accepted in place of recorded ones
+    - `requests`: the requests of effects that ask a model or another program
     - `reports`: the reports of agents about their end
     - `steps`: the outcomes of the steps of the workflow
     - `repeated`: how many times an effect began again after a crash or cut
@@ -61,6 +62,7 @@ class RecordedRun:
         self.accepted: dict[str, str] = {}
         self.warnings: list[str] = []
         self.reports: dict[str, Json] = {}
+        self.requests: dict[str, Mapping[str, Json]] = {}
         self.steps: dict[str, Entry] = {}
         self.active = 0.0
         self.judging = NOTHING
@@ -94,6 +96,8 @@ class RecordedRun:
             self.answers.pop(path, None)  # about the earlier attempt
             self.asked.pop(path, None)
         self.unsettled[path] = entry
+        if isinstance(entry.value, Mapping):
+            self.requests[path] = entry.value
         for above in _ancestors(path):
             # The first effect below a path is its beginning: composites have no entry of their own.
             self._began.setdefault(above, entry.at)

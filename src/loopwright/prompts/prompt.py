@@ -67,6 +67,7 @@ class Prompt(CompositeStep[In, Out]):
     """
 
     asks_model = True
+    noun = "prompt"
     limited = False  # whether `calling_at_most` made it
     reading: tuple[str, ...] = ()  # how a document reads the reply, as texts; empty for plain text
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, cast
 
 from ..engine.context import Context
-from ..engine.step import MODEL_NAME
+from ..engine.step import MODEL_NAME, former_version
 from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model
@@ -214,11 +214,16 @@ class PromptSettings:
             more["max_tool_calls_per_reply"] = self.max_tool_calls_per_reply
         if self.headers:
             more["headers"] = header_digests(self.headers)
+        max_tokens, schema = self.max_tokens, self.schema
+        if former_version() < 1:  # a default limit was a limit, and judges had no mark
+            max_tokens = more.pop("cap") if max_tokens is None else max_tokens
+            more.pop("timeouts", None)
+            schema = _without_mark(schema)
         return {
             "models": list(self.models),
             "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-            "schema": self.schema,
+            "max_tokens": max_tokens,
+            "schema": schema,
             "base_url": self.base_url,
             **({"api_key_env": self.api_key_env} if self.api_key_env else {}),
             **self.sampling,
@@ -284,3 +289,12 @@ def warn_of(reply: Reply, ctx: Context) -> None:
 def with_schema(settings: PromptSettings, schema: Mapping[str, Json] | None) -> PromptSettings:
     """Return the same settings with another schema."""
     return replace(settings, schema=schema)
+
+
+def _without_mark(schema: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+    """Return the schema of a judge's reply as it was before replies had a mark."""
+    if schema is None or "mark" not in schema.get("properties", {}):
+        return schema
+    properties = {name: one for name, one in schema["properties"].items() if name != "mark"}
+    required = [name for name in schema.get("required", ()) if name != "mark"]
+    return {**schema, "properties": properties, "required": required}

@@ -81,6 +81,7 @@ class ShellStep(Leaf):
         '$(rm -rf x)!'
     """
 
+    noun = "command"
     fingerprint: str
     in_folder = True
     idempotent: bool

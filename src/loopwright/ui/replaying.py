@@ -41,7 +41,7 @@ def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Rec
     for info, entries in runs:
         # The limits of the command line are part of the source, and not of the fingerprint.
         key = info.fingerprint + json.dumps(
-            {k: v for k, v in info.source.items() if k != "documents"}, sort_keys=True
+            {k: v for k, v in info.source.items() if k not in ("documents", "code")}, sort_keys=True
         )
         if key not in loops:
             loops[key] = _loop_of(info, name)

@@ -21,7 +21,7 @@ from typing import Unpack
 from ...conditions import Judged
 from ...engine.context import Context
 from ...engine.external import Purpose
-from ...engine.step import CompositeStep, StepLike, digest_of
+from ...engine.step import CompositeStep, StepLike, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError
 from ...models.protocol import MAX_TOOL_CALLS
 from ...models.settings import ModelSettings
@@ -74,7 +74,7 @@ class Judge(CompositeStep[object, Evaluation]):
 
     name = "judge"
     asks_model = True
-    fingerprint: str
+    noun = "judge"
     identity: str
     unattainable: str
 
@@ -102,21 +102,28 @@ class Judge(CompositeStep[object, Evaluation]):
         self.unsupplied = model_settings.unsupplied("judge")
         self.self_test = self_test
         self.tools = tools or JudgeTools()
-        asked = (
+        self._weighed = bool(weights)
+        # The same judge with another voting rule: a measurement holds for it too.
+        self.identity = self._digest()
+        self.unattainable = ""
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        """The identity of the judge for replays."""
+        return self._digest(repr(self.votes))
+
+    def _digest(self, *votes: str) -> str:
+        return digest_of(
+            "judge",
             codec.canonical({name: source_of(text) for name, text in self.criteria.items()}),
-            goal,
+            self.goal,
             self.question.source,
-        )
-        answered = (
+            *votes,
             codec.canonical(self.model_settings.to_json()),
             # Only if set: recorded runs have fingerprints without weights.
-            *([codec.canonical(self.weights)] if weights else []),
+            *([codec.canonical(self.weights)] if self._weighed else []),
             *self.tools.source,
         )
-        self.fingerprint = digest_of("judge", *asked, repr(self.votes), *answered)
-        # The same judge with another voting rule: a measurement holds for it too.
-        self.identity = digest_of("judge", *asked, *answered)[:16]
-        self.unattainable = ""
 
     def with_one_vote(self) -> Judge:
         """Return this judge with a single vote and without the self-test, as a measurement asks it."""
