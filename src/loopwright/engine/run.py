@@ -24,6 +24,7 @@ from .context import Context
 from .leftovers import end_leftovers
 from .loop_exploration import check_surroundings
 from .past_noise import refuse_past, set_noise
+from .programs import program_source
 from .resume import raise_limit
 from .run_record import (
     ResumeLimits,
@@ -150,6 +151,9 @@ async def run(
     store, opened = journal_of(journal)
     if store is None:
         refuse_past(root)
+    # What a program passes beside its step cannot be found again.
+    elif not source and resources is None and budget is None:
+        source = program_source(step, root)
     run_resources = RunResources(resources, store)
     redactor = redactor_of(run_resources)
     # No context manager around it, and no list as a local variable: the garbage collector visits them

@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..documents import Loaded, Settings, load
-from ..documents.check.trust import LocalActions, TrustStore
+from ..documents.check.trust import LocalActions, TrustStore, program_actions
+from ..documents.compiler.functions import function
 from ..documents.compiler.models import models_alone
 from ..documents.project import Recorded
+from ..engine.step import Step, as_step
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..models.scripted import dry_run_resources
 from .measuring import measurement_of
 from .sources import RunSource, SourceSettings
 
 __all__ = [
-    "LocalActions", "TrustStore", "document_of", "measurement_of", "models_of", "without_effects",
+    "LocalActions", "TrustStore", "document_of", "measurement_of", "models_of", "program_of", "without_effects",
 ]  # fmt: skip
 
 # The scripted model and the redactor have no effects.
@@ -45,6 +47,15 @@ def document_of(
         lenient=settings.lenient, recorded=Recorded.from_json(settings.documents, only=settings.recorded_only),
     )  # fmt: skip
     return load(what, document_settings)
+
+
+def program_of(
+    reference: str, root: str, *, execute: bool, contents: Mapping[Path, bytes] | None
+) -> tuple[Step | None, LocalActions]:
+    """Return a step of a Python program, None without `execute`, and what needs approval to import it."""
+    actions = program_actions(reference, Path(root), contents)
+    step = as_step(function(reference, Path(root), contents)) if execute else None
+    return step, actions
 
 
 def models_of(settings: SourceSettings) -> Mapping[str, Any]:

@@ -123,6 +123,15 @@ def command_line(command: str, run_id: str, url: str, *options: str) -> str:
     return shlex.join(words)
 
 
+def resume_line(info: RunInfo, url: str, *options: str) -> str:
+    """Return the command line that resumes a run, or the line of Python if only its program has the step."""
+    if info.queue or not {"file", "python", "program"}.isdisjoint(info.source):
+        return command_line("resume", info.run_id, url, *options)
+    names = [option.removeprefix("--").replace("-", "_") for option in options[::2]]
+    raised = "".join(f", {name}={value}" for name, value in zip(names, options[1::2], strict=True))
+    return f"resume_sync(step, {info.run_id!r}, journal={shown_url(url)!r}{raised}) in its Python program"
+
+
 def _program() -> str:
     """Return the path by which this program was called, if its name alone would not run it.
 

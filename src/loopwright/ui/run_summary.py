@@ -34,7 +34,7 @@ def origin_of(info: RunInfo) -> str:
     file = text_of(info.source.get("file") or "")
     if Path(file).name == UNTIL_DOCUMENT:
         return "loopwright until CHECK -- AGENT"
-    return file or text_of(info.source.get("python") or "")
+    return file or text_of(info.source.get("python") or info.source.get("program") or "")
 
 
 def ended(entries: Sequence[Entry]) -> bool:

@@ -110,7 +110,7 @@ class PythonStep:
     needs_python: bool = True
     kind: str = "step"  # of what the name stands for; workers load nothing but steps by their names
 
-    def local_actions(self) -> None:
+    def local_actions(self) -> LocalActions | None:
         """Return None: naming a module's attribute is approval enough."""
 
     def lints(self) -> list[Problem]:
@@ -127,6 +127,27 @@ class PythonStep:
         limit = getattr(self.step, "limit", None)
         bounds = [f"{self.name}: at most {limit} iterations"] if isinstance(limit, int) else []
         return {"name": self.name, "steps": [repr_of(self.step)], "bounds": bounds}
+
+
+@dataclass(frozen=True)
+class ProgramStep(PythonStep):
+    """A step that a Python program named when it ran. Its code is imported after approval."""
+
+    actions: LocalActions | None = None
+
+    def local_actions(self) -> LocalActions | None:
+        """Return the module with those beside it that it imports."""
+        return self.actions
+
+    def plan(self) -> dict[str, Json]:
+        """Return what the question for an approval shows."""
+        return {
+            "commands": [],
+            "python": [self.source["program"]],
+            "keys": [],
+            "hosts": [],
+            "environment": [],
+        }
 
 
 def repr_of(step: Step) -> str:
@@ -197,10 +218,21 @@ def load_again(
         # `execute` has no meaning here: the user named the module, and importing it is the only way to load it.
         python = load_source(recorded_source["python"], replace(settings, **options), root=root)
         return _measured(python, recorded_source)
+    if "program" in recorded_source:
+        reference = recorded_source["program"]
+        if used := settings.for_documents():
+            raise ConfigurationError(f"{used[0]} is for documents; {reference} is a Python step")
+        step, actions = documents_module().program_of(
+            reference, root, execute=execute, contents=contents
+        )
+        return ProgramStep(
+            reference, step or as_step(_nothing), dict(recorded_source), settings.budget_of_limits(),
+            resources=_Models(settings), actions=actions,
+        )  # fmt: skip
     if "file" not in recorded_source:
         raise ConfigurationError(
-            f"{info.run_id} was started by a Python program. "
-            f"Resume it there: resume(step, {info.run_id!r}, journal=…)"
+            f"{info.run_id} was started by a Python program, which is the only one that has its step. "
+            f"Resume it there: resume_sync(step, {info.run_id!r}, journal=…)"
         )
     settings_of_resume = SourceSettings(
         sets={**recorded_source.get("sets", {}), **settings.sets},
@@ -218,6 +250,10 @@ def load_again(
         recorded_source["file"], settings_of_resume, execute=execute, root=root, contents=contents
     )
     return _measured(source, recorded_source)
+
+
+def _nothing(value: Json) -> None:
+    """Stand for a step that is not imported yet."""
 
 
 def _limits(settings: SourceSettings, recorded_source: Mapping[str, Json]) -> dict[str, Any]:

@@ -211,6 +211,8 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
             review = (
                 f"Review it with --print-yaml, then approve it with --yes. The commands:{commands}"
             )
+        if "program" in read.source:
+            review = f"Review its code in {read.source['root']}, then approve it with --yes."
         raise ConfigurationError(
             f"{read.name} needs your approval: it {actions_text(actions)}. {review}"
         )

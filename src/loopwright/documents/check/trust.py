@@ -33,7 +33,7 @@ from ..schema.document import Document
 from ..schema.evaluators import JudgeSpec
 from ..schema.traverse import commands_in, functions_in, parts
 
-__all__ = ["LocalActions", "TrustStore", "command_line", "hosts_of", "local_actions", "provider_of"]
+__all__ = ["LocalActions", "TrustStore", "command_line", "hosts_of", "local_actions", "program_actions", "provider_of"]
 
 _MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, not a program
 
@@ -91,7 +91,7 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     own = set(loaded.agents.values())
     commands: list[str] = []
     references: list[str] = []
-    files = _Files(loaded)
+    files = _Files(loaded.contents, loaded.agreed)
     for name, document in loaded.documents.items():
         folder = Path(name).parent
         files.take(Path(name))
@@ -159,6 +159,16 @@ def _host(provider: Provider) -> str | None:
     )
 
 
+def program_actions(
+    reference: str, folder: Path, agreed: Mapping[Path, bytes] | None = None
+) -> LocalActions:
+    """Return the local actions of a step of a Python program: its module, and those beside it that it imports."""
+    files = _Files({}, agreed)
+    _take_modules(reference.partition(":")[0], folder, files)
+    digest = _digest(files.taken, [reference])
+    return LocalActions((), (reference,), (), digest, contents=files.taken)
+
+
 def _commands_of(document: Document, path: Path, files: _Files) -> list[str]:
     """Return the command lines of a document, and take the files that they name."""
     folder = path.parent
@@ -200,10 +210,10 @@ def _programs(
 class _Files:
     """Files by their real paths, each read once: the loaded documents as they were loaded."""
 
-    def __init__(self, loaded: LoadedDocument) -> None:
-        self._contents = dict(loaded.contents) if loaded.agreed is None else loaded.agreed
+    def __init__(self, contents: Mapping[Path, bytes], agreed: Mapping[Path, bytes] | None) -> None:
+        self._contents = dict(contents) if agreed is None else agreed
         # After the approval only the approved bytes count, so that the digest stays the same.
-        self._reads = loaded.agreed is None
+        self._reads = agreed is None
         self.taken: dict[Path, bytes] = {}
 
     def take(self, file: Path) -> bytes:

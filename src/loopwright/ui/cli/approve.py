@@ -17,7 +17,7 @@ from ...journal.questions import Question, answer, open_questions, pending
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
-from ..journals import DEFAULT, command_line, find_run, reading
+from ..journals import DEFAULT, command_line, find_run, reading, resume_line
 from ..submitted import is_for_workers
 from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
@@ -329,7 +329,7 @@ def _offer_resume(info: RunInfo, journal: str) -> int:
             return 0
         output.write("Resume the run now? [Y/n]")
         if _line(output).lower() not in ("", "y", "yes"):
-            output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
+            output.write(("resume: ", "dim"), resume_line(info, journal))
             return 0
     return resume_run(info.run_id, RunCommandOptions(journal=journal))
 
@@ -372,4 +372,4 @@ def _report(
         if is_for_workers(info, url) and not left:
             report_continuation(info, output, url, lead="answered; ")
         else:
-            output.write(("resume: ", "dim"), command_line("resume", info.run_id, url))
+            output.write(("resume: ", "dim"), resume_line(info, url))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,9 +16,10 @@ from ...journal.inbox import runs_of_schedule, schedule_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
-from ..journals import DEFAULT, command_line, find_run, reading
+from ..journals import DEFAULT, find_run, reading
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName
 from .output import Output
+from .result import report_continuation
 
 PATIENCE = 10.0  # seconds to wait for the end of the run, which ends its processes first
 POLL_SECONDS = 0.1  # seconds between two reads of its status
@@ -108,7 +110,7 @@ def rewind(
             )
             if edited:
                 output.write(f"{done.path} will run with the new input")
-            output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
+            report_continuation(replace(info, status="interrupted"), output, journal)
     return 0
 
 

@@ -14,7 +14,7 @@ from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...records.tracebacks import last_frame
 from .. import formatting as texts
-from ..journals import command_line
+from ..journals import command_line, resume_line
 from ..run_summary import result_json
 from ..submitted import is_for_workers
 from .live import ending_text
@@ -62,7 +62,7 @@ def report_result(
     # A loop may have the workspace in place of its document.
     own = [loop.workspace for loop in result.loops.values() if loop.workspace]
     for workspace in [result.workspace] if result.workspace else own:
-        _report_files(workspace, result.run_id, output)
+        _report_files(workspace, result.run_id, output, url)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return
@@ -72,12 +72,16 @@ def report_result(
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
     elif option := _raised_by(result):
-        output.write(("continue: ", "dim"), command_line("resume", result.run_id, url, option, "N"))
+        # Without a row the run was started here, so the command line knows its step.
+        row = info or RunInfo(result.run_id, result.name, source={"python": ""})
+        output.write(("continue: ", "dim"), resume_line(row, url, option, "N"))
     elif result.status is Status.SUSPENDED:
-        report_continuation(info or RunInfo(result.run_id, result.name), output, url)
+        report_continuation(
+            info or RunInfo(result.run_id, result.name, source={"python": ""}), output, url
+        )
 
 
-def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output) -> None:
+def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output, url: str) -> None:
     """Write where the files of a workspace are, and how to take them."""
     if branch := texts.one_line(text_of(workspace.get("branch", ""))):
         output.write(("branch: ", "dim"), f"{branch} (git merge {branch})")
@@ -90,7 +94,8 @@ def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output) ->
     # The files of `here` are in place already.
     if not (branch or patch or "applied" in workspace) and folder.parent.parent.name == TREES:
         output.write(("files: ", "dim"), texts.one_line(str(folder)))
-        commands = [f"loopwright workspace {word} {run_id}" for word in ("diff", "apply", "branch")]
+        words = ("diff", "apply", "branch")
+        commands = [command_line("workspace", word, url, run_id) for word in words]
         output.write(("take them: ", "dim"), ", ".join(commands))
 
 
@@ -113,7 +118,7 @@ def report_questions(questions: Sequence[Question], output: Output, shown: str =
 def report_continuation(info: RunInfo, output: Output, url: str, *, lead: str = "") -> None:
     """Write how an interrupted run, or a suspended one without a question, continues."""
     if not is_for_workers(info, url):
-        output.write((f"{lead}resume: ", "dim"), command_line("resume", info.run_id, url))
+        output.write((f"{lead}resume: ", "dim"), resume_line(info, url))
     elif lead or info.status == "interrupted" or info.wake_at:
         output.write(
             (f"{lead}a worker continues it; watch: ", "dim"),

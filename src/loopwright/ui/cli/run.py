@@ -262,7 +262,7 @@ def resume_run(
         )
         # A finished run needs neither its document nor an approval.
         if ended(entries):
-            return _report(recorded_result(info, entries), options.journal, output)
+            return _report(recorded_result(info, entries), info, options.journal, output)
         source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         return drive(Job(source, None, info.run_id, options, telemetry_options), output)
@@ -281,10 +281,10 @@ async def _with_raised_limits(
     return await on_record(store, info.run_id)
 
 
-def _report(result: Result, url: str, output: Output) -> int:
+def _report(result: Result, info: RunInfo, url: str, output: Output) -> int:
     """Report how a finished run ended; it is not run again, and its document is not needed."""
     if output.as_json:
         output.write_json(result_json(result))
     else:
-        report_result(result, output, url)
+        report_result(result, output, url, info=info)
     return result.status.exit_code
