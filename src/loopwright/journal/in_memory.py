@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
-from ..records import Iteration, codec, own
+from ..records import Iteration, Result, codec, own
 from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
 from .inbox import cancel_waiting
 from .protocol import Posted, Rewind, RunInfo, existing_run, missing_run
+from .results import recorded_result
 from .tunes import UNASKED
 from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
@@ -222,6 +223,11 @@ class MemoryJournal:
             if entry.kind == "iteration" and (not loop or entry.path == loop)
         ]
         return rows[offset : offset + limit]
+
+    async def result(self, run_id: str) -> Result:
+        """Return the recorded result of a run; see Journal.result."""
+        info = await self.find(run_id)
+        return recorded_result(info, await self.entries(info.run_id))
 
     async def cancel(self, run_id: str) -> bool:
         """Request the cancellation of a run; see Journal.cancel."""

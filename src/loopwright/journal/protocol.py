@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import RunLocked, RunNotFound
-from ..records import NOTHING, Iteration, Record, Usage, viewed
+from ..records import NOTHING, Iteration, Record, Result, Usage, viewed
 from ..records.codec import Json
 from .entries import Entry
 
@@ -238,6 +238,26 @@ class Journal(Protocol):
         self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
     ) -> list[tuple[str, Iteration]]:
         """Return a page of (loop path, iteration) pairs of a run; `loop` selects one loop."""
+
+    async def result(self, run_id: str) -> Result:
+        """Return the recorded result of a run, without its step.
+
+        A run that has not ended counts as cancelled; its output is the best so far.
+
+        Args:
+            run_id: the run, or a unique prefix of its ID.
+
+        Raises:
+            RunNotFound: if there is no such run.
+
+        Example:
+            >>> import asyncio
+            >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync
+            >>> journal, loop = MemoryJournal(), Loop(lambda n: n + 1, name="l", until=MaxIterations(2))
+            >>> _ = run_sync(loop, 1, journal=journal, run_id="r")
+            >>> asyncio.run(journal.result("r")).output
+            3
+        """
 
     async def cancel(self, run_id: str) -> bool:
         """Ask the owner of a run to cancel it, or end a queued or suspended run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import shutil
 import sys
@@ -118,9 +119,19 @@ async def find_run(store: Journal, name: str) -> RunInfo:
 def command_line(command: str, run_id: str, url: str, *options: str) -> str:
     """Return the command line for a command on a run of this journal, or on all runs."""
     words = [_program(), command, *([run_id] if run_id else []), *options]
-    if url != DEFAULT:
+    # Another journal in the environment would be used instead.
+    if url != DEFAULT or os.environ.get("LOOPWRIGHT_JOURNAL", url) != url:
         words += ["--journal", shown_url(url)]
     return shlex.join(words)
+
+
+def workspace_line(action: str, run_id: str, folder: Path, *words: str) -> str:
+    """Return the command line for the files of a run, which are in `folder`."""
+    line = [_program(), "workspace", action, run_id, *words]
+    # A copy is HOME/trees/RUN/LOOP.
+    if folder.parent.parent.name == "trees" and folder.parents[2] != Path(".loopwright").resolve():
+        line += ["--home", str(folder.parents[2])]
+    return shlex.join(line)
 
 
 def resume_line(info: RunInfo, url: str, *options: str) -> str:

@@ -14,10 +14,11 @@ from functools import partial
 from typing import Generic, Protocol, Self, TypeVar
 
 from ...errors import JournalError
-from ...records import Iteration
+from ...records import Iteration, Result
 from ..entries import Entry, is_at, set_aside, surviving
 from ..inbox import cancel_waiting
 from ..protocol import Posted, Rewind, RunInfo, existing_run
+from ..results import recorded_result
 from ..views import RunPage, RunView, Wanted, Watch
 from .log import CommitQueue, DurableLog, OpenedRun
 from .pages import PageReader
@@ -199,6 +200,11 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         return await self._read(
             lambda reader: reader.iterations(reader.row(run_id), loop, offset, limit)
         )
+
+    async def result(self, run_id: str) -> Result:
+        """Return the recorded result of a run; see Journal.result."""
+        info = await self.find(run_id)
+        return recorded_result(info, await self.entries(info.run_id))
 
     async def cancel(self, run_id: str) -> bool:
         """Request the cancellation of a run; see Journal.cancel."""

@@ -14,7 +14,7 @@ from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...records.tracebacks import last_frame
 from .. import formatting as texts
-from ..journals import command_line, resume_line
+from ..journals import command_line, resume_line, workspace_line
 from ..run_summary import result_json
 from ..submitted import is_for_workers
 from .live import ending_text
@@ -62,7 +62,7 @@ def report_result(
     # A loop may have the workspace in place of its document.
     own = [loop.workspace for loop in result.loops.values() if loop.workspace]
     for workspace in [result.workspace] if result.workspace else own:
-        _report_files(workspace, result.run_id, output, url)
+        _report_files(workspace, result.run_id, output)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return
@@ -81,7 +81,7 @@ def report_result(
         )
 
 
-def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output, url: str) -> None:
+def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output) -> None:
     """Write where the files of a workspace are, and how to take them."""
     if branch := texts.one_line(text_of(workspace.get("branch", ""))):
         output.write(("branch: ", "dim"), f"{branch} (git merge {branch})")
@@ -95,7 +95,7 @@ def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output, ur
     if not (branch or patch or "applied" in workspace) and folder.parent.parent.name == TREES:
         output.write(("files: ", "dim"), texts.one_line(str(folder)))
         words = ("diff", "apply", "branch")
-        commands = [command_line("workspace", word, url, run_id) for word in words]
+        commands = [workspace_line(word, run_id, folder) for word in words]
         output.write(("take them: ", "dim"), ", ".join(commands))
 
 

@@ -21,7 +21,7 @@ from ...progress import depth_of
 from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, command_line, reading, resume_line
+from ..journals import DEFAULT, command_line, reading, resume_line, workspace_line
 from ..progress import Ending, IterationRow, Notice, Progress, item_at, verdicts_of
 from ..run_files import (
     UNRECORDED,
@@ -208,8 +208,9 @@ def _overview(
         options = ["--loop", loop] if loop else []
         command = command_line("show", info.run_id, url, *options, "--iteration", last)
         output.write(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
-    if kept := [state for one in unrecorded_files(info, entries) for state in one.states]:
-        name = command_line("workspace", "show", url, info.run_id)
+    unrecorded = unrecorded_files(info, entries)
+    if kept := [state for one in unrecorded for state in one.states]:
+        name = workspace_line("show", info.run_id, unrecorded[0].folder)
         output.write(
             (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
         )
@@ -225,7 +226,7 @@ def _continuation(
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
     elif folders := unrecorded_folders(info, entries):
         names = ", ".join(map(str, folders))
-        command = command_line("workspace", "restore", url, info.run_id)
+        command = workspace_line("restore", info.run_id, folders[0])
         output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
         resume = resume_line(info, url)
         output.write(("put the files back: ", "dim"), command, ("; or continue: ", "dim"), resume)

@@ -19,6 +19,7 @@ from ...coding.workspace.saved import (
 from ...errors import ConfigurationError
 from ...records.codec import Json
 from .. import formatting as texts
+from ..journals import workspace_line
 from ..run_files import REPLACED, filtered_text, keys_text
 from .options import AsJson
 from .output import Output
@@ -201,7 +202,7 @@ class _Command:
         if one.busy:
             output.note(f"not in a recorded state: {REPLACED}")
         if one.lost:
-            command = f"loopwright workspace restore {one.run} {one.lost[-1][:ABBREVIATED]}"
+            command = workspace_line("restore", one.run, one.folder, one.lost[-1][:ABBREVIATED])
             output.note(f"put a state without a record in place: {command}")
 
     def _is_in_place(self, commit: str) -> bool:
