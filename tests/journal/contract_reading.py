@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from loopwright import Loop, MaxIterations, run
 from loopwright.errors import RunLocked, RunNotFound
 from loopwright.journal import Entry, surviving
 from loopwright.journal.views import RunPage, Wanted
@@ -35,6 +36,22 @@ class ReadingContract:
         assert found == mine[1:3]
         assert await journal.iterations("run-1", loop="outer/1") == []
         assert await journal.iterations("run-1", offset=7) == []
+
+    async def test_a_result_is_read_without_its_step(self, store: Store) -> None:
+        """The recorded result is that of the run, also by a prefix of its ID; an unknown run is an error."""
+        loop = Loop(lambda value: value * 2, until=MaxIterations(2), name="refine")
+        made = await run(loop, 3, journal=store.journal, run_id="run-1")
+        journal = await store.reopen()
+        found = await journal.result("run-")
+        assert found.to_json() == made.to_json()
+        with pytest.raises(RunNotFound):
+            await journal.result("nothing")
+
+    async def test_the_result_of_an_open_run_is_the_best_so_far(self, store: Store) -> None:
+        """A run that has not ended counts as cancelled."""
+        await recorded(store.journal, info(status="interrupted"), rounds(2))
+        result = await (await store.reopen()).result("run-1")
+        assert (result.status.value, result.iterations) == ("cancelled", 2)
 
     # Rewinding.
 

@@ -168,7 +168,9 @@ def test_a_changed_step_is_refused_and_can_be_accepted(project: Project) -> None
     (project.folder / "steps.py").write_text(text)
     refused = project.run("resume", "one")
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("loopwright: one: asking changed since the run was recorded: the function asking;")
+    assert refused.err.startswith(
+        "loopwright: one: asking changed since the run was recorded: the function asking;"
+    )
     assert refused.err.endswith("; on the command line: --accept-changes\n")
     accepted = project.run("resume", "one", "--accept-changes")
     assert accepted.code == 4
