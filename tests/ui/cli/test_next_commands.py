@@ -126,7 +126,7 @@ class Place:
 def document(text: str, *, then: tuple[str, ...] = ()) -> Made:
     def made(place: Place) -> None:
         (place.folder / "doc.yaml").write_text(text)
-        place.call("run", "doc.yaml", "--input", "x", "--run-id", "r1", *place.options)
+        place.call("run", "doc.yaml", "--input", "x", *place.options)
         if then:
             place.said = ""
             place.call(*then, *place.options)
@@ -156,11 +156,6 @@ def coding(check: str) -> Made:
     return made
 
 
-def submitted(place: Place) -> None:
-    (place.folder / "doc.yaml").write_text(SATISFIED)
-    place.call("submit", "doc.yaml", "--input", "x", "--id", "r1", *place.options)
-
-
 RUNS: dict[str, Made] = {
     "satisfied": document(SATISFIED),
     "exhausted": document(SATISFIED.replace('"2"', '"9"')),
@@ -176,7 +171,6 @@ RUNS: dict[str, Made] = {
     "asking program": program("asking", GUARDED),
     "program without a guard": program("loop", UNGUARDED),
     "asking program without a guard": program("asking", UNGUARDED),
-    "submitted": submitted,
     "coding": coding("test -e part2"),
     "exhausted coding": coding("false"),
 }
@@ -203,6 +197,31 @@ def test_next_commands_work_as_printed(
             place.call(*words, *place.options)
             _follow(place.said, place, seen)
     assert seen, "nothing is printed for such a run"
+
+
+def test_next_commands_of_a_submitted_run_work_as_printed(
+    postgres_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those of a run that waits for a worker, which continues it, name its journal."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    place = Place(folder, postgres_url, capsys)
+    (folder / "doc.yaml").write_text(SATISFIED)
+    seen: set[str] = set()
+    for words in (
+        ("submit", "doc.yaml", "--input", "x"),
+        ("show", "last"),
+        ("runs",),
+        ("resume", "last"),
+    ):
+        place.said = ""
+        place.call(*words, *place.options)
+        _follow(place.said, place, seen)
+    assert seen
 
 
 def _follow(output: str, place: Place, seen: set[str]) -> None:
