@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture cheats docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture cheats docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -47,6 +47,15 @@ chromium:
 	else \
 	  echo "*** chromium is missing: the page cannot be tested in a browser; install chromium"; \
 	  test -z "$$CI"; \
+	fi
+
+# Go, whose tests a sealed check knows. Where it cannot be installed its tests are skipped and named at the end.
+go:
+	@if command -v go >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq --no-install-recommends golang-go >/dev/null; then :; \
+	else \
+	  echo "*** go is missing: sealed checks of Go cannot be tested; install golang-go"; \
 	fi
 
 # The server of the shared journal. Without root its programs come from a wheel.
@@ -92,7 +101,7 @@ check: install
 
 # Three processes on two cores, because many tests wait for servers and leases. They steal work from each other, so
 # that they end together and most fixtures of a file are made once.
-test: check npm bubblewrap chromium postgres rabbitmq docs-tools
+test: check npm bubblewrap chromium go postgres rabbitmq docs-tools
 	$(RUN)/pytest -n 3 --dist worksteal
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.

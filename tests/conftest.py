@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -92,3 +93,14 @@ def temporal_address() -> Iterator[str]:
     server = _started(TemporalServer)
     yield server.address
     server.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was not tested, and why: a skipped test says nothing in the line of dots."""
+    whys: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        why = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        why = why.removeprefix("Skipped: ").removeprefix("*** ").removeprefix("NOT TESTED: ")
+        whys[f"{report.nodeid.partition('::')[0]}: {why}"] += 1
+    for line, count in sorted(whys.items()):
+        terminalreporter.write_line(f"NOT TESTED: {count} in {line}")
