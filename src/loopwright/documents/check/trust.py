@@ -33,7 +33,15 @@ from ..schema.document import Document
 from ..schema.evaluators import JudgeSpec
 from ..schema.traverse import commands_in, functions_in, parts
 
-__all__ = ["LocalActions", "TrustStore", "command_line", "hosts_of", "local_actions", "program_actions", "provider_of"]
+__all__ = [
+    "LocalActions",
+    "TrustStore",
+    "command_line",
+    "hosts_of",
+    "local_actions",
+    "program_actions",
+    "provider_of",
+]
 
 _MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, not a program
 
