@@ -178,18 +178,19 @@ def test_a_changed_step_is_refused_and_can_be_accepted(project: Project) -> None
 
 
 def test_a_run_of_a_python_program_is_left_to_it(project: Project) -> None:
-    """A run without a source cannot be loaded here; the sentence says where it can."""
+    """A step with objects of its program cannot be loaded here; the sentence says where it can."""
     (project.folder / "program.py").write_text(
         "import steps\nfrom loopwright import run_sync\n"
-        "run_sync(steps.asking, journal='sqlite:.loopwright/runs.db', run_id='own')\n"
+        "run_sync(steps.asking, journal='sqlite:.loopwright/runs.db', run_id='own', "
+        "resources={'of': 'the program'})\n"
     )
     (project.folder / ".loopwright").mkdir()
     subprocess.run([sys.executable, "program.py"], check=True)
     answer = project.call("resume", "own")
     assert answer.code == 2
     assert answer.err == (
-        "loopwright: own was started by a Python program. "
-        "Resume it there: resume(step, 'own', journal=…)\n"
+        "loopwright: own was started by a Python program, which is the only one that has its step. "
+        "Resume it there: resume_sync(step, 'own', journal=…)\n"
     )
 
 
