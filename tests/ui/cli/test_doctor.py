@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from loopwright.models import PROVIDERS
+from loopwright.models.providers.endpoints import PROVIDERS
 
 from .conftest import Project
 
@@ -91,3 +92,17 @@ def test_an_unknown_provider_is_refused(project: Project) -> None:
     answer = project.run("doctor", "opena")
     assert answer.code == 2
     assert "did you mean 'openai'" in answer.err
+
+
+def test_a_machine_without_any_provider_is_no_success(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key and without a local server nothing can be used, and the exit code says so."""
+    for provider in PROVIDERS.values():
+        for name in (*provider.keys, *provider.places):
+            monkeypatch.delenv(name, raising=False)
+    answer = project.run("doctor", "--json")
+    states = {report["state"] for report in answer.json["providers"]}
+    usable = bool(states & {"ready", "not tried"})
+    assert answer.code == (0 if usable else 1)
+    assert not usable or "ready" in states  # a server of this machine
