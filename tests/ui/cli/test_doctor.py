@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from loopwright.models import PROVIDERS
-from loopwright.models.providers.endpoints import PROVIDERS
 
 from .conftest import Project
 
@@ -103,6 +102,5 @@ def test_a_machine_without_any_provider_is_no_success(
             monkeypatch.delenv(name, raising=False)
     answer = project.run("doctor", "--json")
     states = {report["state"] for report in answer.json["providers"]}
-    usable = bool(states & {"ready", "not tried"})
-    assert answer.code == (0 if usable else 1)
-    assert not usable or "ready" in states  # a server of this machine
+    # A server of this machine may run.
+    assert answer.code == (0 if "ready" in states else 1)

@@ -82,7 +82,7 @@ def doctor(
         if without:
             output.write(("no key", "dim"), f": {', '.join(without)}", wrap=True)
     failed = any(_is_failure(report, named=named) for report in reports)
-    usable = any(report.state in ("ready", "not tried") for report in reports)
+    usable = any(report.ok or _is_configured(report) for report in reports)
     return 1 if failed or not usable else 0
 
 
@@ -93,6 +93,13 @@ def _provider(name: str) -> str:
         hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
         raise ConfigurationError(f"provider: {name!r} is unknown{hint}")
     return ALIASES.get(name, name)
+
+
+def _is_configured(report: ProviderReport) -> bool:
+    """Return whether a provider that cannot be tried has its variables in the environment."""
+    provider = PROVIDERS[report.provider]
+    names = (*provider.keys, *provider.places)
+    return report.state == "not tried" and any(os.environ.get(name) for name in names)
 
 
 def _is_failure(report: ProviderReport, *, named: bool) -> bool:
