@@ -32,13 +32,11 @@ first, second = 1, 2
         "system",
         "dumps",
         "read",
-        "raise_me",
         "inside",
         "tried",
         "Kind",
         "Kind.method",
         "later",
-        "typed",
         "second",
     ],
 )
@@ -46,6 +44,14 @@ def test_a_name_is_found_without_running_the_module(name: str, tmp_path: Path) -
     """However the module defines it."""
     (tmp_path / "own.py").write_text(MODULE + "raise SystemExit('it was run')\n")
     resolve_reference(f"own:{name}", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["raise_me", "typed"])
+def test_a_constant_is_refused_without_running_the_module(name: str, tmp_path: Path) -> None:
+    """With the words of the import, which a run would refuse it with."""
+    (tmp_path / "own.py").write_text(MODULE + "raise SystemExit('it was run')\n")
+    with pytest.raises(ConfigurationError, match=f"'own:{name}' is of type int; name a function"):
+        resolve_reference(f"own:{name}", tmp_path)
 
 
 @pytest.mark.parametrize(

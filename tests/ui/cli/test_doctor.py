@@ -91,3 +91,16 @@ def test_an_unknown_provider_is_refused(project: Project) -> None:
     answer = project.run("doctor", "opena")
     assert answer.code == 2
     assert "did you mean 'openai'" in answer.err
+
+
+def test_a_machine_without_any_provider_is_no_success(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key and without a local server nothing can be used, and the exit code says so."""
+    for provider in PROVIDERS.values():
+        for name in (*provider.keys, *provider.places):
+            monkeypatch.delenv(name, raising=False)
+    answer = project.run("doctor", "--json")
+    states = {report["state"] for report in answer.json["providers"]}
+    # A server of this machine may run.
+    assert answer.code == (0 if "ready" in states else 1)

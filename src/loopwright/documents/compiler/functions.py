@@ -72,11 +72,18 @@ def resolve_reference(reference: str, folder: Path) -> bool:
 def _refuse_value(reference: str, tree: ast.Module, name: str) -> None:
     """Refuse the name of a constant, as the import would."""
     nodes = [node for node in tree.body if name in _defined(node)]
-    # Of several definitions the last one counts, but the first may be the condition of it.
-    if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign | ast.AnnAssign):
+    # Of several definitions only the import knows which one counts.
+    if (
+        len(nodes) != 1
+        or not isinstance(nodes[0], ast.Assign | ast.AnnAssign)
+        or not nodes[0].value
+    ):
+        return
+    targets = nodes[0].targets if isinstance(nodes[0], ast.Assign) else [nodes[0].target]
+    if not all(isinstance(target, ast.Name) for target in targets):
         return
     try:
-        kind = type(ast.literal_eval(nodes[0].value or ast.Constant(None)))
+        kind = type(ast.literal_eval(nodes[0].value))
     except (ValueError, TypeError, RecursionError, MemoryError):
         return  # an expression, whose value only the import knows
     raise ConfigurationError(f"{reference!r} is of type {kind.__name__}; name a function")

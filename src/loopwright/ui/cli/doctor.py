@@ -1,7 +1,7 @@
 """`doctor`: try the providers of models with the keys in the environment.
 
 Each provider that has a key, and each server of this machine, is asked for its list of models, which costs
-nothing. The exit code is 1 if a key is refused, or a named provider is not ready.
+nothing. The exit code is 1 if a key is refused, a named provider is not ready, or no provider can be used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Try the providers of models with the keys in the environment."""
+    """Try the providers of models with the keys in the environment.
+
+    Exit codes: 0 a provider can be used and none fails, 1 a key is refused, a named provider is not ready, or no
+    provider can be used.
+    """
     names = [_provider(name) for name in providers or ()]
     if model_url and not names:
         names = ["openai_compatible"]
@@ -77,7 +81,9 @@ def doctor(
                 output.write((report.provider, "bold"), ": ", state, f": {report.detail}")
         if without:
             output.write(("no key", "dim"), f": {', '.join(without)}", wrap=True)
-    return 1 if any(_is_failure(report, named=named) for report in reports) else 0
+    failed = any(_is_failure(report, named=named) for report in reports)
+    usable = any(report.ok or _is_configured(report) for report in reports)
+    return 1 if failed or not usable else 0
 
 
 def _provider(name: str) -> str:
@@ -87,6 +93,13 @@ def _provider(name: str) -> str:
         hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
         raise ConfigurationError(f"provider: {name!r} is unknown{hint}")
     return ALIASES.get(name, name)
+
+
+def _is_configured(report: ProviderReport) -> bool:
+    """Return whether a provider that cannot be tried has its variables in the environment."""
+    provider = PROVIDERS[report.provider]
+    names = (*provider.keys, *provider.places)
+    return report.state == "not tried" and any(os.environ.get(name) for name in names)
 
 
 def _is_failure(report: ProviderReport, *, named: bool) -> bool:
