@@ -157,6 +157,28 @@ GRADER = {
 }
 
 
+DRIVER = {
+    "calc.c": "int add(int a, int b) { return a - b; }\n",
+    "t.c": "#include <assert.h>\nint add(int, int);\nint main(void) { assert(add(2, 3) == 5); return 0; }\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (add("t.c", "\n"), "touched"),
+        (edit("calc.c", "a - b", "a + b"), "passed"),
+        (both(edit("calc.c", "a - b", "a + b"), add("t.o", "\0")), "passed"),
+    ],
+)
+def test_a_command_that_compiles(change: Change, expected: str, tmp_path: Path) -> None:
+    """Of the sources that are compiled together, the one with the tests is protected, and not what it tests."""
+    if shutil.which("cc") is None:
+        pytest.skip("NOT TESTED: cc is not installed")
+    command = "cc -o t t.c calc.c && ./t"
+    assert verdict(judged(tmp_path, DRIVER, command, {"change": change})["change"]) == expected
+
+
 @pytest.mark.parametrize(
     ("command", "change", "expected"),
     [

@@ -41,9 +41,8 @@ class MakeNames:
         files: the files of the base that belong to the check.
         deeper: the sources of the base from which a rule behind the target builds something.
         built: the names that a rule makes.
-        words: the other names in prerequisites and recipes.
+        words: the prerequisites, and the programs that the recipes start.
         includes: the patterns of included files.
-        programs: the programs that the recipes start.
     """
 
     files: set[str] = field(default_factory=set)
@@ -51,7 +50,6 @@ class MakeNames:
     built: set[str] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
     includes: set[str] = field(default_factory=set)
-    programs: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -126,6 +124,10 @@ def make_names(
             for name in (word for line in made.includes for word in made.expanded(line).split()):
                 found.includes.add(_joined(folder, name))
             _collect(made, targets or [made.first], folder, paths, found)
+    own = _Makefile("")
+    own.rules[command] = _Rule(recipe=[command])
+    # Of the command itself only what looks like a test: its other words may be what is tested.
+    _collect(own, [command], "", paths, found, direct=False)
     # What is compiled together with a test is what is tested: it must stay open for the agent. Of the sources of
     # a program that the target needs, only what looks like a test belongs to the check.
     sources = {path for path in found.files if _is_code(path, paths)}
@@ -139,10 +141,25 @@ def make_names(
 
 
 def _collect(
-    made: _Makefile, targets: Iterable[str], folder: str, paths: frozenset[str], found: MakeNames
+    made: _Makefile,
+    targets: Iterable[str],
+    folder: str,
+    paths: frozenset[str],
+    found: MakeNames,
+    *,
+    direct: bool = True,
 ) -> None:
-    """Collect the names of targets, and of the rules on which they depend."""
-    pending, seen = [(name, True) for name in targets], set[str]()
+    """Collect the names of targets, and of the rules on which they depend.
+
+    Args:
+        made: the rules.
+        targets: the names of the targets.
+        folder: the folder of the Makefile.
+        paths: the paths of the base.
+        found: where the names are added.
+        direct: whether what the targets name belongs to the check, and not only what looks like a test.
+    """
+    pending, seen = [(name, direct) for name in targets], set[str]()
     sources = {path for path in paths if _SOURCE.fullmatch(path)}
     while pending:
         name, direct = pending.pop()
@@ -159,7 +176,6 @@ def _collect(
                 continue
             place = _joined(folder, word)
             matching = {place} & paths or set(fnmatch.filter(paths, place) if "*" in place else ())
-            found.words.add(place)
             if direct and matching:
                 found.files |= matching
                 continue
@@ -168,7 +184,7 @@ def _collect(
                 path for path in sources if _stem(path) == _stem(place)
             }
         script = "\n".join(recipe)
-        found.programs |= {posixpath.basename(word) for word in started(script)}
+        found.words |= {_joined(folder, word) for word in [*needed, *started(script)]}
         # A target that is no file, such as `test: unit`, is as good as its prerequisites.
         pending += [(word, direct and not rule.recipe) for word in needed]
         again = [target for words in _calls(script) for target in _options(words)[2]]

@@ -147,7 +147,7 @@ class _OfBase:
         scripts: the files that the command starts or that its Makefile names.
         included: the patterns of what the Makefile includes.
         built: the names of what the Makefile builds.
-        programs: the names of what is built elsewhere, and of what is started.
+        programs: the names of what is needed and of what is started.
         roots: the folders that are on the import path.
     """
 
@@ -318,7 +318,7 @@ class Protection:
             frozenset(scripts),
             _compiled([f"/{pattern}" for pattern in made.includes]),
             frozenset(made.built - base.keys()),
-            frozenset((made.words | made.programs) - base.keys()),
+            frozenset(made.words - base.keys()),
             frozenset(roots),
         )
 
