@@ -55,9 +55,6 @@ class RootModules:
         }
         self._added: list[str] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._roots)
-
     def open(self) -> None:
         """Put the folders first on the import path, in their order."""
         self._added = [str(root) for root in self._roots if str(root) not in sys.path]

@@ -36,12 +36,26 @@ def test_a_submission_with_a_mistake_queues_nothing(
     assert "submitted" not in done.out
 
 
-@pytest.mark.parametrize("digest", ["zz", "0191", "All", "0123456789abz"])
+@pytest.mark.parametrize("digest", ["zz", "0" * 15, "All", "0123456789abcdefz"])
 def test_a_worker_refuses_a_digest_that_trusts_nothing(project: Project, digest: str) -> None:
     """A mistyped digest is reported when the worker starts, not by runs that never start."""
     done = project.call("worker", "--journal", NOWHERE, "--trust", digest)
     assert done.code == 2
-    assert "is not a digest; use 12 or more" in done.err
+    assert "is not a digest; use 16 or more" in done.err
+
+
+def test_a_worker_refuses_a_file_of_digests_that_it_cannot_read(project: Project) -> None:
+    """What a fleet shares is read when the worker starts, and again for each run."""
+    done = project.call("worker", "--journal", NOWHERE, "--trust-file", "missing")
+    assert done.code == 2
+    assert "--trust-file: missing cannot be read: No such file" in done.err
+
+
+def test_submitting_a_plain_function_says_that_workers_run_steps(project: Project) -> None:
+    """The note comes with the submission and not only with the reason for which the run waits."""
+    (project.folder / "shouting.py").write_text("def shout(text):\n    return text.upper()\n")
+    done = project.call("submit", "shouting:shout", "--journal", NOWHERE)
+    assert "shouting:shout is a function, and a worker with --root runs only steps" in done.err
 
 
 def test_prune_needs_a_time(project: Project) -> None:
