@@ -343,9 +343,8 @@ def commands(journal: str, *, every: bool) -> list[list[str]]:
         ["until", "grep -q 3 n.txt", "--yes", "--sandbox", "none", "--max", "1", "--", "sh", "-c", "echo 3 > n.txt"],
         ["rewind", "first", "fix/count/1"], ["resume", "first", "--yes"],
     ]  # fmt: skip
-    files = [["workspace", action] for action in ("list", "prune")]
-    for rest in (["show"], ["diff"], ["restore", "RUN", "1"], ["branch"], ["apply"]):
-        files.append(["workspace", rest[0], "first", *rest[2:]])
+    files = [["workspace", "list"], ["workspace", "prune"], ["workspace", "restore", "first", "1"]]
+    files += [["workspace", action, "first"] for action in ("show", "diff", "branch", "apply")]
     return [*([*words, "--journal", journal] for words in (*show, *start)), *files]
 
 
@@ -432,7 +431,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [one for one in variations() if options.only in " ".join(one)]
     if options.sample:
-        chosen = random.Random(1).sample(chosen, min(options.sample, len(chosen)))  # noqa: S311
+        chosen = random.Random(1).sample(chosen, min(options.sample, len(chosen)))
     user = "root" if os.getuid() == 0 else f"user {os.getuid()}"
     found, counted = [], Counter[str]()
     for place, payload in chosen:
