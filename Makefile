@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture docs docs-tools docs-reference docs-serve docs-images clean hostile
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -136,6 +136,10 @@ bench-insight: install
 
 house: install
 	$(RUN)/python -m benchmarks.house
+
+# 348 folders and repositories that try to run a program through git, as root (where it is root) and as an ordinary user.
+hostile: install
+	cd tests && python -m coding.workspace.hostile_stores
 
 torture: install postgres
 	cd tests && python -m crash.torture

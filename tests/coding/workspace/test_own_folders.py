@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from loopwright import Workspace, run_sync
 from loopwright._home import Home
 from loopwright.coding.workspace.git import GitError
+from loopwright.coding.workspace.placing import Placing
 from loopwright.coding.workspace.store import GitStore
 from loopwright.coding.workspace.workspace import Files
 from loopwright.errors import ConfigurationError
@@ -208,40 +209,26 @@ def test_a_journal_cannot_name_other_folders(repo: Repo, tmp_path: Path, change:
     assert [*other.iterdir()] == []
 
 
-def test_a_folder_that_is_exchanged_for_a_link_leads_nowhere(repo: Repo, tmp_path: Path) -> None:
-    """While snapshots are put in place, another process exchanges their folder for a link to another one."""
-    (repo.folder / "d").mkdir()
-    for number in range(30):
-        (repo.folder / "d" / f"f{number}").write_text("0\n")
-    repo.commit("folder")
-    files = Files(Workspace(repo.folder, merge="none"), "r", "fix")
-    files._open(None)
-    first = files._begin()["commit"]
-    for file in (files.root / "d").iterdir():
-        file.write_text("1\n")
-    second = files.tree.capture("1", first)["commit"]
-    victim, aside, ended = tmp_path / "victim", tmp_path / "aside", threading.Event()
-    victim.mkdir()
+def test_a_folder_that_is_exchanged_for_a_link_leads_nowhere(tmp_path: Path) -> None:
+    """While files are put in place and removed, another process exchanges their folder for a link."""
+    root, staged, victim = (tmp_path / name for name in ("root", "staged", "victim"))
+    for folder in (root / "d", staged / "d", victim):
+        folder.mkdir(parents=True)
+    for name in ("a", "b", "c"):
+        (staged / "d" / name).write_text("new")
+    (victim / "kept").touch()
 
-    def exchange() -> None:
-        place = files.root / "d"
-        while not ended.is_set():
-            with contextlib.suppress(OSError):
-                place.rename(aside)
-            with contextlib.suppress(OSError):
-                place.symlink_to(victim)
-            with contextlib.suppress(OSError):
-                place.unlink()
-            with contextlib.suppress(OSError):
-                aside.rename(place)
+    def exchanged(*paths: bytes) -> Iterator[bytes]:
+        for number, path in enumerate(paths):
+            if number == 1:
+                (root / "d").rename(tmp_path / "aside")
+                (root / "d").symlink_to(victim)
+            yield path
 
-    thread = threading.Thread(target=exchange)
-    thread.start()
-    try:
-        for commit in [first, second] * 15:
-            with contextlib.suppress(GitError):
-                files.tree.restore(commit)
-    finally:
-        ended.set()
-        thread.join()
-    assert [*victim.iterdir()] == []
+    with Placing(root) as placing:
+        placing.put(exchanged(b"d/a", b"d/b"), staged)
+    with Placing(root) as placing:
+        placing.remove([b"d/kept"])
+        placing.put([b"d/c"], staged)
+    assert [file.name for file in victim.iterdir()] == ["kept"]
+    assert (root / "d" / "c").read_text() == "new" and not (root / "d").is_symlink()
