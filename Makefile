@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture cheats docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -146,8 +146,13 @@ bench-insight: install
 house: install
 	$(RUN)/python -m benchmarks.house
 
+# A hundred cheats and forty honest changes of tests, each against the sealed check.
 cheats: install
 	cd tests && python -m coding.sealed.cheats
+
+# 348 folders and repositories that try to run a program through git, as root (where it is root) and as an ordinary user.
+hostile: install
+	cd tests && python -m coding.workspace.hostile_stores
 
 torture: install postgres
 	cd tests && python -m crash.torture

@@ -343,9 +343,8 @@ def commands(journal: str, *, every: bool) -> list[list[str]]:
         ["until", "grep -q 3 n.txt", "--yes", "--sandbox", "none", "--max", "1", "--", "sh", "-c", "echo 3 > n.txt"],
         ["rewind", "first", "fix/count/1"], ["resume", "first", "--yes"],
     ]  # fmt: skip
-    files = [["workspace", action] for action in ("list", "prune")]
-    others = (["show"], ["diff"], ["restore", "RUN", "1"], ["branch"], ["apply"])
-    files += [["workspace", rest[0], "first", *rest[2:]] for rest in others]
+    files = [["workspace", "list"], ["workspace", "prune"], ["workspace", "restore", "first", "1"]]
+    files += [["workspace", action, "first"] for action in ("show", "diff", "branch", "apply")]
     return [*([*words, "--journal", journal] for words in (*show, *start)), *files]
 
 
