@@ -108,7 +108,7 @@ def read_value(
         reading = read_json(text)
         mismatch = reading.detail or check(reading.value)
         return _mismatch(mismatch) if mismatch else Reading(reading.value)
-    words = words_of(text)
+    words = words_of(text, value=True)
     if words.unclosed:
         return Reading(problem="thinking", complaint=_SHORT)
     scanned = scan(words.text)
