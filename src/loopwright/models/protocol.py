@@ -22,7 +22,7 @@ from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
 from .files import FileReference
 from .replies.text import is_blank, words_of
-from .replies.values import read_value
+from .replies.values import read_loosely, read_value
 from .settings import checked_cutoff, checked_headers, header_digests
 
 __all__ = [
@@ -235,6 +235,8 @@ class Request:
         on_cutoff: the reaction to a reply that reaches `max_tokens`: `fail`, `retry` with a larger
             limit, or `accept` the text. Default "": `fail` with `max_tokens`, else `retry`.
         strict: read the value of `schema` as strict JSON; default False.
+        text_field: the field that takes the text of a reply without a value for `schema`; default "": such
+            a reply is an error.
         extra: other settings (top_p, seed, stop; see `ModelSettings`) and fields of the provider.
         headers: additional headers; the journal has digests of their values.
         path, run_id: the position of the call in its run; not sent.
@@ -263,6 +265,7 @@ class Request:
     api_key_env: str = ""
     on_cutoff: str = ""
     strict: bool = False
+    text_field: str = ""
     extra: Mapping[str, Json] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
@@ -456,6 +459,8 @@ def received(reply: Reply, request: Request) -> Reply:
         if reply.tool_calls:
             return read
         reading = read_value(reply.text, request.schema, strict=request.strict)
+        if reading.problem and request.text_field:
+            reading = read_loosely(reply.text, request.text_field, reading.failure)
         if reading.problem:
             detail = f"did not answer in the format: {reading.failure}"
             raise _failure("malformed", detail, read, request, problem=reading.complaint)
