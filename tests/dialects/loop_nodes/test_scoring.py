@@ -123,7 +123,9 @@ def test_lessons_are_found_once_and_cut() -> None:
     """A lesson is found once, however short or long it is, and a category has the bound of the document."""
     patterns, _ = LoopNodeLessons({"insights": (r"finds (.+?)(?:\n|$)",)}).compiled()
     text = "It finds a clear structure\nit finds A CLEAR STRUCTURE\nfinds ice\nfinds " + "x" * 201
-    assert extract(patterns, {"a": text}, 300)["insights"] == f"a clear structure | ice | {'x' * 201}"
+    assert (
+        extract(patterns, {"a": text}, 300)["insights"] == f"a clear structure | ice | {'x' * 201}"
+    )
     assert extract(patterns, {"a": text}, 8)["insights"] == "a cle..."
     assert extract(patterns, {"a": "finds a"}, 300)["insights"] == "a"
 
