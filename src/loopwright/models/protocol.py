@@ -478,10 +478,14 @@ def _cut_off(reply: Reply, request: Request) -> ModelError:
     """Return the error of a reply that reached its token limit."""
     limit = f" of {request.max_tokens:,} tokens" if request.max_tokens else ""
     inside = " inside its thinking" if is_blank(reply.text) and reply.thinking else ""
-    detail = (
-        f"was cut off at its limit{limit}{inside}; raise max_tokens, or set on_cutoff: fail, retry "
-        "(once more with a larger limit) or, for text only, accept (the truncated text is the output)"
+    other = (
+        ", or set on_cutoff: retry (once more with a larger limit)"
+        if request.cutoff == "accept"
+        else ", or set on_cutoff: fail, retry (once more with a larger limit) or, for text only, accept "
+        "(the truncated text is the output)"
     )
+    blank = " before its first word" if request.cutoff == "accept" and not inside else ""
+    detail = f"was cut off at its limit{limit}{inside}{blank}; raise max_tokens{other}"
     return _failure("truncated", detail, reply, request, fields=("max_tokens", "on_cutoff"),
                   reason="thinking" if inside else "")  # fmt: skip
 

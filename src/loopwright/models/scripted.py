@@ -32,6 +32,7 @@ __all__ = ["ScriptedEffects", "ScriptedModel", "dry_run_resources"]
 
 LIBRARY = "scripted"  # in recorded replies; see rule 4
 _REFUSED = ("refused", "content_filter")
+_MARK = re.compile(r"The mark is ([0-9a-f]{16})\.")  # in the question of a judge
 _FAULT = re.compile(r"(.*/|)fault-([0-9]+)(?:-[0-9]+)?", re.DOTALL)
 
 
@@ -214,10 +215,18 @@ def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
             f"{what} refused to answer", kind="refused", path=request.path, usage=usage,
             reason="content_filter", partial=scripted.text, parts=parts,
         )  # fmt: skip
+    text, mark = scripted.text, _MARK.search(request.prompt)
+    # The script of a judge cannot know the mark of a question, which its reply must repeat.
+    if (
+        mark
+        and isinstance(scripted.data, dict)
+        and "mark" in (request.schema or {}).get("required", ())
+    ):
+        text = codec.encode({"mark": mark[1], **scripted.data})
     cut = scripted.finish == "length"
     finish: Finish = "length" if cut else "tool_calls" if scripted.tool_calls else "stop"
     reply = Reply(
-        text=scripted.text,
+        text=text,
         data=None if scripted.text.strip() else scripted.data,
         usage=usage,
         finish=finish,

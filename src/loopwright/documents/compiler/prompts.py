@@ -441,18 +441,19 @@ def _models(
         return None
     for name in models:
         if problem := _problem_of_model(name, settings.providers):
-            _report_model(compilation, problem, at)
+            own = bool(getattr(spec, "models", None) or spec.model)
+            _report_model(compilation, problem, (*at, "model") if own else None)
             return None
     return list(models)
 
 
-def _report_model(compilation: Compilation, problem: str, at: Location) -> None:
-    """Report the invalid name of a model at its place: the option of the caller, or the step."""
-    if not compilation.project.settings.model:
-        compilation.problem((*at, "model"), problem, own=True)
-        return
+def _report_model(compilation: Compilation, problem: str, at: Location | None) -> None:
+    """Report the invalid name of a model at its place: the option of the caller, the step, or the document."""
     wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
-    # Every step receives the model of the caller; one report is enough.
+    if not compilation.project.settings.model:
+        key = "model" if compilation.defaults.get("model") else "models"
+        wrong = compilation.source.problem((key,) if at is None else at, problem)
+    # Every step receives the model of the caller or of the document; one report is enough.
     if wrong not in compilation.project.problems:
         compilation.project.problems.append(wrong)
 
