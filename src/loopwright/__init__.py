@@ -162,6 +162,7 @@ _LAZY = {
     "File": "models",
     "ModelSettings": "models",
     "Models": "models",
+    "MemoryJournal": "journal",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
     "Workspace": "coding.workspace",

@@ -44,7 +44,8 @@ class ScriptedModel:
             over the prompt, replies: […]}`. A reply is text or an object: `{text:, finish: length,
             usage: {…}}`, `{json: {…}}`, `{tool_calls: [{name:, arguments: {…}}]}` or `{error: a kind,
             retry_after: seconds, message:}`. `after:` delays a reply by that many seconds, default 0.
-            Without `usage`, four characters count as one token.
+            Without `usage`, four characters count as one token. In the reply of a judge, `{{ mark }}` is the
+            mark of the question, which a real judge copies.
         file: the name of the rules in error messages; default "replies".
 
     Raises:
@@ -216,13 +217,8 @@ def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
             reason="content_filter", partial=scripted.text, parts=parts,
         )  # fmt: skip
     text, mark = scripted.text, _MARK.search(request.prompt)
-    # The script of a judge cannot know the mark of a question, which its reply must repeat.
-    if (
-        mark
-        and isinstance(scripted.data, dict)
-        and "mark" in (request.schema or {}).get("required", ())
-    ):
-        text = codec.encode({"mark": mark[1], **scripted.data})
+    if mark is not None:
+        text = text.replace("{{ mark }}", mark[1])
     cut = scripted.finish == "length"
     finish: Finish = "length" if cut else "tool_calls" if scripted.tool_calls else "stop"
     reply = Reply(

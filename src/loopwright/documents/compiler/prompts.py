@@ -441,8 +441,8 @@ def _models(
         return None
     for name in models:
         if problem := _problem_of_model(name, settings.providers):
-            own = bool(getattr(spec, "models", None) or spec.model)
-            _report_model(compilation, problem, (*at, "model") if own else None)
+            of_step = getattr(spec, "models", None) or spec.model
+            _report_model(compilation, problem, (*at, "model") if of_step else None)
             return None
     return list(models)
 
