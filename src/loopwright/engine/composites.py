@@ -25,7 +25,17 @@ from .concurrency import at_once_of, run_all
 from .context import Context
 from .deadlines import DeadlineScope
 from .outcomes import RANKED, Wrapper, attempt, combined, outputs_by_name
-from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
+from .step import (
+    AsyncFunction,
+    CompositeStep,
+    In,
+    Out,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 
 __all__ = ["Wrapper", "fallback", "parallel", "retry", "sequence", "with_timeout"]
 

@@ -39,7 +39,17 @@ from .list_items import ItemsStep, items_step
 from .list_run import ListRun
 from .loop_options import one_of
 from .loop_verdicts import Undecided
-from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
+from .step import (
+    AsyncFunction,
+    CompositeStep,
+    In,
+    Out,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 
 __all__ = ["ForEach", "for_each"]
 
