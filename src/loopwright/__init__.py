@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
-    from .journal import MemoryJournal as MemoryJournal
+    from .journal import MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .tools import shell, tool
@@ -95,6 +95,7 @@ __all__ = [
     "LoopwrightError",
     "MaxIterations",
     "Measure",
+    "MemoryJournal",
     "Metric",
     "MetricAtLeast",
     "MetricAtMost",
@@ -161,6 +162,7 @@ _LAZY = {
     "File": "models",
     "ModelSettings": "models",
     "Models": "models",
+    "MemoryJournal": "journal",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
     "Workspace": "coding.workspace",

@@ -43,7 +43,6 @@ MODULES = {
 NAMES = {
     "Entry": "journal",
     "Journal": "journal",
-    "MemoryJournal": "journal",
 }
 
 

@@ -298,6 +298,10 @@ def _ipython_display() -> Callable[[str], Callable[[str], object]]:
 
     def show(html: str) -> Callable[[str], object]:
         handle = display(HTML(html), display_id=True)  # type: ignore[no-untyped-call]
+        if handle is None:
+            raise ConfigurationError(
+                "progress in a notebook needs a kernel; use progress=True in other programs"
+            )
         return lambda html: handle.update(HTML(html))  # type: ignore[no-untyped-call]
 
     return show

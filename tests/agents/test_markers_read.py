@@ -19,6 +19,49 @@ NEVER = [
     "TASK_COMPLETE: 5\nno wait\n</think>\nLet me verify.",
     "<thinking>I will write\nTASK_COMPLETE: 5</thinking>I go on.",
 ]
+TASK = "Add 2 and 2. The last line of your reply is\nTASK_COMPLETE: <the sum>\nand nothing else."
+ECHOES = [
+    "I will write on its own line:\nTASK_COMPLETE: <the sum>",
+    "**TASK_COMPLETE: <the sum>**",
+    "TASK_COMPLETE: <the sum>\nLet me begin.",
+]
+
+
+@pytest.mark.parametrize("text", ECHOES)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_the_placeholder_of_the_task_is_no_answer(text: str, lenient: bool) -> None:
+    """A marker line that the task has too completes nothing, nor does it hide an answer before it."""
+    assert completion(text, TASK, lenient=lenient) is None
+    assert completion(f"{text}\nTASK_COMPLETE: 4", TASK, lenient=lenient) == "4"
+    assert completion(f"TASK_COMPLETE: <the sum>\n{text}") is not None
+
+
+def test_an_answer_that_the_task_offers_is_one() -> None:
+    """A single word, or one of several choices, is no placeholder."""
+    for task, answer in [
+        ("Say TASK_COMPLETE: done at the end.", "done"),
+        ("Say TASK_COMPLETE: plan A or TASK_COMPLETE: plan B", "plan A"),
+    ]:
+        assert completion(f"TASK_COMPLETE: {answer}", task) == answer
+    assert completion("TASK_COMPLETE: the sum", "End with TASK_COMPLETE: the sum.") is None
+
+
+def test_a_thinking_block_after_the_answer_is_not_part_of_it() -> None:
+    """A block at the end is left out, and a marker inside a block completes nothing."""
+    assert completion("TASK_COMPLETE: 42\n<think>\nchecked\n</think>") == "42"
+    assert completion("So.\n<think>\nTASK_COMPLETE: 5\n</think>\nI go on.") is None
+    kept = "use <think>a</think>\n<think>\nb\n</think>\nc"
+    assert completion(f"TASK_COMPLETE: {kept}") == kept
+
+
+def test_one_plain_call_reads_the_marker_that_its_task_asks_for() -> None:
+    """With one iteration the output is the answer too."""
+    models = Models(ScriptedModel([{"replies": ["It is six.\nTASK_COMPLETE: 7"]}]))
+    agent = ReasoningAgent(model="openai:m", max_iterations=1)
+    result = run_sync(agent, "End with TASK_COMPLETE: and it", resources={"models": models})
+    assert result.output == "7"
+
+
 LATE = {
     "Therefore, TASK_COMPLETE: 4": "4",
     "So TASK_COMPLETE: 4": "4",

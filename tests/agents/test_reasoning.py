@@ -78,13 +78,16 @@ async def test_the_notice_may_come_earlier() -> None:
     assert "You MUST" in talk.users()[3]
 
 
-@pytest.mark.parametrize("fields", [{"max_iterations": 1}, {"mode": "single"}])
-async def test_a_single_step_is_one_plain_call(fields: dict[str, Any]) -> None:
-    """No wrapper, no notice, no marker: the text as it is, as before there was a loop."""
-    talk = Conversation("TASK_COMPLETE: not read")
+@pytest.mark.parametrize(
+    ("fields", "output"),
+    [({"max_iterations": 1}, "42"), ({"mode": "single"}, "TASK_COMPLETE: 42")],
+)
+async def test_a_single_step_is_one_plain_call(fields: dict[str, Any], output: str) -> None:
+    """No wrapper and no notice; a marker is read where the agent has iterations, even if it is one."""
+    talk = Conversation("TASK_COMPLETE: 42")
     result = await talk.ask(ReasoningAgent(**fields))
     assert talk.told[0]["messages"] == [{"role": "user", "content": "What is 6 x 7?"}]
-    assert (result.status, result.output) == (Status.SATISFIED, "TASK_COMPLETE: not read")
+    assert (result.status, result.output) == (Status.SATISFIED, output)
     assert (report(result)["interaction_count"], report(result)["limit_reached"]) == (1, False)
 
 

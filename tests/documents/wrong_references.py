@@ -125,6 +125,13 @@ REFERENCES: Wrong = {
             "4:37: steps[0].model: 'gpt-4o' is not a model; write provider:model, like openai:gpt-4o",
         ],
     ),
+    "model of the document without provider": (
+        HEAD.replace("steps:", "model: gpt-4o\nsteps:")
+        + "  - {name: a, prompt: hello}\n  - {name: b, prompt: hi}\n",
+        [
+            "3:8: model: 'gpt-4o' is not a model; write provider:model, like openai:gpt-4o",
+        ],
+    ),
     "unknown provider": (
         HEAD + '  - {name: a, prompt: hello, model: "opnai:gpt-4o"}\n',
         [

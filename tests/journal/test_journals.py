@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loopwright import run
 from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal, MemoryJournal, open_journal
 from loopwright.journal.postgres.journal import PostgresJournal
@@ -169,3 +170,11 @@ def test_a_url_that_names_nothing_is_refused(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         open_journal(url)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:{folder}/a.db"])
+async def test_a_journal_is_a_context_manager(url: str, tmp_path: Path) -> None:
+    """Every store is closed at the end of the block."""
+    async with open_journal(url.format(folder=tmp_path)) as journal:
+        await run(lambda value: value, 1, journal=journal, run_id="r")
+        assert [info.run_id for info in await journal.runs()] == ["r"]

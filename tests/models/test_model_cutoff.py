@@ -90,3 +90,12 @@ def test_a_judge_that_was_cut_off_gets_more_room(text: str, cap: int) -> None:
     resources = {"models": Models(script), "model": "openai:gpt-4o"}
     found = run_sync(judge("It is short."), "x", resources=resources).output
     assert (found.passed, seen) == (True, [512, cap])
+
+
+def test_the_advice_for_a_blank_reply_names_what_is_not_set() -> None:
+    """With `accept` already set, it is not proposed again."""
+    cut = {"text": " ", "finish": "length"}
+    models = Models(ScriptedModel([{"replies": [cut]}]), default="openai:m")
+    result = run_sync(prompt("x", on_cutoff="accept"), "x", models=models)
+    assert "accept" not in result.detail
+    assert "raise max_tokens, or set on_cutoff: retry" in result.detail

@@ -60,15 +60,16 @@ def test_a_key_goes_to_its_own_origin(
 @pytest.mark.parametrize(
     ("given", "note"),
     [
-        ("http://localhost:1234", "address_changed: model_url http://localhost:1234 is used as http://localhost:1234/v1"),
-        ("http://localhost:1234/", "address_changed: model_url http://localhost:1234/ is used as http://localhost:1234/v1"),
+        ("http://localhost:1234", None),
+        ("http://localhost:1234/", None),
+        ("http://localhost:1234/v1/chat/completions", "address_changed: model_url http://localhost:1234/v1/chat/completions is used as http://localhost:1234/v1"),
         ("http://localhost:1234/v1", None),
         ("http://localhost:1234/v1/", None),
         ("http://localhost:1234/custom", None),
     ],
 )  # fmt: skip
 def test_v1_is_added_once_and_said(given: str, note: str | None) -> None:
-    """An address without a path gets /v1, and a remark says so."""
+    """An address without a path gets /v1, as documented; a remark names an address that loses a part."""
     assert endpoint_of(ask("lm_studio", given), {}).notes == ((note,) if note else ())
 
 

@@ -242,3 +242,15 @@ def test_skipping_is_the_same_as_asking(paths: list[str], cut: int) -> None:
     resumed = ScriptedModel(rules)
     resumed.skip([(path, "hello") for path in paths[:cut]])
     assert answers(resumed, *requests[cut:]) == whole[cut:]
+
+
+async def test_a_script_can_repeat_the_mark_of_a_judge() -> None:
+    """`{{ mark }}` is the mark of the question, so that the reply fits the schema that a judge requires."""
+    question = Request(
+        (Message("user", "The mark is 0123456789abcdef. Candidate: x"),),
+        model="m",
+        provider="openai",
+        schema={"type": "object", "required": ["mark"]},
+    )
+    scripted = ScriptedModel([{"replies": [{"json": {"mark": "{{ mark }}"}}]}])
+    assert (await scripted.complete(question)).data == {"mark": "0123456789abcdef"}

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_worlds import KEYS, ask, question
 
-from loopwright.models import ModelError, ProviderModel, Reply, own_words
-from loopwright.models.replies.text import is_blank, words_of
+from loopwright import run_sync
+from loopwright.evaluators import score
+from loopwright.models import ModelError, Models, ProviderModel, Reply, ScriptedModel, own_words
+from loopwright.models.replies.text import THINKING, Words, is_blank, words_of
+from loopwright.prompts import prompt
 
 THOUGHT = "<think>is it 3? no, 4</think>\n\nIt is 4."
 
@@ -21,8 +24,11 @@ THOUGHT = "<think>is it 3? no, 4</think>\n\nIt is 4."
     [
         ("plain\n", "plain\n"),
         (THOUGHT, "It is 4."),
-        ("no opening tag</think>It is 4.", "It is 4."),
-        ("<think>a</think>b<think>c</think>d", "d"),
+        ("no opening tag\n</think>\n\nIt is 4.", "It is 4."),
+        ("<think>a</think> <think>b</think>c", "c"),
+        ("<think>a<think>b</think>c</think>d", "d"),
+        ("<think>the tag <think> begins it</think>d", "d"),
+        ("<|im_start|>assistant\n<think>a</think>b", "b"),
         ("<thinking lang='en'>a</thinking> b", "b"),
         ("\u25c1think\u25b7a\u25c1/think\u25b7b", "b"),
         (
@@ -33,7 +39,6 @@ THOUGHT = "<think>is it 3? no, 4</think>\n\nIt is 4."
         ("assistant\n\nb", "b"),
         ("b</s>", "b"),
         ("b\n\nUser: and now?\nAssistant: c", "b"),
-        ("b\n<think>and what else", "b"),
         ("<think>never closed", ""),
         ("<|channel|>analysis<|message|>never closed", ""),
         ("the tag `</think>` closes it", "the tag `</think>` closes it"),
@@ -48,6 +53,72 @@ def test_own_words_have_no_thinking_and_no_template(reply: str, own: str) -> Non
     assert own_words(reply) == own
 
 
+CONTENT = [
+    "</think> closes it",
+    "a</think>b",
+    "b\n<think>and what else",
+    "TASK_COMPLETE: 42\n<think>\nchecked\n</think>",
+    "<report><analysis>Sales fell.</analysis><advice>Cut.</advice></report>",
+    "<analysis>Sales fell.</analysis>\n<advice>Cut.</advice>",
+    "<reflection>a\n</reflection>\nb",
+    "re.sub(r'<think>.*?</think>', '', text)",
+    "The template ends it with\n```\n</think>\n```\nalone.",
+    "<report>\n<think>\na\n</think>\n</report>",
+]
+
+
+@pytest.mark.parametrize("reply", CONTENT)
+def test_a_tag_inside_a_reply_is_content(reply: str) -> None:
+    """Only a block that opens the reply is thinking, and heading words never are in a text."""
+    assert words_of(reply).repairs == ()
+    assert own_words(reply) == reply
+
+
+NAMES = ["think", "thinking", "thought", "reasoning", "reflection", "analysis", "scratchpad"]
+TAGS = [
+    *(f"<{name}>" for name in NAMES),
+    *(f"</{name}>" for name in NAMES),
+    *("\u25c1think\u25b7", "\u25c1/think\u25b7", "[THINK]", "[/THINK]"),
+]
+INSIDE = st.lists(
+    st.sampled_from([*TAGS, "\n", " ", "a", "#", "`", "```\n", "def f():", "<p>"]), max_size=12
+).map("".join)
+
+
+@given(INSIDE)
+def test_a_document_that_mentions_the_tags_keeps_every_character(body: str) -> None:
+    """A reply that begins with words, and has an opening tag or text on the line of each tag, is whole."""
+    reply = f"The tag <think> is described here. {body}."
+    assert words_of(reply) == Words(reply)
+
+
+@given(INSIDE, st.booleans())
+def test_nothing_is_dropped_without_a_repair(reply: str, value: bool) -> None:
+    """What is not in the own words is named, and thinking is kept beside them."""
+    words = words_of(reply, value=value)
+    if words.text != reply:
+        assert words.repairs
+        assert THINKING not in words.repairs or words.thinking
+
+
+def test_a_reader_of_a_value_skips_an_opening_block_of_heading_words() -> None:
+    """Where it is closed and text follows it; otherwise it is the answer."""
+    assert own_words("<analysis>no: 1</analysis>\n2", value=True) == "2"
+    assert own_words("<think>a</think><reflection>b</reflection>2", value=True) == "2"
+    for reply in ("<analysis>2</analysis>", "<analysis>2", "so <analysis>1</analysis>2"):
+        assert own_words(reply, value=True) == reply
+    step = score("score", (0, 1))
+    assert run_sync(step, "<analysis>Score: 0.1</analysis>\nScore: 0.9").unwrap().score == 0.9
+
+
+def test_the_text_of_a_prompt_keeps_its_headings() -> None:
+    """A report with the headings that models think under is the output of its step."""
+    reply = CONTENT[5]
+    models = Models(ScriptedModel([{"replies": [reply]}]))
+    result = run_sync(prompt("Report", model="openai:m"), None, resources={"models": models})
+    assert result.output == reply
+
+
 PIECES = [
     "<think>", "</think>", "<|im_start|>", "<|im_end|>", "assistant\n", "User:", "\n", "{", "}", "a",
     "<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "</s>", "<s>", "`", '"',
@@ -58,7 +129,8 @@ PIECES = [
 def test_own_words_of_own_words_are_the_same(text: str) -> None:
     """Reading a reply twice changes nothing, and what never closes has no words."""
     words = words_of(text)
-    assert own_words(words.text) == words.text
+    # An answer after thinking may mention a tag that would end the thinking of another reply.
+    assert "</think>" in words.text or own_words(words.text) == words.text
     assert not (words.unclosed and words.text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -127,3 +128,21 @@ async def test_an_error_of_the_run_is_raised_by_the_stream() -> None:
     with pytest.raises(ConfigurationError):
         async for _ in stream(prompt("{{ unknown }}"), "x"):
             pass
+
+
+@dataclass
+class Doubled:
+    """A declared output."""
+
+    number: int
+
+
+async def test_an_iteration_of_a_stream_has_the_declared_type() -> None:
+    """As everywhere: the output is the object that the step returned, not its JSON."""
+
+    def double(number: int) -> Doubled:
+        return Doubled(2 * number)
+
+    ended = [event async for event in stream(Loop(double, max_iterations=1), 2)]
+    assert isinstance(ended[0], IterationEnded)
+    assert ended[0].iteration.output == Doubled(4)

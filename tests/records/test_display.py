@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from html import escape
 from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypedDict
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from loopwright import (
     Evaluation,
@@ -143,3 +152,84 @@ def test_a_workflow_shows_its_loops() -> None:
     loop = Loop(lambda n: n, lambda n: 0.5, until=MaxIterations(2), name="inner")
     html = run_sync(Workflow("outer", {"inner": loop}), 1)._repr_html_()
     assert "<svg" in html and "inner: exhausted" in html
+
+
+class Colour(enum.Enum):
+    """A type that is not JSON."""
+
+    RED = "red"
+
+
+class Pair(NamedTuple):
+    """A tuple with names."""
+
+    left: int
+    right: str
+
+
+class Place(TypedDict):
+    """An object with a member that is not JSON."""
+
+    path: Path
+
+
+class Note(BaseModel):
+    """A pydantic model."""
+
+    body: str
+
+
+@dataclass
+class Draft:
+    """A dataclass."""
+
+    title: str
+
+
+class Unprintable(BaseModel):
+    """A class whose text cannot be read."""
+
+    body: str = "x"
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+TYPED: list[tuple[Any, Any, str]] = [
+    (Draft, Draft("tea"), "Draft(title='tea')"),
+    (Note, Note(body="tea"), "Note(body='tea')"),
+    (Colour, Colour.RED, "<Colour.RED: 'red'>"),
+    (datetime, datetime(2026, 11, 22), "datetime.datetime(2026, 11, 22, 0, 0)"),
+    (date, date(2026, 11, 22), "datetime.date(2026, 11, 22)"),
+    (timedelta, timedelta(days=1), "datetime.timedelta(days=1)"),
+    (Decimal, Decimal("1.50"), "Decimal('1.50')"),
+    (UUID, UUID(int=1), "UUID('00000000-0000-0000-0000-000000000001')"),
+    (PurePosixPath, PurePosixPath("a/b"), "PurePosixPath('a/b')"),
+    (set[int], {1}, "{1}"),
+    (frozenset[int], frozenset({1}), "frozenset({1})"),
+    (tuple[int, str], (1, "a"), '[1, "a"]'),
+    (Pair, Pair(1, "a"), '[1, "a"]'),
+    (Place, {"path": Path("a")}, "{'path': PosixPath('a')}"),
+    (bytes, b"abc", "b'abc'"),
+    (list[Draft], [Draft("tea")], "[Draft(title='tea')]"),
+    (dict[str, Draft], {"a": Draft("tea")}, "{'a': Draft(title='tea')}"),
+    (Unprintable, Unprintable(), "<tests."),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"), TYPED, ids=lambda item: getattr(item, "__name__", "")
+)
+def test_a_typed_output_is_shown(kind: Any, value: Any, text: str) -> None:
+    """Printed, and in the HTML of a result and of its history, an output is its JSON or its Python text."""
+
+    def execute(_: int) -> Any:
+        return value
+
+    execute.__annotations__["return"] = kind
+    text = text.replace("<tests.", f"<{__name__}.Unprintable object")
+    result = run_sync(Loop(execute, lambda _: True), 1)
+    assert text in str(result)
+    for page in (result._repr_html_(), result.history._repr_html_()):
+        assert escape(text) in page
+    assert result.output == value

@@ -9,8 +9,10 @@ from pydantic_ai import Agent
 from loopwright import (
     Context,
     Iteration,
+    IterationEnded,
     Loop,
     Result,
+    RunEnded,
     Workflow,
     fallback,
     for_each,
@@ -20,9 +22,11 @@ from loopwright import (
     run_sync,
     sequence,
     step,
+    stream,
     with_timeout,
 )
 from loopwright.evaluators import judge
+from loopwright.journal import Journal, open_journal
 from loopwright.prompts import prompt
 
 
@@ -171,6 +175,19 @@ def briefs(topics: str) -> list[Brief]:
 assert_type(run_sync(for_each(plain, items=briefs), "a b").unwrap(), list[Draft | None])
 flow = Workflow("flow", {"draft": loop}, output=loop)
 assert_type(run_sync(flow, Brief("a")).unwrap(), Draft)
+assert_type(Loop(waiting), Loop[Brief, Draft])
+assert_type(Loop(waiting_with_context, name="drafts"), Loop[Brief, Draft])
+assert_type(Loop(plain), Loop[Brief, Draft])
+assert_type(Loop(with_context, max_iterations=2), Loop[Brief, Draft])
+assert_type(run_sync(waiting, Brief("a")).unwrap(), Draft)
+assert_type(run_sync(waiting_with_context, Brief("a")).unwrap(), Draft)
+assert_type(run_sync(fallback(waiting, waiting), Brief("a")).unwrap(), Draft)
+assert_type(run_sync(retry(waiting, attempts=2), Brief("a")).unwrap(), Draft)
+assert_type(run_sync(retry(waiting_with_context), Brief("a")).unwrap(), Draft)
+assert_type(run_sync(with_timeout(waiting, 5), Brief("a")).unwrap(), Draft)
+assert_type(run_sync(for_each(waiting), [Brief("a")]).unwrap(), list[Draft | None])
+assert_type(run_sync(for_each(waiting, items=briefs), "a b").unwrap(), list[Draft | None])
+assert_type(run_sync(for_each(waiting, keep="last"), [Brief("a")]).unwrap(), Draft)
 
 
 agent = Agent("openai:gpt-4o-mini", output_type=Draft, defer_model_check=True)
@@ -234,4 +251,16 @@ async def calls(value: int, ctx: Context) -> list[Row]:
     if last is not None:
         assert_type(last.input, Brief)
     assert_type(await run(loop, Brief("a")), Result[Draft])
+    assert_type(await run(waiting, Brief("a")), Result[Draft])
+    async with open_journal("memory:") as journal:
+        assert_type(journal, Journal)
+    for step_like in (loop,):
+        async for event in stream(step_like, Brief("a")):
+            if isinstance(event, IterationEnded):
+                assert_type(event.iteration, Iteration[Any, Draft])
+            elif isinstance(event, RunEnded):
+                assert_type(event.result, Result[Draft])
+    async for event in stream(waiting, Brief("a")):
+        if isinstance(event, RunEnded):
+            assert_type(event.result, Result[Draft])
     return rows(value)

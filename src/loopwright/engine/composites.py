@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import (
     ConfigurationError,
@@ -25,7 +25,17 @@ from .concurrency import at_once_of, run_all
 from .context import Context
 from .deadlines import DeadlineScope
 from .outcomes import RANKED, Wrapper, attempt, combined, outputs_by_name
-from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
+from .step import (
+    AsyncFunction,
+    CompositeStep,
+    In,
+    Out,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 
 __all__ = ["Wrapper", "fallback", "parallel", "retry", "sequence", "with_timeout"]
 
@@ -287,6 +297,10 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
     return other if ranks[1] > ranks[0] else best
 
 
+@overload
+def fallback(*steps: AsyncFunction[In, Out], name: str = ...) -> CompositeStep[In, Out]: ...
+@overload
+def fallback(*steps: StepLike[In, Out], name: str = ...) -> CompositeStep[In, Out]: ...
 def fallback(*steps: StepLike[In, Out], name: str = "fallback") -> CompositeStep[In, Out]:
     """Run steps in order on the same input until one is satisfied.
 
@@ -349,6 +363,21 @@ def _is_recorded(ctx: Context, name: str) -> bool:
     return replay is not None and replay.began(ctx.below(name)) is not None
 
 
+class RetryOptions(TypedDict, total=False):
+    """The options of `retry`, which explains them."""
+
+    attempts: int
+    delay: float
+    longest: float
+    name: str
+
+
+@overload
+def retry(
+    inner: AsyncFunction[In, Out], **options: Unpack[RetryOptions]
+) -> CompositeStep[In, Out]: ...
+@overload
+def retry(inner: StepLike[In, Out], **options: Unpack[RetryOptions]) -> CompositeStep[In, Out]: ...
 def retry(
     inner: StepLike[In, Out],
     *,
@@ -420,6 +449,10 @@ class _Limited(Wrapper):
         raise StepTimeout(stop.detail, path=ctx.path)
 
 
+@overload
+def with_timeout(inner: AsyncFunction[In, Out], seconds: float) -> CompositeStep[In, Out]: ...
+@overload
+def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, Out]: ...
 def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, Out]:
     """Give a step a time limit. At the limit it is cancelled and fails with StepTimeout.
 

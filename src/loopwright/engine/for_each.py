@@ -39,7 +39,17 @@ from .list_items import ItemsStep, items_step
 from .list_run import ListRun
 from .loop_options import one_of
 from .loop_verdicts import Undecided
-from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
+from .step import (
+    AsyncFunction,
+    CompositeStep,
+    In,
+    Out,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
 
 __all__ = ["ForEach", "for_each"]
 
@@ -190,7 +200,7 @@ class ForEachOptions(TypedDict, total=False):
 
 @overload
 def for_each(
-    execute: StepLike[Item, Out],
+    execute: AsyncFunction[Item, Out],
     *,
     keep: Literal["all"] = ...,
     **options: Unpack[ForEachOptions],
@@ -199,10 +209,33 @@ def for_each(
 def for_each(
     execute: StepLike[Item, Out],
     *,
+    keep: Literal["all"] = ...,
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[Sequence[Item], list[Out | None]]: ...
+@overload
+def for_each(
+    execute: AsyncFunction[Item, Out],
+    *,
     items: Callable[[In], Sequence[Item]],
     keep: Literal["all"] = ...,
     **options: Unpack[ForEachOptions],
 ) -> CompositeStep[In, list[Out | None]]: ...
+@overload
+def for_each(
+    execute: StepLike[Item, Out],
+    *,
+    items: Callable[[In], Sequence[Item]],
+    keep: Literal["all"] = ...,
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[In, list[Out | None]]: ...
+@overload
+def for_each(
+    execute: AsyncFunction[Any, Out],
+    *,
+    items: StepLike | None = ...,
+    keep: Literal["last"],
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[Any, Out]: ...
 @overload
 def for_each(
     execute: StepLike[Any, Out],

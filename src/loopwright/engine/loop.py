@@ -16,7 +16,7 @@ import functools
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from ..conditions import (
     AllCriteriaMet,
@@ -74,6 +74,7 @@ from .outcomes import acceptable
 from .repeated import Repeated
 from .state import StateSource
 from .step import (
+    AsyncFunction,
     CompositeStep,
     EvaluatorLike,
     FunctionStep,
@@ -121,6 +122,34 @@ EMPTY_EVALUATIONS = (
     "its evaluator returned neither a score nor a verdict, so it cannot be satisfied; return a score from 0 to 1, "
     "True or False, or an Evaluation"
 )
+
+
+if TYPE_CHECKING:
+
+    class LoopOptions(LoopLimits, Generic[In, Out], total=False):
+        """The keyword options of `Loop`, which explains them."""
+
+        on_failure: str
+        max_retries: int
+        retry_delay: float
+        keep: str
+        min_iterations: int
+        required: bool
+        max_failures: int | None
+        accept: Sequence[str]
+        rejudge: int
+        baseline: bool
+        on_stall: OnStall | None
+        metrics: Mapping[str, str | Metric] | None
+        objective: str
+        score: MetricScore | Mapping[str, Json] | None
+        impossible: Impossible
+        undecided: Undecided
+        explore: float
+        approve: str | Sequence[str]
+        workspace: StateSource | None
+        on_iteration: Callable[[Iteration[In, Out]], object] | None
+        on_terminate: Callable[[Result[Out]], object] | None
 
 
 @dataclass(frozen=True)
@@ -234,6 +263,32 @@ class Loop(CompositeStep[In, Out]):
     workspace: StateSource | None = field(default=None, kw_only=True)
     on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            execute: AsyncFunction[In, Out],
+            evaluate: EvaluatorLike[Out] | None = ...,
+            adapt: StepLike[Iteration[In, Out], In] | None = ...,
+            until: Condition | None = ...,
+            guards: Condition | None = ...,
+            name: str = ...,
+            **options: Unpack[LoopOptions[In, Out]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            execute: StepLike[In, Out],
+            evaluate: EvaluatorLike[Out] | None = ...,
+            adapt: StepLike[Iteration[In, Out], In] | None = ...,
+            until: Condition | None = ...,
+            guards: Condition | None = ...,
+            name: str = ...,
+            **options: Unpack[LoopOptions[In, Out]],
+        ) -> None: ...
+        def __init__(self, *arguments: object, **options: object) -> None: ...
 
     def __post_init__(
         self,

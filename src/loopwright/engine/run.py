@@ -11,7 +11,7 @@ import random as _random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from ..conditions import Budget, raised_budget, tuned_budget
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
@@ -51,7 +51,7 @@ from .run_state import (
     redactor_of,
     system_clock,
 )
-from .step import CompositeStep, In, Out, Step, StepLike, as_step
+from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step
 from .text_listeners import OnText
 from .threads import wait_for
 from .tuning import LiveLimits
@@ -71,6 +71,18 @@ __all__ = [
 ]
 
 
+@overload
+async def run(
+    step: AsyncFunction[In, Out],
+    value: In = ...,
+    **options: Unpack[RunOptions],
+) -> Result[Out]: ...
+@overload
+async def run(
+    step: StepLike[In, Out] | StepWithResources,
+    value: In = ...,
+    **options: Unpack[RunOptions],
+) -> Result[Out]: ...
 async def run(
     step: StepLike[In, Out] | StepWithResources,
     value: In = None,  # type: ignore[assignment]
@@ -190,6 +202,18 @@ async def _close(resources: RunResources, store: Journal | None) -> None:
         await store.close()
 
 
+@overload
+def run_sync(
+    step: AsyncFunction[In, Out],
+    value: In = ...,
+    **options: Unpack[RunOptions],
+) -> Result[Out]: ...
+@overload
+def run_sync(
+    step: StepLike[In, Out] | StepWithResources,
+    value: In = ...,
+    **options: Unpack[RunOptions],
+) -> Result[Out]: ...
 def run_sync(
     step: StepLike[In, Out] | StepWithResources,
     value: In = None,  # type: ignore[assignment]

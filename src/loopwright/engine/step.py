@@ -55,6 +55,7 @@ from .threads import thread_caller
 __all__ = [
     "MODEL_NAME",
     "PYTHON",
+    "AsyncFunction",
     "CompositeStep",
     "EvaluationLike",
     "EvaluatorLike",
@@ -308,7 +309,10 @@ if TYPE_CHECKING:
         | RunnableLike
     )
     EvaluatorLike = StepLike[In, EvaluationLike] | MetricLike
+    # For an overload of its own: mypy does not choose between the two results in the union above.
+    AsyncFunction = Callable[[In], Awaitable[Out]] | Callable[[In, Context], Awaitable[Out]]
 else:
+    AsyncFunction = Function
     StepLike = Step | Function | AgentLike | RunnableLike
     EvaluatorLike = StepLike | MetricLike
 

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Generic, Unpack, overload
 
 from ..errors import ConfigurationError
 from ..journal import Entry
 from ..records import Iteration, Result
-from ..records.codec import Json
-from .run import RunOptions, run
-from .step import StepLike
+from .run import RunOptions, StepWithResources, run
+from .step import AsyncFunction, In, Out, StepLike
 from .text_listeners import ModelCall, text_listener
 
 __all__ = ["IterationEnded", "RunEnded", "StreamEvent", "TextDelta", "stream"]
@@ -40,12 +39,14 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class IterationEnded:
+class IterationEnded(Generic[Out]):
     """An iteration of a loop that is recorded.
+
+    Its type is that of the streamed step; a loop inside that step may have outputs of another type.
 
     Args:
         path: the path of the loop.
-        iteration: the record, with output and evaluation.
+        iteration: the record, with evaluation, and the output in its declared type.
 
     Example:
 
@@ -55,11 +56,11 @@ class IterationEnded:
     """
 
     path: str
-    iteration: Iteration
+    iteration: Iteration[Any, Out]
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(Generic[Out]):
     """The last event of a stream.
 
     Args:
@@ -72,17 +73,29 @@ class RunEnded:
     2
     """
 
-    result: Result
+    result: Result[Out]
 
 
-StreamEvent = TextDelta | IterationEnded | RunEnded
+StreamEvent = TextDelta | IterationEnded[Out] | RunEnded[Out]
 
 
-async def stream(
-    step: StepLike,
-    value: Json = None,
+@overload
+def stream(
+    step: AsyncFunction[In, Out],
+    value: In = ...,
     **options: Unpack[RunOptions],
-) -> AsyncGenerator[StreamEvent, None]:
+) -> AsyncGenerator[StreamEvent[Out], None]: ...
+@overload
+def stream(
+    step: StepLike[In, Out] | StepWithResources,
+    value: In = ...,
+    **options: Unpack[RunOptions],
+) -> AsyncGenerator[StreamEvent[Out], None]: ...
+async def stream(
+    step: StepLike[In, Out] | StepWithResources,
+    value: In = None,  # type: ignore[assignment]
+    **options: Unpack[RunOptions],
+) -> AsyncGenerator[StreamEvent[Out], None]:
     """Run a step and iterate over its events as they happen.
 
     Leaving the iteration cancels the run; close the generator, or use `contextlib.aclosing`, to wait for that.
@@ -116,11 +129,11 @@ async def stream(
     3
     """
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
+    events: asyncio.Queue[StreamEvent[Out] | None] = asyncio.Queue()
     on_text = options.pop("on_text", None)
     own = None if on_text is None else text_listener(on_text)
 
-    def put(event: StreamEvent | None) -> None:
+    def put(event: StreamEvent[Out] | None) -> None:
         # A model may call from another thread; one way for all events keeps their order.
         loop.call_soon_threadsafe(events.put_nowait, event)
 
@@ -131,7 +144,8 @@ async def stream(
 
     def receive_entry(entry: Entry) -> None:
         if entry.kind == "iteration":
-            put(IterationEnded(entry.path, entry.value))
+            # A listener gets the record as JSON; this view has its declared types.
+            put(IterationEnded(entry.path, entry.value.view()))
 
     listeners = options.pop("listeners", ())
     if callable(listeners):

@@ -103,7 +103,7 @@ def _reader(label: str | None, scale: tuple[float, float], pattern: str) -> _Rea
     find = finder(pattern)
 
     def search(value: Json, candidate: str) -> ScoreReading:
-        text = normalise_reply(own_words(codec.text_of(value)))
+        text = normalise_reply(own_words(codec.text_of(value), value=True))
         return read_score_by_pattern(text, find(text), scale, candidate=candidate)
 
     async def search_in_thread(value: Json, candidate: str) -> ScoreReading:
@@ -174,7 +174,9 @@ def _reading(
         return _number(value, scale)
     if label is None:
         return read_score(value, label=None, scale=scale, candidate=candidate)
-    objects = objects_of(own_words(value), candidate=candidate, mark="", names=(label,)).read
+    objects = objects_of(
+        own_words(value, value=True), candidate=candidate, mark="", names=(label,)
+    ).read
     # Equal scores in several objects are one score. A dict instead of a set keeps the order.
     readings = {_member(one.members, plain(label), scale): None for one in objects}
     if len(readings) > 1:

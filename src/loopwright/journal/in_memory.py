@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
@@ -122,6 +122,12 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, _MemoryRun] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     @functools.cached_property
     def memory(self) -> InMemory:

@@ -35,7 +35,7 @@ def open_journal(url: str) -> Journal:
             share (extra `postgres`). Packages add schemes by entry points of `loopwright.journals`.
 
     Returns:
-        The journal; close it, or use `sqlite:` journals as async context managers.
+        The journal; use it as an async context manager, or close it.
 
     Raises:
         ConfigurationError: for any other URL; names the nearest scheme or option.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from ..errors import RunLocked, RunNotFound
 from ..records import NOTHING, Iteration, Record, Result, Usage, viewed
@@ -165,21 +165,26 @@ class RunLog(Protocol):
 
 
 class Journal(Protocol):
-    """A record of runs; all stores pass one suite of tests.
+    """A record of runs; all stores pass one suite of tests. As an async context manager it closes itself.
 
     Example:
         >>> import asyncio
         >>> from loopwright import Loop, MaxIterations, run
         >>> async def example() -> None:
-        ...     journal = open_journal("memory:")
         ...     loop = Loop(lambda n: n + 1, lambda n: n / 10, until=MaxIterations(3), name="count")
-        ...     await run(loop, 1, journal=journal, run_id="r1")
-        ...     print([info.status for info in await journal.runs()])
-        ...     await journal.close()
+        ...     async with open_journal("memory:") as journal:
+        ...         await run(loop, 1, journal=journal, run_id="r1")
+        ...         print([info.status for info in await journal.runs()])
         >>> from loopwright.journal import open_journal
         >>> asyncio.run(example())
         ['exhausted']
     """
+
+    async def __aenter__(self) -> Self:
+        """Return this journal."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the journal."""
 
     async def open(self, info: RunInfo, *, resume: bool = False, takeover: bool = False) -> RunLog:
         """Open a run for writing and take its lease.

@@ -22,7 +22,7 @@ from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
 from .files import FileReference
 from .replies.text import is_blank, words_of
-from .replies.values import read_value
+from .replies.values import read_loosely, read_value
 from .settings import checked_cutoff, checked_headers, header_digests
 
 __all__ = [
@@ -235,6 +235,8 @@ class Request:
         on_cutoff: the reaction to a reply that reaches `max_tokens`: `fail`, `retry` with a larger
             limit, or `accept` the text. Default "": `fail` with `max_tokens`, else `retry`.
         strict: read the value of `schema` as strict JSON; default False.
+        text_field: the field that takes the text of a reply without a value for `schema`; default "": such
+            a reply is an error.
         extra: other settings (top_p, seed, stop; see `ModelSettings`) and fields of the provider.
         headers: additional headers; the journal has digests of their values.
         path, run_id: the position of the call in its run; not sent.
@@ -263,6 +265,7 @@ class Request:
     api_key_env: str = ""
     on_cutoff: str = ""
     strict: bool = False
+    text_field: str = ""
     extra: Mapping[str, Json] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
@@ -456,6 +459,8 @@ def received(reply: Reply, request: Request) -> Reply:
         if reply.tool_calls:
             return read
         reading = read_value(reply.text, request.schema, strict=request.strict)
+        if reading.problem and request.text_field:
+            reading = read_loosely(reply.text, request.text_field, reading.failure)
         if reading.problem:
             detail = f"did not answer in the format: {reading.failure}"
             raise _failure("malformed", detail, read, request, problem=reading.complaint)
@@ -473,10 +478,14 @@ def _cut_off(reply: Reply, request: Request) -> ModelError:
     """Return the error of a reply that reached its token limit."""
     limit = f" of {request.max_tokens:,} tokens" if request.max_tokens else ""
     inside = " inside its thinking" if is_blank(reply.text) and reply.thinking else ""
-    detail = (
-        f"was cut off at its limit{limit}{inside}; raise max_tokens, or set on_cutoff: fail, retry "
-        "(once more with a larger limit) or, for text only, accept (the truncated text is the output)"
+    other = (
+        ", or set on_cutoff: retry (once more with a larger limit)"
+        if request.cutoff == "accept"
+        else ", or set on_cutoff: fail, retry (once more with a larger limit) or, for text only, accept "
+        "(the truncated text is the output)"
     )
+    blank = " before its first word" if request.cutoff == "accept" and not inside else ""
+    detail = f"was cut off at its limit{limit}{inside}{blank}; raise max_tokens{other}"
     return _failure("truncated", detail, reply, request, fields=("max_tokens", "on_cutoff"),
                   reason="thinking" if inside else "")  # fmt: skip
 

@@ -32,6 +32,7 @@ __all__ = ["ScriptedEffects", "ScriptedModel", "dry_run_resources"]
 
 LIBRARY = "scripted"  # in recorded replies; see rule 4
 _REFUSED = ("refused", "content_filter")
+_MARK = re.compile(r"The mark is ([0-9a-f]{16})\.")  # in the question of a judge
 _FAULT = re.compile(r"(.*/|)fault-([0-9]+)(?:-[0-9]+)?", re.DOTALL)
 
 
@@ -43,7 +44,8 @@ class ScriptedModel:
             over the prompt, replies: […]}`. A reply is text or an object: `{text:, finish: length,
             usage: {…}}`, `{json: {…}}`, `{tool_calls: [{name:, arguments: {…}}]}` or `{error: a kind,
             retry_after: seconds, message:}`. `after:` delays a reply by that many seconds, default 0.
-            Without `usage`, four characters count as one token.
+            Without `usage`, four characters count as one token. In the reply of a judge, `{{ mark }}` is the
+            mark of the question, which a real judge copies.
         file: the name of the rules in error messages; default "replies".
 
     Raises:
@@ -214,10 +216,13 @@ def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
             f"{what} refused to answer", kind="refused", path=request.path, usage=usage,
             reason="content_filter", partial=scripted.text, parts=parts,
         )  # fmt: skip
+    text, mark = scripted.text, _MARK.search(request.prompt)
+    if mark is not None:
+        text = text.replace("{{ mark }}", mark[1])
     cut = scripted.finish == "length"
     finish: Finish = "length" if cut else "tool_calls" if scripted.tool_calls else "stop"
     reply = Reply(
-        text=scripted.text,
+        text=text,
         data=None if scripted.text.strip() else scripted.data,
         usage=usage,
         finish=finish,

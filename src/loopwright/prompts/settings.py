@@ -60,6 +60,7 @@ class PromptSettings:
         on_cutoff: what follows a cut reply: `fail`, `retry` or `accept`.
         cap: the token limit without `max_tokens`.
         strict: whether a value is read as strict JSON.
+        text_field: the field that takes the text of a reply without a value for the schema.
         max_tool_calls_per_reply: the most calls of a reply; one with more is refused.
 
     Raises:
@@ -78,6 +79,7 @@ class PromptSettings:
     on_cutoff: str = ""
     cap: int | None = None
     strict: bool = False
+    text_field: str = ""
     max_tool_calls_per_reply: int = MAX_TOOL_CALLS
 
     def unsupplied(self, owner: str) -> dict[str, str]:
@@ -168,7 +170,7 @@ class PromptSettings:
             temperature=self.temperature, max_tokens=self.max_tokens or self.cap, schema=self.schema,
             base_url=url, api_key_env=self.api_key_env, timeouts=self.timeouts,
             on_cutoff=self._cutoff(), extra=self.sampling, headers=self.headers, strict=self.strict,
-            max_tool_calls=self.max_tool_calls_per_reply,
+            text_field=self.text_field, max_tool_calls=self.max_tool_calls_per_reply,
         )  # fmt: skip
         return request, tuple(Target(provider, model) for provider, model in others)
 

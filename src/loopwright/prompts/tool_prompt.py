@@ -175,8 +175,8 @@ async def answered(
     # Some models call tools although they were told not to.
     if reply.tool_calls:
         raise StepError(
-            f"the model still calls tools after {max_rounds} replies with tool calls. Raise "
-            "max_tool_rounds, or reduce the task.",
+            f"the model still calls tools after {max_rounds} replies with tool calls. Allow "
+            "more (max_tool_rounds of a prompt, tool_rounds of an agent), or reduce the task.",
             path=ctx.path,
             kind="tool_rounds",
         )

@@ -46,7 +46,7 @@ def result_text(result: Result) -> str:
     """Return a result as three lines: the end, the figures, the output."""
     facts = ", ".join([*_figures(result), duration(result.seconds)])
     # "output: None" would be the text of that word.
-    text = None if result.output is None else cut(one_line(text_of(result.output)), LINE)
+    text = None if result.output is None else cut(one_line(_text(result.output)), LINE)
     shown = "no output" if text is None else f"output: {text}" if text else "output: empty text"
     return f"{_sentence(result)}\n{facts}\n{shown}"
 
@@ -67,7 +67,7 @@ def result_html(result: Result) -> str:
                 f"<p>{plural(len(loops) - LOOPS, 'more loop')}: see <code>loops</code></p>"
             )
     if result.output is not None:
-        parts.append(_folded(f"output: {_first(result.output)}", text_of(result.output)))
+        parts.append(_folded(f"output: {_first(result.output)}", _text(result.output)))
     return _box(parts)
 
 
@@ -152,12 +152,24 @@ def _row(item: Iteration) -> str:
         duration(item.seconds), cost(item.usage),
     )  # fmt: skip
     shown = "".join(f"<td {_CELL}>{_shown(cell)}</td>" for cell in cells)
-    output = "" if item.output is None else _folded(_first(item.output), text_of(item.output))
+    output = "" if item.output is None else _folded(_first(item.output), _text(item.output))
     return f"<tr>{shown}<td {_CELL}>{output}</td></tr>"
 
 
+def _text(value: object) -> str:
+    """Return a value as text: JSON, otherwise as Python shows it."""
+    try:
+        return text_of(value)
+    except (TypeError, ValueError):  # a value of a declared type, such as a dataclass or a date
+        pass
+    try:
+        return repr(value)
+    except Exception:  # of a class of the user
+        return object.__repr__(value)
+
+
 def _first(value: Json) -> str:
-    return cut(one_line(cut(text_of(value), OUTPUT)), 60)
+    return cut(one_line(cut(_text(value), OUTPUT)), 60)
 
 
 def _folded(summary: str, text: str) -> str:

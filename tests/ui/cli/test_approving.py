@@ -245,3 +245,13 @@ def test_the_second_of_two_answers_is_told_so(asks: Project) -> None:
     second = asks.call("approve", "one", "both/1/approve", "--no")
     assert second.code == 2
     assert "is answered already: " in second.err and "the first answer counts" in second.err
+
+
+@pytest.mark.parametrize("option", ["--yes", "--no"])
+def test_a_question_for_a_value_takes_no_yes(asks: Project, option: str) -> None:
+    """The answer is a value, so a yes would be recorded as the wrong one; the question stays open."""
+    asks.call("run", "asks:two", "--input", "x", "--run-id", "one")
+    done = asks.call("approve", "one", "two/name", option)
+    assert done.code == 2
+    assert "two/name asks for a value. Use --value ANSWER." in done.err
+    assert "two/name" in asks.call("approve", "one").out

@@ -90,6 +90,18 @@ def test_compare_prints_columns_and_json(
     assert "- 4" in said(capsys, "compare", "ended", "asking", "--diff")[1]
 
 
+def test_compare_has_no_rows_for_scores_that_do_not_exist(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loops without an evaluator are compared without empty lines."""
+    loop = Loop(lambda n: n + 1, until=MaxIterations(2), name="l")
+    for run_id in ("one", "two"):
+        run_sync(loop, 1, journal="sqlite:.loopwright/runs.db", run_id=run_id)
+    code, out, _ = said(capsys, "compare", "one", "two")
+    assert code == 0
+    assert not any(line.startswith(("scores", "  iteration")) for line in out.splitlines())
+
+
 def test_a_document_is_forked_with_another_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,8 @@ Rules:
 2. A reply with the marker ends the loop, see `completion`. The message of the last iteration announces the
    end. Without a marker its text is the output, and the report has `limit_reached`.
 3. Every call of a model counts as an interaction, also failed and repeated calls.
-4. With one iteration, or `mode="single"`, there is one plain call without instructions, marker and notice.
+4. With one iteration, or `mode="single"`, there is one plain call without instructions and notice. Its text
+   is the output; with one iteration, a marker in it is read.
 """
 
 from __future__ import annotations
@@ -228,6 +229,9 @@ class ReasoningAgent(CompositeStep):
         if self.single:
             messages = [*_system_message(self._persona(task, ctx)), Message("user", task)]
             text = (await self._ask(messages, ctx))[-1].content
+            # The task itself may ask for the marker.
+            if self.mode != "single":
+                text = completion(text, task) or text
             return Result(
                 Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", text, name=self.name
             )

@@ -6,8 +6,9 @@ Rules:
    quotation marks and a bracket before it are decoration. In the middle of a line, in a list or in a block
    quotation the marker is only mentioned and does not count.
 2. The last marker counts. The answer is the rest of the message after it, over any number of lines. A marker
-   before the placeholder of the instructions (`[final answer]`) repeats them and does not count. The same
-   applies to markers in thinking blocks.
+   before the placeholder of the instructions (`[final answer]`) or of the task (`<the sum>`) repeats it and
+   does not count. Markers in a thinking block do not count either, and such a block at the end of the message
+   is no part of the answer.
 3. Decoration that begins before the marker ends after the answer. One pair of brackets (or of emphasis, on a
    single line) around the answer is removed, unless the answer is a list such as `[1, 2, 3]`.
 4. An answer that consists of decoration only is not an answer, so the task is not complete.
@@ -21,7 +22,7 @@ No text is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...models.replies.strict_json import read_json
 from ...models.replies.text import own_words
@@ -29,6 +30,7 @@ from ...models.replies.text import own_words
 __all__ = ["MARKER", "completion"]
 
 MARKER = "TASK_COMPLETE:"
+MAX_PLACEHOLDER = 500  # characters of a marker line that are compared with the task
 
 _OPENING = "\"'\u201c\u201d\u2018\u2019«»„*_~`"  # decoration around a marker or an answer
 _SIGNS = re.escape(_OPENING)
@@ -46,6 +48,12 @@ _CLOSING = {
 # The text after the marker in the instructions and the notice, which is not an answer.
 _PLACEHOLDER = re.compile(
     r"[\s*_]*[\[<(](?:your |the )?(?:final )?answer[\])>][^\n]*", re.IGNORECASE
+)
+_IN_BRACKETS = re.compile(r"<.*>|\[.*\]|\{.*\}|\(.*\)|[.\u2026]+")
+_NAMED = re.compile(r"TASK\\?_COMPLETE[^:\uff1a\n]{0,5}[:\uff1a]", re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"^[ \t]*(<(?:think|thinking|thought)>)|</(?:think|thinking|thought)>",
+    re.IGNORECASE | re.MULTILINE,
 )
 # Text before a marker in the last iteration: the sign of a list, the end of a sentence, a word such as "so".
 _LEAD = re.compile(
@@ -73,16 +81,54 @@ def completion(text: str, prompt: str = "", *, lenient: bool = False) -> str | N
         >>> completion("I must end with TASK_COMPLETE: and my answer.") is None
         True
     """
-    own = _without(own_words(text), prompt)
-    markers = [(match, end) for match, end in _markers(own) if not _PLACEHOLDER.match(own, end)]
+    own = _without(own_words(text, value=True), prompt)
+    parts, at = [], 0
+    for start, end in _thoughts(own):
+        parts += [own[at:start], "\n" * (end - start)]
+        at = end
+    visible = "".join((*parts, own[at:]))
+    own = own[: len(visible.rstrip())]
+    named = [_line_of(prompt[match.end() :]) for match in _NAMED.finditer(prompt)]
+    markers = [
+        (match, end)
+        for match, end in _markers(visible)
+        if not _repeats(own[end : end + MAX_PLACEHOLDER], named)
+    ]
     answer = _answer(markers[-1][0], own[markers[-1][1] :]) if markers else ""
     # The strict rules come first, so that the last iteration reads a correct reply like any other.
     if not answer and lenient:
-        answer = _leniently(own)
+        answer = _leniently(own, named)
     return answer or None
 
 
-def _leniently(text: str) -> str:
+def _thoughts(text: str) -> Iterator[tuple[int, int]]:
+    """Iterate over the thinking blocks that begin a line: start and end."""
+    start = None
+    for tag in _THOUGHT.finditer(text):
+        if tag[1] and start is None:
+            start = tag.start()
+        elif not tag[1] and start is not None:
+            yield start, tag.end()
+            start = None
+
+
+def _line_of(text: str) -> str:
+    """Return the first line of a text without its decoration."""
+    return text.strip(_OPENING + " \t\r\n").split("\n", 1)[0].rstrip(_OPENING + " \t\r")
+
+
+def _repeats(rest: str, named: Sequence[str]) -> bool:
+    """Whether the text after a marker is the placeholder of the instructions, or one `named` by the task."""
+    if _PLACEHOLDER.match(rest):
+        return True
+    line = _line_of(rest)
+    if _IN_BRACKETS.fullmatch(line):
+        return any(one.startswith(line) for one in named)
+    # A single word is an answer that the task asks for, and several texts are a choice.
+    return " " in line and [one.rstrip(".") for one in named] == [line.rstrip(".")]
+
+
+def _leniently(text: str, named: Sequence[str]) -> str:
     """Return the answer after the last marker by the rules of the last iteration, or ""."""
     answer, fence, start = "", "", 0
     for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text):
@@ -94,7 +140,7 @@ def _leniently(text: str) -> str:
             lead = line[:place].rstrip("".join(_OPENING) + "[( \t")
             match = _LINE.match(line, len(lead)) if _LEAD.fullmatch(line, 0, len(lead)) else None
             rest = text[start + match.end() :] if match else ""
-            if match and not _PLACEHOLDER.match(rest):
+            if match and not _repeats(rest[:MAX_PLACEHOLDER], named):
                 if fence:
                     rest = re.split(rf"(?m)^[ \t]*{re.escape(fence)}[`~]*[ \t]*$", rest)[0]
                 answer = _answer(match, rest) or answer

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import ConfigurationError, Problem, listed, nearest
+from ...errors import ConfigurationError, Problem, StepError, listed, nearest
 from ...evaluators.judge.judge import TOKENS, Judge, with_votes
 from ...evaluators.judge.judge_tools import JudgeTools
 from ...evaluators.judge.measured import MOST, measured_votes
@@ -15,7 +15,7 @@ from ...evaluators.judge.questions import JudgeQuestion, Sentence, YesNo, preset
 from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
 from ...evaluators.rubric.criteria_prompt import Criteria, Validator, criteria_of
-from ...models import Timers
+from ...models import Reply, Timers
 from ...models.files import File
 from ...models.protocol import MAX_TOOL_CALLS
 from ...models.providers.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
@@ -57,16 +57,26 @@ def compile_prompt(
         instruction = f"{instruction.rstrip()}\n\n{reading.instruction}"
     text = compilation.template((*at, "prompt"), instruction)
     system = compilation.template((*at, "system"), spec.system or "")
-    schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
-    if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
-        compilation.problem((*at, "output"), "the output of a prompt must be {schema: JSON_SCHEMA}")
+    output = spec.output if isinstance(spec.output, dict) else {}
+    schema, text_field = output.get("schema"), output.get("otherwise", "")
+    if spec.output is not None and not (
+        isinstance(schema, dict)
+        and isinstance(text_field, str)
+        and output.keys() <= {"schema", "otherwise"}
+    ):
+        what = "the output of a prompt must be {schema: JSON_SCHEMA}, or with otherwise: FIELD too"
+        compilation.problem((*at, "output"), what)
         result = schema = None
     settings = compile_settings(compilation, spec, at, schema)
+    if settings is not None and text_field:
+        settings = replace(settings, text_field=text_field)
     tools = _prompt_tools(compilation, spec, at)
     files = _files(compilation, spec, at)
     if result is None or settings is None or tools is None:
         return None
     read = None if reading.kind == "text" else reading.read
+    if read is not None and text_field:
+        read = functools.partial(_read_or_data, read)
     if tools:
         max_rounds = spec.max_tool_rounds or MAX_ROUNDS
         prompt: Prompt = ToolPrompt(
@@ -98,6 +108,13 @@ def compile_prompt(
     if read is not None:
         prompt.reading = (reading.kind, reading.instruction)
     return prompt
+
+
+def _read_or_data(read: Callable[[Reply], Json], reply: Reply) -> Json:
+    try:
+        return read(reply)
+    except StepError:
+        return reply.data
 
 
 def _files(compilation: Compilation, spec: Action, at: Location) -> list[File | TemplatedValue]:
@@ -424,18 +441,19 @@ def _models(
         return None
     for name in models:
         if problem := _problem_of_model(name, settings.providers):
-            _report_model(compilation, problem, at)
+            of_step = getattr(spec, "models", None) or spec.model
+            _report_model(compilation, problem, (*at, "model") if of_step else None)
             return None
     return list(models)
 
 
-def _report_model(compilation: Compilation, problem: str, at: Location) -> None:
-    """Report the invalid name of a model at its place: the option of the caller, or the step."""
-    if not compilation.project.settings.model:
-        compilation.problem((*at, "model"), problem, own=True)
-        return
+def _report_model(compilation: Compilation, problem: str, at: Location | None) -> None:
+    """Report the invalid name of a model at its place: the option of the caller, the step, or the document."""
     wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
-    # Every step receives the model of the caller; one report is enough.
+    if not compilation.project.settings.model:
+        key = "model" if compilation.defaults.get("model") else "models"
+        wrong = compilation.source.problem((key,) if at is None else at, problem)
+    # Every step receives the model of the caller or of the document; one report is enough.
     if wrong not in compilation.project.problems:
         compilation.project.problems.append(wrong)
 

@@ -129,9 +129,10 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     output: Json = Field(
         None,
-        description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
-        "parallel: all outputs by name, where inner groups are replaced by their steps; `last` of steps: the "
-        "same for templates, but the workflow continues with the output of the last one.",
+        description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt, where `otherwise: FIELD` "
+        "puts the text of a reply without such a value into a field; `all` of steps or parallel: all outputs by "
+        "name, where inner groups are replaced by their steps; `last` of steps: the same for templates, but the "
+        "workflow continues with the output of the last one.",
     )
     idempotent: bool | None = Field(
         None, description="Whether it can run again if the process ended during the step."

@@ -328,7 +328,7 @@ def _nested(data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
 def _text_of(reply: Reply) -> str:
     """Return the text of a reply, including the value of an answer made by a tool call."""
     # With native structured output `data` is the answer and the text may be empty.
-    if reply.data is None or scan(own_words(reply.text)).values:
+    if reply.data is None or scan(own_words(reply.text, value=True)).values:
         return reply.text
     return f"{reply.text}\n{codec.encode(reply.data)}"
 
@@ -392,4 +392,6 @@ def _second_request(reply: Reply, problem: str, form: str) -> list[Message]:
 
 def own_objects(reply: Reply, text: str, mark: str, names: list[str]) -> Objects:
     """Return the objects with these members in a judge's answer about a candidate."""
-    return objects_of(own_words(_text_of(reply)), candidate=text, mark=mark, names=names)
+    return objects_of(
+        own_words(_text_of(reply), value=True), candidate=text, mark=mark, names=names
+    )

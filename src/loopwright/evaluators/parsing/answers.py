@@ -206,7 +206,9 @@ def objects_in(output: Json) -> Iterator[Mapping[str, Json]]:
             yield from objects_in(inner)
     elif isinstance(output, str) and "{" in output:
         objects = [
-            one.value for one in scan(own_words(output)).values if isinstance(one.value, dict)
+            one.value
+            for one in scan(own_words(output, value=True)).values
+            if isinstance(one.value, dict)
         ]
         # With two different objects it is unknown which one is the answer, so neither is used.
         if objects and all(value == objects[0] for value in objects):
@@ -253,7 +255,7 @@ def answer(kind: str, options: Sequence[str] = ()) -> Answer:
 
 def _object(reply: Reply) -> Json:
     """Return the object with a member `response` in a reply, otherwise the text without thinking blocks."""
-    text = own_words(reply.text)
+    text = own_words(reply.text, value=True)
     reply_object = next((o for o in objects_in(text) if "response" in o), None)
     return dict(reply_object) if reply_object is not None else text
 
@@ -270,7 +272,7 @@ def read_binary(text: str) -> bool:
         reply_object.get("response", reply_object.get("result")), bool | str
     ):
         text = reply_text(reply_object.get("response", reply_object.get("result")))
-    for word in _WORD.findall(clean_text(own_words(text)).lower()):
+    for word in _WORD.findall(clean_text(own_words(text, value=True)).lower()):
         if word in _YES or word in _NO:
             return word in _YES
     raise StepError(
@@ -283,7 +285,7 @@ def read_classification(text: str, options: Sequence[str]) -> str:
     """Return the option that a reply equals, or the only one it names, otherwise `not-classified`."""
     labels = (o[key] for o in objects_in(text) for key in _LABELS if key in o)
     label = reply_text(next(labels, text))
-    label = clean_text(own_words(label)).strip().strip("\"'`*. ").casefold()
+    label = clean_text(own_words(label, value=True)).strip().strip("\"'`*. ").casefold()
     for option in options:
         if option.casefold() == label:
             return option

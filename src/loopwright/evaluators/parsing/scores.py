@@ -144,7 +144,7 @@ def read_score(
     """
     exact = _exact_scale(scale)
     # Thinking goes first: a fence or a label inside it is not part of the answer.
-    text = strip_fence(normalise_characters(own_words(text)))
+    text = strip_fence(normalise_characters(own_words(text, value=True)))
     if label is None:
         alone = strip_emphasis(text).strip()
         return _conclude([alone] if alone else [], exact, prose=False)

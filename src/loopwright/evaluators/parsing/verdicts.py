@@ -153,9 +153,9 @@ def read_verdict(
     # The missing end of a reply, or of its thinking, may contradict the part that arrived.
     if finish == "length":
         return _unparsable("cut")
-    if words_of(text).unclosed:
+    if words_of(text, value=True).unclosed:
         return _unparsable("thinking")
-    own = own_words(text)
+    own = own_words(text, value=True)
     objects = objects_of(own, candidate=candidate, mark=mark, names=("verdict",))
     verdicts = [(_of_object(one.members, impossible), one.marked) for one in objects.read]
     # A signed line is the answer of a judge that cannot write JSON; with an object it must agree.
@@ -286,7 +286,7 @@ def read_yes_no(text: str) -> Verdict:
         >>> read_yes_no("The tests pass. YES").answer
         'yes'
     """
-    text = strip_fence(normalise_characters(own_words(text)))
+    text = strip_fence(normalise_characters(own_words(text, value=True)))
     lines = [(strip_emphasis(line), quoted) for line, quoted in lines_with_quotes(text)]
     own = "\n".join(line for line, quoted in lines if not quoted)
     answers = _answers(own)

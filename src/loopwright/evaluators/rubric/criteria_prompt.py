@@ -56,7 +56,7 @@ class Criteria:
 
     def read(self, text: str) -> dict[str, Json]:
         """Return the answers of a reply with both scores: the share of criteria and of weights."""
-        answers = self._booleans(own_words(text))
+        answers = self._booleans(own_words(text, value=True))
         result = weighted(answers, self.weights)
         if result is None:
             return _undecided(text)

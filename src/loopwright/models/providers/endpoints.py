@@ -309,7 +309,8 @@ def _address(url: str, provider: Provider, notes: list[str]) -> str:
             break
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     base = f"{parts.scheme}://{host}" + (f":{port}" if port else "") + (path or provider.path)
-    if (path or provider.path) != shown:
+    # An address without a path is documented, so only another path is a surprise.
+    if shown and path != shown:
         notes.append(f"address_changed: model_url {url.strip()} is used as {base}")
     return base
 

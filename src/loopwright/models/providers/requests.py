@@ -41,7 +41,7 @@ from ...records.redaction import Redactor
 from ..errors import Billed, ModelError, too_many_calls
 from ..protocol import Reply, Request, ToolCall, input_at_most, received, tokens_at_most
 from ..replies.strict_json import read_json
-from ..replies.values import read_value, several
+from ..replies.values import read_loosely, read_value, several
 from ..retry_policy import NOT_RUNNING
 from . import pydantic_ai as library
 from .endpoints import Allowed, Endpoint, is_loopback_name, origin_of
@@ -449,6 +449,8 @@ def _answered(
     # A model may call the answer tool several times; of different values none is certain.
     if any(codec.canonical(c.arguments) != codec.canonical(answers[0].arguments) for c in answers):
         reading = several(len(answers))
+    if reading.problem and request.text_field:
+        reading = read_loosely(text, request.text_field, reading.failure)
     if reading.problem:
         detail = f"did not answer in the format: {reading.failure}"
         error = failed("malformed", detail, problem=reading.complaint)

@@ -1,10 +1,10 @@
 """The own words of a model while its reply arrives, for listeners to streamed text.
 
 1. A tag that may still continue is held back until it is complete.
-2. A block after an opening tag is never sent, nor is the white space around it. If the block never ends,
+2. Blocks that open the reply are never sent, nor is the white space around them. If a block never ends,
    `own_words` decides at the end whether it contains the answer.
-3. A closing tag without an opening tag is left out. The text before it has been sent already.
-4. The mark that ends a turn, and the text after it, are not sent, unless a final channel follows.
+3. A closing tag without an opening tag is sent, as the text before it has been sent already.
+4. The mark that ends a turn, and the text after it, are not sent.
 """
 
 from __future__ import annotations
@@ -13,23 +13,14 @@ from collections.abc import Callable
 
 import regex
 
-from .text import END, ROLES, TAG_NAMES, own_words
+from .text import CLOSING, END, OPENING, ROLES, own_words
 
 __all__ = ["SpokenText"]
 
 # For a stream, the `regex` library tells whether a tag may still continue (a partial match).
-_OPENING = regex.compile(
-    rf"<(?:{TAG_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]"
-    r"|<\|channel\|>[ \t]*(?:analysis|commentary)",
-    regex.IGNORECASE,
-)
-_REOPENING = regex.compile(
-    r"<think(?:ing)?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]", regex.IGNORECASE
-)
+_OPENING = regex.compile(rf"{OPENING}|<\|channel\|>[ \t]*(?:analysis|commentary)", regex.IGNORECASE)
 _CLOSING = regex.compile(
-    rf"</[ \t]?(?:{TAG_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\]"
-    r"|<\|channel\|>[ \t]*final[^<\n]{0,40}<\|message\|>",
-    regex.IGNORECASE,
+    rf"{CLOSING}|<\|channel\|>[ \t]*final[^<\n]{{0,40}}<\|message\|>", regex.IGNORECASE
 )
 # A mark of a chat template before the first word; a role may follow it.
 _MARK = regex.compile(
@@ -49,7 +40,6 @@ class SpokenText:
 
     __slots__ = (
         "_all",
-        "_begun",
         "_data",
         "_ended",
         "_inside",
@@ -71,7 +61,6 @@ class SpokenText:
         self._inside = 0  # number of open thinking blocks
         self._ended = False  # the turn of the model ended; text of other turns may follow
         self._data = False  # the first word begins a JSON value, whose strings may contain marks
-        self._begun = False  # a word was sent since the beginning, or since the last block
         self._role = False  # the previous part is a mark
         self._left_out = False  # a part was left out: the white space after it is too
         self._sent = False  # a word was sent
@@ -87,7 +76,7 @@ class SpokenText:
         # The block never ended and nothing was sent: the answer, if there is one, is in the complete text.
         if self._inside and not self._sent:
             self._send(own_words("".join(self._all)))
-        elif not self._inside and self._begun and not self._ended:
+        elif not self._inside and self._sent and not self._ended:
             self._send(self._space)
         self._space = self._pending = ""
         if hasattr(self._receiver, "end"):
@@ -134,7 +123,7 @@ class SpokenText:
             # The character after a tag may be a backtick or the beginning of a role.
             if not final and (match.partial or match.end() == len(text)):
                 return None
-            quoted = meaning == "close" and text[match.end() : match.end() + 1] == "`"
+            quoted = self._inside > 0 and text[match.end() : match.end() + 1] == "`"
             # HTML strikes text out with these tags.
             quoted |= match[0] == "</s>" and "<s>" in "".join(self._all)[1:]
             if not quoted:
@@ -144,17 +133,13 @@ class SpokenText:
 
     def _tags(self, before: str) -> list[tuple[regex.Pattern[str], str]]:
         """Return the tags that are possible here, after the character `before`."""
-        closing = [] if before == "`" else [(_CLOSING, "close")]
         if self._inside:
-            return [*closing, (_OPENING, "open")]
-        if not self._begun:
-            return [*closing, (_OPENING, "open"), (_MARK, "mark")]
-        if self._ended:
-            return closing
-        tags = [*closing, (_REOPENING, "open")] if "\n" in self._space else closing
+            return [] if before == "`" else [(_CLOSING, "close"), (_OPENING, "open")]
+        if not self._sent:
+            return [(_CLOSING, "close"), (_OPENING, "open"), (_MARK, "mark")]
         # In JSON, a mark inside a string is content.
         ends = before in "}]\n" if self._data else before != "`"
-        return [*tags, (_ENDING, "end")] if ends else tags
+        return [(_ENDING, "end")] if ends and not self._ended else []
 
     def _crossed(self, meaning: str) -> None:
         """Enter or leave a thinking block."""
@@ -164,16 +149,14 @@ class SpokenText:
         elif meaning == "end":
             self._ended = True
         elif meaning == "close":
-            self._ended = False  # the final channel of a reply follows
             self._inside = max(0, self._inside - 1)
-            self._begun = self._begun and self._inside > 0
 
     def _words(self, text: str) -> str:
         """Return words with the white space before them, or "" inside thinking."""
         if self._inside or self._ended:
             return ""
-        if not self._begun:
+        if not self._sent:
             self._data = text[0] in "{["
         words = f"{self._space}{text}"
-        self._space, self._begun, self._sent = "", True, True
+        self._space, self._sent = "", True
         return words

@@ -3,10 +3,12 @@
 Own words are a reply without thinking and without marks of a chat template.
 
 1. The result depends on the text alone, not on the pieces in which it arrived.
-2. The text after the last closing tag of a thinking block counts, even without an opening tag, which a
-   template may have written. A reply that opens with thinking and never closes it has no own words.
-3. A reply that is one strict JSON value is unchanged: a tag inside a string is content.
-4. Every scan is linear in the text, and `own_words(own_words(text))` is `own_words(text)`.
+2. Only a block that opens the reply is thinking. In a reply without an opening tag, so is the text before a
+   closing tag that stands alone on its line: a template wrote the opening one. A reply that opens with
+   thinking and never closes it has no own words. All other tags are content.
+3. `<analysis>` and similar words are headings in a text. Only a reader of a value skips such a block, where
+   it opens the reply and text follows it.
+4. Every scan is linear in the text.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from dataclasses import dataclass
 from ...records.excerpts import IGNORABLE
 
 __all__ = [
+    "CLOSING",
     "END",
+    "OPENING",
     "ROLES",
-    "TAG_NAMES",
     "THINKING",
     "Words",
     "clean_text",
@@ -40,23 +43,21 @@ __all__ = [
 
 _INK = re.compile(rf"[^\s\x00-\x1f\x7f\u2800{IGNORABLE}]")
 THINKING = "thinking left out"  # the repair of a reply with the thinking of a model
-TAG_NAMES = "think|thinking|thought|reasoning|reflection|analysis|scratchpad"
+# The tags of templates, as patterns for tags in any case.
+OPENING = r"<(?:think|thinking|thought)(?:[ \t][^<>\n]{0,80})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]"
+CLOSING = r"</[ \t]?(?:think|thinking|thought)[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\]"
+_OPENING = re.compile(OPENING, re.IGNORECASE)
 # A tag between backticks is a quotation.
-_CLOSING = re.compile(
-    rf"(?<!`)(?:</[ \t]?(?:{TAG_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\])(?!`)",
+_TAG = re.compile(rf"(?<!`)(?:({OPENING})|{CLOSING})(?!`)", re.IGNORECASE)
+_LONE_TAG = re.compile(
+    r"[ \t]*(?:</[ \t]?think[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\])\s*",
     re.IGNORECASE,
 )
-_OPENING = re.compile(
-    rf"(?:<(?:{TAG_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
-    re.IGNORECASE,
+# The words that models also use as headings of an answer (rule 3).
+_NAMED = re.compile(
+    r"<(reasoning|reflection|analysis|scratchpad)(?:[ \t][^<>\n]{0,80})?>", re.IGNORECASE
 )
-# In the middle of a reply only these tags open thinking, and only at the start of a line.
-# Words such as <analysis> are also used as headings of an answer.
-_REOPENED = re.compile(
-    r"^[ \t]*(?:<think(?:ing)?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
-    re.IGNORECASE | re.MULTILINE,
-)
-# The channels of the Harmony format (gpt-oss): only `final` is the answer.
+# The channels of the Harmony format (gpt-oss), which open a reply: only `final` is the answer.
 _FINAL = re.compile(r"<\|channel\|>[ \t]*final[^<\n]{0,40}<\|message\|>")
 _CHANNEL = re.compile(r"<\|channel\|>[ \t]*(?:analysis|commentary)\b")
 ROLES = "assistant|model|ai|bot"
@@ -69,8 +70,8 @@ _HEADER = re.compile(
     rf"|\#{{2,3}}[ \t]*(?:Response|Assistant|Answer):?[ \t]*(?=\n)|(?-i:[Aa]ssistant|model):?[ \t]*(?=\n|$))",
     re.IGNORECASE,
 )
-_HEADERS = 8  # headers in a row that are removed; more do not occur and would cost time
-_PASSES = 4  # enough for marks inside marks, and a bound for hostile text
+_PARTS = 8  # headers and blocks in a row that are removed; more do not occur and would cost time
+_PASSES = 4  # enough for marks that a cut moved to the beginning, and a bound for hostile text
 END = re.compile(
     r"<\|(?:channel|im_end|im_start|eot_id|eom_id|end_of_text|endoftext|end|return|call|user|system|start)\|>"
     r"|<\|start_header_id\|>|<(?:end|start)_of_turn>|</s>|<eos>|<EOS>|<\uff5cend\u2581of\u2581sentence\uff5c>|<\uff5cUser\uff5c>"
@@ -97,11 +98,13 @@ class Words:
     repairs: tuple[str, ...] = ()
 
 
-def own_words(text: str) -> str:
+def own_words(text: str, *, value: bool = False) -> str:
     """Return the answer of a model without thinking, turn headers and the text of later turns.
 
     Args:
         text: the complete reply.
+        value: whether a value is read in it, such as a score, so that a block `<analysis>` or similar before
+            the answer is thinking too. Default False.
 
     Returns:
         The answer; "" if the reply consists of thinking only.
@@ -111,7 +114,7 @@ def own_words(text: str) -> str:
     >>> own_words("<think>four?</think>\\n\\n4<|im_end|>")
     '4'
     """
-    return words_of(text).text
+    return words_of(text, value=value).text
 
 
 def clean_text(text: str) -> str:
@@ -161,11 +164,14 @@ def is_blank(text: str) -> bool:
     return _INK.search(text) is None
 
 
-def words_of(text: str) -> Words:
-    """Return the own words and the thinking of a reply."""
-    words = _split(text)
+def words_of(text: str, *, value: bool = False) -> Words:
+    """Return the own words and the thinking of a reply; see `own_words`."""
+    tag = _TAG.search(text)
+    # A second pass must not take a tag that the answer mentions for the end of the thinking.
+    lone = tag is not None and _OPENING.search(text) is None
+    words = _split(text, value, lone)
     for _ in range(_PASSES):  # marks from the middle may now be at the beginning
-        again = _split(words.text)
+        again = _split(words.text, value, lone)
         if again.text == words.text:
             break
         repairs = tuple(dict.fromkeys((*words.repairs, *again.repairs)))
@@ -173,53 +179,70 @@ def words_of(text: str) -> Words:
     return words
 
 
-def _split(text: str) -> Words:
-    repairs: list[str] = []
-    rest, thinking = _after_thinking(text)
-    if rest is None:
+def _split(text: str, value: bool, lone: bool) -> Words:
+    start, thinking = _opening(text, value)
+    if start is None:
         return Words("", text, unclosed=True, repairs=(THINKING,))
-    if thinking:
-        repairs.append(THINKING)
+    if lone and (after := _after_lone_tag(text)):
+        start, thinking = after, text[:after].rstrip()
+    rest = text[start:].lstrip() if start else text
     own = _turn(rest)
-    if _opens(own):  # there was a header before the tag
-        return Words("", text, unclosed=True, repairs=(THINKING,))
-    if own.strip() != rest.strip():
+    repairs = [THINKING] if thinking else []
+    if own.strip() != rest.strip() or (start and not thinking):
         repairs.append("marks of a chat template left out")
     return Words(own, thinking, repairs=tuple(repairs))
 
 
-def _after_thinking(text: str) -> tuple[str | None, str]:
-    """Return the text after the thinking, None if the thinking never ends, and the thinking."""
-    closing = None
-    for closing in _CLOSING.finditer(text):  # noqa: B007 - the last match counts
-        pass
-    # A tag inside a JSON string is content (rule 3).
-    if closing is not None and _is_json(text):
-        closing = None
-    rest, thinking = text, ""
-    if closing is not None:
-        rest, thinking = text[closing.end() :].lstrip(), text[: closing.end()]
-    final = None
-    for final in _FINAL.finditer(rest):  # noqa: B007 - the last match counts
-        pass
-    if final is not None:
-        rest, thinking = rest[final.end() :].lstrip(), thinking + rest[: final.end()]
-    # The reply has a channel for thinking and never reaches the channel of the answer.
-    elif _CHANNEL.search(rest) and not _is_json(rest):
-        return None, text
-    if _opens(rest):
-        return None, text
-    # A model that starts to think again after its answer has answered already.
-    reopened = _REOPENED.search(rest)
-    if reopened is not None and not _is_json(rest):
-        thinking += rest[reopened.start() :]
-        rest = rest[: reopened.start()].rstrip()
-    return rest, thinking
+def _opening(text: str, value: bool) -> tuple[int | None, str]:
+    """Return where the answer begins, None if the thinking never ends, and the thinking."""
+    at, thinking = 0, ""
+    for _ in range(_PARTS):
+        ink = _INK.search(text, at)
+        begin = ink.start() if ink else len(text)
+        if _CHANNEL.match(text, begin):
+            final = _FINAL.search(text, begin)
+            end = final.end() if final else None
+        elif opening := _OPENING.match(text, begin):
+            end = _block_end(text, opening.end())
+        elif value and (named := _NAMED.match(text, begin)):
+            closing = re.compile(f"</[ \t]?{named[1]}[ \t]?>", re.IGNORECASE)
+            close = closing.search(text, named.end())
+            if close is None or _INK.search(text, close.end()) is None:
+                break
+            end = close.end()
+        elif header := _FINAL.match(text, begin) or _HEADER.match(text, at):
+            at = header.end()
+            continue
+        else:
+            break
+        if end is None:
+            return None, text
+        at, thinking = end, text[:end]
+    return at, thinking
 
 
-def _opens(text: str) -> bool:
-    start = _INK.search(text)
-    return start is not None and _OPENING.match(text, start.start()) is not None
+def _block_end(text: str, at: int) -> int | None:
+    """Return the end of the block that is open at a position, None if it never ends."""
+    depth, first = 1, None
+    for tag in _TAG.finditer(text, at):
+        depth += 1 if tag[1] else -1
+        if first is None and not tag[1]:
+            first = tag.end()
+        if depth == 0:
+            return tag.end()
+    # Thinking that mentions a tag: its first closing tag loses the least.
+    return first
+
+
+def _after_lone_tag(text: str) -> int:
+    """Return the position after the last closing tag that stands alone on its line, 0 if there is none."""
+    after = at = 0
+    lines = zip(text.splitlines(keepends=True), lines_with_quotes(text), strict=True)
+    for line, (_, quoted) in lines:
+        at += len(line)
+        if not quoted and _LONE_TAG.fullmatch(line):
+            after = at
+    return after
 
 
 def _is_json(text: str) -> bool:
@@ -234,17 +257,11 @@ def _is_json(text: str) -> bool:
 
 
 def _turn(text: str) -> str:
-    """Return the first turn of a text without its header, up to its end mark or the next turn."""
-    rest = text
-    for _ in range(_HEADERS):
-        header = _HEADER.match(rest)
-        if header is None:
-            break
-        rest = rest[header.end() :].lstrip()
-    if _is_json(rest):
-        return rest
-    end = _first_end(rest)
-    return rest if end is None else rest[:end].rstrip()
+    """Return a text up to its end mark or the next turn."""
+    if _is_json(text):
+        return text
+    end = _first_end(text)
+    return text if end is None else text[:end].rstrip()
 
 
 def _first_end(text: str) -> int | None:

@@ -23,7 +23,7 @@ from .scan import FoundValue, Scan, scan
 from .strict_json import read_json
 from .text import Words, words_of
 
-__all__ = ["Problem", "Reading", "read_value", "several"]
+__all__ = ["Problem", "Reading", "read_loosely", "read_value", "several"]
 
 Problem = Literal["", "no JSON", "several", "mismatch", "unfinished", "thinking", "cut"]
 
@@ -108,7 +108,7 @@ def read_value(
         reading = read_json(text)
         mismatch = reading.detail or check(reading.value)
         return _mismatch(mismatch) if mismatch else Reading(reading.value)
-    words = words_of(text)
+    words = words_of(text, value=True)
     if words.unclosed:
         return Reading(problem="thinking", complaint=_SHORT)
     scanned = scan(words.text)
@@ -117,6 +117,15 @@ def read_value(
         return Reading(problem="unfinished", complaint=_SHORT)
     candidates = _Candidates(scanned.values or _alone(words.text), schema, check)
     return _chosen(candidates, scanned, words, schema)
+
+
+def read_loosely(text: str, field: str, failure: str) -> Reading:
+    """Return what a reply without a value that fits does hold: its only object, and its text as a field."""
+    own = words_of(text, value=True).text
+    objects = [one.value for one in scan(own).values if isinstance(one.value, dict)]
+    found = objects[0] if objects and all(one == objects[0] for one in objects) else {}
+    note = f"{failure}; " + ("the object in it was kept" if found else f"its text is {field!r}")
+    return Reading({field: own, **found}, repairs=(note,))
 
 
 class _Candidates:

@@ -212,7 +212,7 @@ def _answer_of(
     if kind == "doubt":
         return "rerun" if yes else "fail"
     if kind == "free":
-        return yes
+        raise ConfigurationError(f"{question.path} asks for a value. Use --value ANSWER.")
     if accept:
         return {"approve": False, "accept": True}
     return {"approve": yes, **({"reason": reason} if reason else {})}

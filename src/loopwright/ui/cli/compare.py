@@ -66,7 +66,7 @@ def _write(done: Comparison, output: Output) -> None:
             output.write(row(title, cells))
     for name in dict.fromkeys(name for run in done.runs for name in run.metrics):
         output.write(row(name, [value_line(run.metrics.get(name)) for run in done.runs]))
-    if any(run.scores for run in done.runs):
+    if any(score is not None for run in done.runs for score in run.scores):
         output.write(row("scores", [_curve(run, output) for run in done.runs]))
         for number, cells in _by_iteration(done.runs):
             output.write(row(f"  iteration {number}", cells))

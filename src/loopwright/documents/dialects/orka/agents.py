@@ -26,7 +26,9 @@ from .schema import (
     TYPES,
     AgentSpec,
     StructuredSpec,
+    asks_by_prompt,
     schema_of,
+    text_field,
     wants_structured_output,
 )
 
@@ -315,7 +317,9 @@ class Agents:
         if not wants_structured_output(own, self.structured):
             return {}
         try:
-            return {"output": {"schema": schema_of(kind, own, self.structured)}}
+            schema = schema_of(kind, own, self.structured)
+            field = text_field(schema) if asks_by_prompt(spec.type, own, self.structured) else ""
+            return {"output": {"schema": schema, **({"otherwise": field} if field else {})}}
         except ValidationError:
             what = "is neither a JSON Schema nor {required: [names], optional: {name: type}, types: {name: type}}"
             self.report((*at, "structured_output", "schema"), what)

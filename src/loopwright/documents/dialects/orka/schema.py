@@ -30,7 +30,9 @@ __all__ = [
     "ScoringSpec",
     "StrategyFields",
     "StructuredSpec",
+    "asks_by_prompt",
     "schema_of",
+    "text_field",
     "wants_structured_output",
 ]
 
@@ -60,7 +62,7 @@ class SchemaSpec(Open):
 
 
 class StructuredSpec(Open):
-    """The structured answer of an agent. The model's capabilities decide the mode, not this setting."""
+    """The structured answer of an agent. In mode `prompt` an answer without data is its text."""
 
     enabled: bool | None = None
     mode: str = "auto"
@@ -289,6 +291,28 @@ def schema_of(
         "required": list(fields.required),
         "additionalProperties": not strict,
     }
+
+
+def asks_by_prompt(kind: str, own: StructuredSpec | None, common: StructuredSpec | None) -> bool:
+    """Whether only the prompt asks an agent for data, so that no provider enforces it."""
+    given = [
+        each.mode for each in (own, common) if each is not None and "mode" in each.model_fields_set
+    ]
+    mode = given[0] if given else "auto"
+    return mode == "prompt" or (mode == "auto" and kind == "local_llm")
+
+
+def text_field(schema: Mapping[str, Json]) -> str:
+    """Return the field for the text of a reply without data: `response`, or the only required text."""
+    properties, required = schema.get("properties"), schema.get("required")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = required if isinstance(required, list) else []
+    texts = [
+        name
+        for name in required
+        if isinstance(properties.get(name), Mapping) and properties[name].get("type") == "string"
+    ]
+    return texts[0] if len(texts) == 1 and "response" not in properties else "response"
 
 
 def _type(value: str) -> str:

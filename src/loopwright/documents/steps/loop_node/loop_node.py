@@ -23,7 +23,7 @@ from ....records.codec import Json, text_of
 from ....templates import Template, TemplateError
 from ..memory import ReadMemory, WriteMemory
 from .scoring import Scorer, looks_like_scorer
-from .template_functions import node_template, written
+from .template_functions import helpers, node_template, node_value, only_expression, written
 from .template_view import CATEGORIES, MAX_ENTRIES, LoopNodeView, NodeScope, notes_of, past_loops
 
 __all__ = [
@@ -42,9 +42,6 @@ _JUDGES = re.compile(r"evaluat|critic|judge|validat|review|check|assess", re.IGN
 DEFAULT_METADATA: Mapping[str, Json] = MappingProxyType(
     {name: f"{{{{ {name} }}}}" for name in ("loop_number", "score", "timestamp", *CATEGORIES)}
 )
-# The limits of the dialect's own program, in characters.
-_MIN_LESSON, _MAX_LESSON = 10, 200
-_MIN_REPLY = 20
 
 
 class AgentGroup(Workflow):
@@ -148,7 +145,6 @@ def extract(
     """Return the lessons of an iteration by category, in the order of the agents, each once."""
     by_category = dict.fromkeys(CATEGORIES, "")
     texts = [reply_text(output) for output in agents_in(outputs).values()]
-    texts = [text for text in texts if len(text) >= _MIN_REPLY]
     for category, compiled in patterns.items():
         lessons: dict[str, str] = {}
         for text in texts:
@@ -156,7 +152,8 @@ def extract(
                 for lesson in _lessons(pattern, text):
                     lessons.setdefault(lesson.lower(), lesson)
         joined = " | ".join(lessons.values())
-        by_category[category] = joined if len(joined) <= max_chars else joined[:max_chars] + "..."
+        cut = joined[: max(max_chars - 3, 0)] + "..."[:max_chars]
+        by_category[category] = joined if len(joined) <= max_chars else cut
     return by_category
 
 
@@ -166,7 +163,7 @@ def _lessons(pattern: Pattern, text: str) -> list[str]:
     except PatternTimeout:  # lessons are optional, so a slow pattern must not end the loop
         return []
     lessons = (" ".join((group or "").split()) for group in groups)
-    return [lesson for lesson in lessons if _MIN_LESSON < len(lesson) <= _MAX_LESSON]
+    return [lesson for lesson in lessons if lesson]
 
 
 class RecordLessons(Leaf):
@@ -180,9 +177,14 @@ class RecordLessons(Leaf):
         self.lessons = lessons
         self.fingerprint = lessons.fingerprint
         self.patterns, self.templates = lessons.compiled()
+        self.expressions = {
+            name: node_value(expression)
+            for name, template in self.templates.items()
+            if (expression := only_expression(template.source))
+        }
 
     async def act(self, value: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
-        """Return the entry: its metadata as text, and number and score unchanged."""
+        """Return the entry: its metadata as text, or as a number where a template is one."""
         outputs, score = value["outputs"], value["score"]
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ctx.run.clock.wall()))
         lessons = extract(self.patterns, outputs, self.lessons.max_chars)
@@ -215,6 +217,10 @@ class RecordLessons(Leaf):
             if name in self.templates:
                 try:
                     entry[name] = written(self.templates[name], view, values, ctx)
+                    if name in self.expressions:
+                        value = self.expressions[name].evaluate(values, helpers(view))
+                        if isinstance(value, int | float) and not isinstance(value, bool):
+                            entry[name] = value
                 except TemplateError as error:
                     ctx.warn(f"past_loops_metadata.{name}: {error}", code="template_failed")
                     entry[name] = ""

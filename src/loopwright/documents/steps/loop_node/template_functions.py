@@ -1,7 +1,7 @@
 """The functions that templates of loop-node documents call, by the names of that dialect.
 
-The documents of the dialect define the results; the texts for a missing value are those of its
-implementation. Names of roles such as `get_realist_response` are part of the dialect.
+The documents of the dialect define the results. What past iterations do not have is empty; the other texts
+for a missing value are those of its implementation. Names of roles such as `get_realist_response` are part of the dialect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ....evaluators.parsing.answers import (
     same_decision,
 )
 from ....records.codec import Json, text_of
-from ....templates import Template, TemplateValue, compile_expression, compile_template
+from ....templates import Expression, Template, TemplateValue, compile_expression, compile_template
 from ....templates.variables import TemplatedValue
 from .template_view import LoopNodeView
 
@@ -29,6 +29,8 @@ __all__ = [
     "node_expression",
     "node_fill",
     "node_template",
+    "node_value",
+    "only_expression",
     "plain",
     "written",
 ]
@@ -240,16 +242,14 @@ class _Functions:
         lessons = self._view.lessons
         insights = lessons[0].get("insights") if lessons else None
         latest = self._latest_entry().get("synthesis_insights")
-        return insights or latest or "No synthesis insights found"
+        return insights or latest or ""
 
     def get_past_loop_data(self, key: object = None) -> Json:
         """Return a field of the latest entry, or the entry as text."""
         entry = self._latest_entry()
-        if not entry:
-            return "No past loops found"
         if key is None:
             return "\n".join(f"{name}: {_text(value)}" for name, value in entry.items())
-        return entry.get(_text(key), f"No {_text(key)} found")
+        return entry.get(_text(key), "")
 
     def get_round_info(self) -> str:
         """Return the `round` of the latest entry, or the number of the iteration."""
@@ -422,17 +422,32 @@ def _part(source: Json) -> _Fill:
 
 
 def _filled_text(source: str) -> _Fill:
-    bare = source.strip()
     # Most values have no template, and compiling one is slow.
-    if "{" not in bare:
+    if "{" not in source:
         return lambda _: source
-    inner = bare[2:-2]
-    if bare.startswith("{{") and bare.endswith("}}") and "{{" not in inner and "}}" not in inner:
-        return _evaluated(inner.strip("-").strip())
+    if expression := only_expression(source):
+        return _evaluated(expression)
     template = node_template(source)
     return lambda view: written(template, view, view.values, view.ctx)
 
 
+def only_expression(source: str) -> str:
+    """Return the expression that a text consists of, "" if it is another text."""
+    bare = source.strip()
+    inner = bare[2:-2]
+    alone = bare.startswith("{{") and bare.endswith("}}") and not ("{{" in inner or "}}" in inner)
+    return inner.strip("-").strip() if alone else ""
+
+
+def node_value(source: str) -> Expression:
+    """Compile an expression; an undefined name is empty.
+
+    Raises:
+        TemplateError: For an invalid expression.
+    """
+    return compile_expression(source, strict=False, helpers=HELPERS)
+
+
 def _evaluated(source: str) -> _Fill:
-    expression = compile_expression(source, strict=False, helpers=HELPERS)
+    expression = node_value(source)
     return lambda view: plain(expression.evaluate(view.values, helpers(view)))

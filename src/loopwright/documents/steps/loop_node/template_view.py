@@ -158,8 +158,7 @@ class LoopNodeView:
         entry: dict[str, Json] = dict(last) if isinstance(last, Mapping) else {}
         for category in CATEGORIES:
             texts = [lessons.get(category) for lessons in self.lessons[:_LATEST]]
-            joined = " | ".join(text for text in texts if text)
-            entry[category] = joined or f"No {category} available"
+            entry[category] = " | ".join(text for text in texts if text)
         # The entry last: its own fields win over the current ones.
         return {"loop_number": self.number, "score": self.score, **entry}
 
