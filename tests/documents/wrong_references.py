@@ -159,7 +159,7 @@ REFERENCES: Wrong = {
     "prompt output": (
         HEAD + '  - {name: a, prompt: hello, model: "openai:gpt-4o", output: json}\n',
         [
-            "4:62: steps[0].output: the output of a prompt must be {schema: JSON_SCHEMA}",
+            "4:62: steps[0].output: the output of a prompt must be {schema: JSON_SCHEMA}, or with otherwise: FIELD too",
         ],
     ),
     "empty models": (
