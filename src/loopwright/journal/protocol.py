@@ -261,7 +261,7 @@ class Journal(Protocol):
             >>> journal, loop = MemoryJournal(), Loop(lambda n: n + 1, name="l", until=MaxIterations(2))
             >>> _ = run_sync(loop, 1, journal=journal, run_id="r")
             >>> asyncio.run(journal.result("r")).output
-            3
+            2
         """
 
     async def cancel(self, run_id: str) -> bool:
