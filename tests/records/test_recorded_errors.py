@@ -51,3 +51,12 @@ def test_a_step_that_is_no_loop_is_sanitised_too(tmp_path: Path) -> None:
     """The run's own detail is clean, whatever kind of step failed."""
     result = run_sync(_fails, 1, journal=f"sqlite:{tmp_path}/runs.db")
     assert not [secret for secret in SECRETS if secret in result.detail]
+
+
+def test_a_key_without_digits_is_known_by_its_prefix() -> None:
+    """A key of letters only does not stay in the detail of a result; a name with the same beginning does."""
+
+    def fail(_: int) -> int:
+        raise ValueError("refused sk-proj-abcdefghijklmnopqrstuvwxyz for sk-learn")
+
+    assert run_sync(fail, 1).detail.count("[TOKEN] for sk-learn") == 1

@@ -190,3 +190,10 @@ def test_a_result_without_rounds_has_no_best() -> None:
     data = result(output="text").to_json()
     assert (data["best"], data["iterations"]) == (None, 0)
     assert result().loop_json()["best_iteration"] is None
+
+
+def test_an_iteration_has_the_suggestions_of_its_evaluation() -> None:
+    """`last.improvements` in Python is what `loop.last.improvements` is in a template."""
+    evaluation = Evaluation(0.4, improvements=("shorter", "warmer"))
+    assert Iteration(1, evaluation=evaluation).improvements == ("shorter", "warmer")
+    assert Iteration(1).improvements == ()

@@ -189,6 +189,11 @@ class Iteration(Record, Generic[In, Out]):
         return self.evaluation.feedback if self.evaluation is not None else ""
 
     @property
+    def improvements(self) -> tuple[str, ...]:
+        """The single suggestions of its evaluation."""
+        return self.evaluation.improvements if self.evaluation is not None else ()
+
+    @property
     def objective(self) -> Measure | None:
         """The measure of the metric that orders the iterations, or None."""
         return next((item for item in self.measures if item.objective), None)

@@ -34,13 +34,17 @@ _IPV4 = re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:.]{2,}(?:%\w+)?")
 _KEY = re.compile(r"[A-Za-z0-9]+(?:[-_.+/=][A-Za-z0-9]+)*")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
+# The prefix of a provider marks a key that has letters only.
+_PREFIXED = re.compile(
+    r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|xox[abps]|glpat|hf|gsk)(?:[-_][A-Za-z0-9]{1,12}){0,3}[-_][A-Za-z0-9]{16,}"
+)
 _MIN_KEY = 20  # characters; shorter words are names and numbers
 
 
 def cleaned(text: str) -> str:
     """Return an error text with `[EMAIL]`, `[IP]`, `[TOKEN]` and `[SECRET]` in place of private values.
 
-    Loopback addresses and long words without a digit stay.
+    Loopback addresses stay, and long words without a digit that do not begin as a key of a provider.
 
     >>> cleaned("login failed: postgres://ann:hunter2@db.example.org password=x for ann@example.org")
     'login failed: postgres://[SECRET]@db.example.org password=[SECRET] for [EMAIL]'
@@ -54,6 +58,7 @@ def cleaned(text: str) -> str:
         text = _EMAIL.sub("[EMAIL]", text)
     text = _IPV4.sub(_foreign, text)
     text = _IPV6.sub(_foreign, text)
+    text = _PREFIXED.sub("[TOKEN]", text)
     text = _KEY.sub(_key, text)
     return _RUN.sub(_mixed, text)
 
