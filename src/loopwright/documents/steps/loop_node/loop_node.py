@@ -258,7 +258,8 @@ class LoopNodeEvaluator(CompositeStep):
             evaluation, outputs = await self._reask(self.prompts, evaluation, outputs, ctx)
         if evaluation.undecided:
             ctx.warn(
-                f"no score in iteration {ctx.iteration}: {evaluation.feedback}", code="no_score"
+                f"no score in iteration {ctx.iteration}: {evaluation.feedback}",
+                code="score_missing",
             )
         facts = {
             "outputs": outputs,
