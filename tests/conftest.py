@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +19,10 @@ from temporal_server import TemporalServer
 if TYPE_CHECKING:
     from postgres_server import PostgresServer
 
+# No test writes into the state folder of the person, nor depends on what it knows. Set before a module of tests
+# copies the environment; the folder is removed with this object, at the end.
+_STATE = tempfile.TemporaryDirectory(prefix="loopwright-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 settings.register_profile("default", max_examples=100, deadline=None, suppress_health_check=_QUIET)
@@ -25,14 +30,6 @@ settings.register_profile(
     "thorough", max_examples=10_000, deadline=None, suppress_health_check=_QUIET
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test writes into the state folder of the person, nor depends on what it knows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
 
 
 @pytest.fixture(scope="session")
