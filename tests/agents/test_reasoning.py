@@ -55,6 +55,16 @@ async def test_who_it_is_comes_before_the_instructions() -> None:
     assert user == "Solve: 1 x 1"
 
 
+async def test_templates_have_the_iteration() -> None:
+    """The task and the system message name the iteration and the maximum; the task is that of iteration 1."""
+    talk = Conversation("thinking", "TASK_COMPLETE: 1")
+    text = "{{ iteration }} of {{ max_iterations }}"
+    await talk.ask(ReasoningAgent(f"Task {text}", system=f"System {text}.", max_iterations=3))
+    systems = [told["messages"][0]["content"] for told in talk.told]
+    assert talk.users()[0] == "Task 1 of 3"
+    assert [text.partition(".")[0] for text in systems] == ["System 1 of 3", "System 2 of 3"]
+
+
 @pytest.mark.parametrize("most", [2, 3, 5])
 async def test_the_last_permitted_call_is_told_that_it_is_the_last(most: int) -> None:
     """The notice is part of the user's message of that round, with the seed's words, and of no other."""

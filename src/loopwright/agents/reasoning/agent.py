@@ -31,7 +31,7 @@ from ...prompts.tool_prompt import answered
 from ...records import Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
 from ...records.sanitize import sanitised
-from ...templates.variables import fill
+from ...templates.variables import TemplatedValue, fill
 from ..phased.prompting import Tools
 from .completion import MARKER, completion
 
@@ -65,7 +65,8 @@ class ReasoningAgent(CompositeStep):
     executions in a journal.
 
     Args:
-        prompt: A template of the task. Default: the input itself.
+        prompt: A template of the task. It and `system` have `iteration` and `max_iterations` as variables, and the
+            task is the message of iteration 1. Default: the input itself.
         name: The name in paths and reports, without a slash. Default: `agent`.
         model: `provider:model`, or several that are tried in order. Default: the model of the run.
         role, goal, backstory: The persona, for the system message, before `system`. Default: none.
@@ -179,7 +180,7 @@ class ReasoningAgent(CompositeStep):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the iterations that the journal does not hold yet, and return the result."""
-        task = filled_in(self.prompt, value, ctx) if self.prompt else value
+        task = self._filled_in(self.prompt, value, ctx, 1) if self.prompt else value
         shown = codec.text_of(task)[: self.max_prompt_chars]
         # Before any check, so that `executions` lists refused tasks too.
         begun = await ctx.call(
@@ -267,12 +268,20 @@ class ReasoningAgent(CompositeStep):
         warn_of(reply, ctx)
         return conversation
 
-    def _persona(self, value: Json, ctx: Context) -> str:
+    def _filled_in(self, text: Text, value: Json, ctx: Context, number: int) -> str:
+        """Return a text with its template rendered for an iteration."""
+        if isinstance(text, TemplatedValue):
+            around = text.variables_of
+            own = {"iteration": number, "max_iterations": _max_iterations(ctx, self.max_iterations)}
+            text = replace(text, variables_of=lambda ctx, value: {**around(ctx, value), **own})
+        return filled_in(text, value, ctx)
+
+    def _persona(self, value: Json, ctx: Context, number: int = 1) -> str:
         parts = [
             f"You are {self.role}." if self.role else "",
             f"Your goal: {self.goal}" if self.goal else "",
             self.backstory,
-            filled_in(self.system, value, ctx) if self.system else "",
+            self._filled_in(self.system, value, ctx, number) if self.system else "",
         ]
         return "\n\n".join(part for part in parts if part)
 
@@ -288,7 +297,7 @@ class ReasoningAgent(CompositeStep):
         if number > maximum - self.notice_lead:
             notice = NOTICE if number == maximum else EARLY
             text += "\n\n" + notice.format(number=number, most=maximum)
-        persona = self._persona(task, ctx)
+        persona = self._persona(task, ctx, number)
         # The earlier messages come from the records of the iterations, which a resumed run has too.
         before = [
             Message.from_json(message)
