@@ -110,6 +110,17 @@ def test_called_documents_are_looked_into_too(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_problem_of_a_called_document_makes_none_of_its_caller(tmp_path: Path) -> None:
+    """The step that calls it exists, also where it is the output of the caller or another step names it."""
+    child = "schema: loopwright/1\nname: child\nsteps:\n  - {name: i, set: '{{ zork }}'}\n"
+    (tmp_path / "child.yaml").write_text(child)
+    text = (
+        HEAD
+        + "  - {name: a, workflow: child}\n  - {name: b, set: '{{ a }}'}\n  - {name: c, workflow: child}\n"
+    )
+    assert problems(tmp_path, text) == ["4:24 steps[0].set"]
+
+
 V2 = '$schema: "workflow/v2.0"\nname: x\nexecution: {provider: openai, model: gpt-4o}\n'
 
 

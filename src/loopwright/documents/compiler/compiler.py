@@ -306,7 +306,8 @@ def compile_document(
             ("output",),
             f"there is no step {document.output!r}{nearest(document.output or '', names)}",
         )
-    if compilation.problems or not result:
+    # A step is also missing if the document that it calls has problems.
+    if compilation.problems or not names <= result.keys():
         return None
     return compilation.attempt(
         ("steps",),
