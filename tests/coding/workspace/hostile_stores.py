@@ -412,7 +412,8 @@ def works(payload: str) -> bool:
         for words in (["status"], ["diff"], ["checkout", "-q", "-b", "x"], ["commit", "-qam", "x"], ["fetch", "-q", "."],
                       ["fetch", "origin"], ["log", "-p", "--show-signature"], ["checkout", "-f", "main"], ["clone", "-q", ".", "c"]):  # fmt: skip
             subprocess.run(
-                ["git", *words],
+                # A program in place of a server waits for git, and git for it: both are ended.
+                ["timeout", "5", "git", *words],
                 cwd=folder,
                 env=env,
                 capture_output=True,
