@@ -61,7 +61,10 @@ class Home:
     @property
     def foreign(self) -> bool:
         """Whether it has contents that this user did not make."""
-        return not self.known and (bool(self._token()) or any(map(self._is_used, self.names())))
+        if self.known or not (self._token() or any(map(self._is_used, self.names()))):
+            return False
+        # Again: another process may have made it in between.
+        return not self.known
 
     def names(self) -> list[str]:
         """Return the names in it; none if it does not exist."""
@@ -125,8 +128,8 @@ class Home:
                 ) from error
             return
         place, draft = self.folder / _ID, self.folder / f"{_ID}.{token}"
-        if self._token():
-            place.unlink()
+        if self._token() and not self.recognised:
+            place.unlink(missing_ok=True)
         _write_private(draft, token)
         try:
             os.link(draft, place)

@@ -102,15 +102,17 @@ def test_processes_that_make_the_folder_at_once_agree(tmp_path: Path) -> None:
     barrier = threading.Barrier(16)
 
     def make(number: int) -> bool:
+        home = Home(tmp_path / str(number // 16) / ".loopwright")
         barrier.wait()
-        home = Home(tmp_path / "a" / ".loopwright")
         home.make(required=True)
         (home.folder / "trees").mkdir(exist_ok=True)
         return home.recognised
 
     with ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(make, range(16)))
-    assert sorted(Home(tmp_path / "a" / ".loopwright").names()) == [".gitignore", "id", "trees"]
+        assert all(pool.map(make, range(16 * 25)))
+    for number in range(25):
+        names = Home(tmp_path / str(number) / ".loopwright").names()
+        assert names == [".gitignore", "id", "trees"]
 
 
 @pytest.mark.parametrize("name", ["runs.db", "store.git", "trees", "detached"])
