@@ -24,6 +24,8 @@ HOME = ".loopwright"  # the folder of journals, stores and trees
 TRUST = "LOOPWRIGHT_TRUST"  # `all`: everything is approved, for dedicated machines
 _ID = "id"
 _NO_STATE = "set XDG_STATE_HOME to a folder of yours that can be written"
+# Not through a link, which could lead to the identifier of another folder, and not from a pipe.
+_NOT_THROUGH = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 # What is read or written through its name. Files of runs are named by their digests, and need no trust.
 _USED = frozenset({
@@ -149,8 +151,7 @@ class Home:
     def _token(self) -> str:
         """Return the identifier, "" without one, or "?"."""
         try:
-            # Not through a link, which could lead to the identifier of another folder.
-            file = os.open(self.folder / _ID, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = os.open(self.folder / _ID, os.O_RDONLY | _NOT_THROUGH)
             with os.fdopen(file, encoding="ascii", errors="replace") as stream:
                 text = stream.read(64)
         except (FileNotFoundError, NotADirectoryError):

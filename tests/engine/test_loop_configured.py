@@ -181,7 +181,8 @@ def test_a_condition_that_could_never_hold_is_told(evaluate: Any, until: Any, to
     """A loop whose rounds were spent on a condition that nobody supplies says which one it is."""
     result = play(Loop(echo, evaluate and inline(evaluate), until=until | MaxIterations(2)), 1)
     assert result.reason is Reason.MAX_ITERATIONS
-    assert result.warnings == ((f"condition_not_applicable: echo: {told}",) if told else ())
+    others = [text for text in result.warnings if not text.startswith("passed_unread")]
+    assert others == ([f"condition_not_applicable: echo: {told}"] if told else [])
 
 
 def test_a_score_where_only_passing_counts_is_told_as_a_missing_goal() -> None:

@@ -36,7 +36,7 @@ _KEY = re.compile(r"[A-Za-z0-9]+(?:[-_.+/=][A-Za-z0-9]+)*")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
 # The prefix of a provider marks a key that has letters only.
 _PREFIXED = re.compile(
-    r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|xox[abps]|glpat|hf|gsk)(?:[-_][A-Za-z0-9]{1,12}){0,3}[-_][A-Za-z0-9]{16,}"
+    r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|xox[abps]|glpat|hf|gsk)(?:[-_][A-Za-z0-9]{1,12}){0,3}[-_][A-Za-z0-9]{16,}(?:[-_][A-Za-z0-9]+)*"
 )
 _MIN_KEY = 20  # characters; shorter words are names and numbers
 

@@ -138,7 +138,7 @@ def test_a_session_that_is_gone_is_replaced_with_a_warning(tmp_path: Path) -> No
         "if '-r' in sys.argv: sys.stderr.write('No conversation found with session ID: x\\n'); sys.exit(1)\n"
         "runpy.run_module('loopwright.testing.fake_agent', run_name='__main__')"
     )
-    made = made.model_copy(update={"program": [sys.executable, "-c", code, *made.program[3:]]})
+    made = made.model_copy(update={"program": [sys.executable, "-c", code, *made.program[4:]]})
     step = agent(
         made, "x", workspace="here", cwd=working(tmp_path), session="loop", output="result"
     )

@@ -251,7 +251,7 @@ def test_the_second_of_two_answers_is_told_so(asks: Project) -> None:
 def test_a_question_for_a_value_takes_no_yes(asks: Project, option: str) -> None:
     """The answer is a value, so a yes would be recorded as the wrong one; the question stays open."""
     asks.call("run", "asks:two", "--input", "x", "--run-id", "one")
-    done = asks.call("approve", "one", "two/name", option)
+    done = asks.call("approve", "one", "two/name/name", option)
     assert done.code == 2
-    assert "two/name asks for a value. Use --value ANSWER." in done.err
-    assert "two/name" in asks.call("approve", "one").out
+    assert "two/name/name asks for a value. Use --value ANSWER." in done.err
+    assert "two/name/name" in asks.call("approve", "one").out

@@ -161,7 +161,8 @@ def test_an_answer_to_a_submitted_run_names_the_worker(shared: Project) -> None:
     assert shared.call("resume", run_id).code == 4
     questions = json.loads(shared.call("approve", run_id, "--json").out)["questions"]
     for question in questions:
-        answered = shared.call("approve", run_id, question["path"], "--yes")
+        answer = ["--value", "Ann"] if question["path"].endswith("name") else ["--yes"]
+        answered = shared.call("approve", run_id, question["path"], *answer)
     assert f"a worker continues it; watch: loopwright watch {run_id}" in answered.out
     assert "resume" not in answered.out
 

@@ -84,7 +84,9 @@ def is_branch_name(name: str) -> bool:
 
 
 def problem_with_git() -> str:
-    """Return a sentence if git is missing or too old, else ""."""
+    """Return a sentence if git is missing or too old, or the system cannot open folders, else ""."""
+    if os.open not in os.supports_dir_fd:
+        return "This system cannot open folders. A workspace needs Linux, macOS or WSL."
     program = shutil.which("git")
     needed = ".".join(map(str, GIT_VERSION))
     if program is None:

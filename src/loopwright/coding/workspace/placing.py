@@ -15,7 +15,9 @@ from pathlib import Path
 
 __all__ = ["Placing"]
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Windows has none of these flags, and no descriptors of folders: a workspace does not work there.
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
 class Placing:
@@ -30,7 +32,7 @@ class Placing:
         self._opened: list[tuple[bytes, int]] = []  # the folders on the way to the last file
 
     def __enter__(self) -> Placing:
-        self._opened = [(b"", os.open(self._root, _FOLDER & ~os.O_NOFOLLOW))]
+        self._opened = [(b"", os.open(self._root, _FOLDER & ~_NOFOLLOW))]
         return self
 
     def __exit__(self, *_: object) -> None:
