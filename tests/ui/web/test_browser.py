@@ -63,7 +63,9 @@ def test_every_other_page_can_be_read_by_all(browser: Any, server: Server, width
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_no_output_is_more_than_text(browser: Any, server: Server, tmp_path: Path) -> None:
+def test_no_output_is_more_than_text(
+    browser: Any, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A hundred hostile outputs are shown as they are, in each place that shows them, and do nothing."""
     assert len(OUTPUTS) == 100
 
@@ -74,6 +76,8 @@ def test_no_output_is_more_than_text(browser: Any, server: Server, tmp_path: Pat
         criteria = ({"name": output[:300], "passed": False, "gap": output},)
         return Evaluation(0.5, False, output, criteria=criteria)  # type: ignore[arg-type]
 
+    # The user of the page made its folder.
+    monkeypatch.setenv("XDG_STATE_HOME", str(server.folder / "state"))
     url = f"sqlite:{server.folder}/.loopwright/runs.db?synchronous=normal"
     loop = Loop(write, judge, until=MaxIterations(100), name="hostile")
     with ThreadPoolExecutor() as apart:  # the browser's own event loop runs in this thread
