@@ -159,4 +159,4 @@ UNTIL: dict[str, Callable[[], Program]] = {
 
 
 # Their steps act on files, or their meaning is corrected since: only their ended runs are compared.
-WHOLE = frozenset(("sentences", "continues", "coding", "debate"))
+WHOLE = frozenset(("sentences", "continues", "coding"))

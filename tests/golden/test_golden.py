@@ -57,11 +57,23 @@ def test_a_finished_run_is_returned(day: str, name: str, url: str) -> None:
     assert plain(again(name, url, f"{name}-whole")) == EXPECTED[day][name]["whole"]
 
 
+def with_numbers(value: Any) -> Any:
+    """Return a result whose past loops have numbers, which were texts in earlier versions."""
+    if isinstance(value, list):
+        return list(map(with_numbers, value))
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: float(item) if key in ("round", "agreement") else with_numbers(item)
+        for key, item in value.items()
+    }
+
+
 @pytest.mark.parametrize(("day", "name"), CUT)
 def test_an_interrupted_run_goes_on(day: str, name: str, url: str) -> None:
     """A run killed halfway by the earlier version ends as the one that was not killed."""
     whole, cut = again(name, url, f"{name}-whole"), again(name, url, f"{name}-cut")
-    assert plain(cut) == EXPECTED[day][name]["cut"]
+    assert with_numbers(plain(cut)) == with_numbers(EXPECTED[day][name]["cut"])
     if name != "remembers":  # its second run has learned from the first
         assert spent(whole) <= spent(cut) <= spent(whole) + 2  # the calls in flight at the kill
 
