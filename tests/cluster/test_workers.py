@@ -270,7 +270,8 @@ async def test_the_sweeper_survives_a_loss_of_its_connection(
 async def test_each_wait_of_a_run_has_its_own_pauses(
     journal: MemoryJournal, deliverer: InMemoryDeliverer
 ) -> None:
-    """The pause between two attempts doubles while a run waits, and begins anew once it was opened."""
+    """The pause between two attempts doubles while a run waits, and begins anew once it was opened; the sweeper
+    sweeps again when it is over, also while the engine has not taken the run."""
     run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
     sweeper = Sweeper(journal, open_runs(journal), deliverer)
     pauses = []
@@ -283,6 +284,8 @@ async def test_each_wait_of_a_run_has_its_own_pauses(
         sweeper._attempts[run_id] = sweeper._attempts[run_id]._replace(next=0.0)
         assert await sweeper.sweep() == 1
         assert sweeper._attempts[run_id].pause == 2 * pauses[-1]
+        assert await sweeper.sweep() == 0  # too early
+        assert sweeper._pause == pytest.approx(2 * pauses[-1], abs=0.05)
     assert set(pauses) == {0.05}
 
 

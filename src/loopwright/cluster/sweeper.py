@@ -53,7 +53,7 @@ class Sweeper:
         self._journal = journal
         self._runs = runs
         self._deliverer = deliverer
-        self._hurried = False  # whether a due run may have to be enqueued again
+        self._pause = _INTERVAL  # until a run that is due may have to be enqueued again
         self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
         self._attempts: dict[str, _Attempt] = {}  # the latest of each run
 
@@ -63,15 +63,14 @@ class Sweeper:
         Args:
             finished: returns the number of runs that ended in this worker.
         """
-        failing = False
+        failing = announced = False
         while True:
             try:
                 await self._runs.beat(finished())
                 if await self._runs.lead():
                     await self.sweep()
                 # An answer is announced before the run is given back: a second sweep follows soon.
-                pause = _AGAIN if self._hurried else _INTERVAL
-                self._hurried = await self._runs.changed(pause)
+                announced = await self._runs.changed(_AGAIN if announced else self._pause)
             except Exception as error:  # of a database or an engine, which may come back
                 # Once for a loss: the database may be away for minutes.
                 level = logging.DEBUG if failing else logging.WARNING
@@ -88,7 +87,8 @@ class Sweeper:
         now = time.monotonic()
         # A worker clears the time when it takes the run: the engine may skip a run whose last delivery it has not
         # acknowledged yet, so such a run is enqueued again after a short pause.
-        due = [row for row in rows if row.wake_at and self._may_try(row, now)]
+        timed = [row for row in rows if row.wake_at]
+        due = [row for row in timed if self._may_try(row, now)]
         others = [row for row in rows if not row.wake_at and self._may_try(row, now)]
         held = (
             await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
@@ -97,7 +97,6 @@ class Sweeper:
             if row.run_id in held:
                 self._wait(row, now)
         missing = [row for row in others if row.run_id not in held or self._is_lost(row, now)]
-        self._hurried = self._hurried or bool(due)
         await self._tick(due)
         # The schedules first: a crash after this repeats a tick, whose run ID is the same.
         if enqueued := [*due, *missing]:
@@ -106,6 +105,9 @@ class Sweeper:
             self._wait(row, now, first=_AGAIN)
         for row in missing:
             self._wait(row, now)
+        latest = [attempt for row in timed if (attempt := self._latest(row)) is not None]
+        soonest = min((attempt.next for attempt in latest), default=now + _INTERVAL)
+        self._pause = min(_INTERVAL, max(_AGAIN, soonest - now))
         return len(enqueued)
 
     async def _wake_answered(self) -> None:
