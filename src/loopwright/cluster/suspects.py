@@ -17,7 +17,7 @@ from ..records import Reason, Result, Status
 from ..records.result import ended_entry
 from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns
 
-__all__ = ["Progress", "is_poison", "suspend"]
+__all__ = ["RunProgress", "is_poison", "suspend"]
 
 _LOG = logging.getLogger("loopwright.cluster")
 _LONGEST_PAUSE = 16.0  # seconds before a suspect starts
@@ -51,7 +51,7 @@ async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
     return True
 
 
-class Progress:
+class RunProgress:
     """Clears the time of a run at its first entry, and its count of deliveries at its first result.
 
     Until then a suspended run keeps its time, because nothing else would wake it if its opening fails.

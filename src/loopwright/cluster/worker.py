@@ -48,7 +48,7 @@ from .modules import RootModules
 from .pinning import uses_workspace
 from .shared_runs import SharedRuns, is_over, open_runs
 from .source_keys import CARRIED
-from .suspects import Progress, is_poison
+from .suspects import RunProgress, is_poison
 from .sweeper import Sweeper, may_continue
 from .trust import TrustedDigests
 
@@ -409,7 +409,7 @@ class Worker:
     ) -> bool:
         assert self.runs is not None
         timed = row.status == "suspended" and row.wake_at > 0
-        progress = Progress(self.runs, row.run_id, timed=timed)
+        progress = RunProgress(self.runs, row.run_id, timed=timed)
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:

@@ -45,7 +45,7 @@ from .success import (
     Passed,
     ScoreAtLeast,
 )
-from .success import Reading as Reading
+from .success import TreeReading as TreeReading
 from .success import questions_in as questions_in
 from .success import with_passed as with_passed
 

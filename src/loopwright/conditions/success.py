@@ -328,7 +328,7 @@ def with_passed(tree: Condition) -> Condition:
 _READINGS = ("no", "holds", "open", "yes")  # in the order in which a part of an "or" decides it
 
 
-class Reading:
+class TreeReading:
     """A tree of conditions read after one iteration, while some of its sentences have no answer.
 
     A part is `yes` if it holds with success, `holds` if it ends the loop without success, `open` if an answer

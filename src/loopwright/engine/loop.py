@@ -27,7 +27,7 @@ from ..conditions import (
     MaxIterations,
     Passed,
     PhaseLimit,
-    Reading,
+    TreeReading,
     check_safely,
     from_json,
     has_goal,
@@ -620,7 +620,7 @@ class Loop(CompositeStep[In, Out]):
         """Return whether the evaluation before the first iteration satisfies the loop."""
         first = History([Iteration(0, evaluation=evaluation)])
         answers = {sentence: evaluation.answer(sentence) for sentence in self.sentences}
-        return Reading(self.members, first, answers, of_input=True).value() == "yes"
+        return TreeReading(self.members, first, answers, of_input=True).value() == "yes"
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record, or None: a pure function.

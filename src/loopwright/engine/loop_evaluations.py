@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import Protocol
 
-from ..conditions import Condition, Reading
+from ..conditions import Condition, TreeReading
 from ..errors import StepError, Stopped
 from ..records import Evaluation, History, Iteration, Reason, Stop, as_evaluation
 from ..records.codec import Json
@@ -120,7 +120,7 @@ async def judge_sentences(
     if loop_run.snapshots is not None and not of_input:
         item = replace(item, files=loop_run.snapshots.current)
     after = history.continued(item)
-    reading = Reading(loop_run.members, after, {}, of_input=of_input)
+    reading = TreeReading(loop_run.members, after, {}, of_input=of_input)
     checked = _checked(loop_run, evaluation)
     verdicts: dict[str, Json] = {}
     # A check that failed is not overruled.

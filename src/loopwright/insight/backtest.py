@@ -23,8 +23,8 @@ from ..conditions import (
     Judged,
     MaxIterations,
     Passed,
-    Reading,
     ScoreAtLeast,
+    TreeReading,
     check_safely,
     has_goal,
     questions_in,
@@ -382,7 +382,7 @@ def _needs_answer(condition: Condition, history: History, loop: Loop) -> bool:
         asked = evaluation.verdicts is None or question.sentence in evaluation.verdicts
         if asked:
             answers[question.sentence] = evaluation.answer(question.sentence) is True
-    return Reading([condition], history, answers).value() == "open"
+    return TreeReading([condition], history, answers).value() == "open"
 
 
 class _Columns:

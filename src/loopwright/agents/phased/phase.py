@@ -25,7 +25,7 @@ from .prompting import Tools, ask_with_hooks
 
 __all__ = [
     "PHASES",
-    "Judged",
+    "JudgedPhase",
     "PhaseDone",
     "PhaseIteration",
     "WithResults",
@@ -142,7 +142,7 @@ class WithResults(_InPlace):
 
 
 @dataclass(frozen=True)
-class Judged(_InPlace):
+class JudgedPhase(_InPlace):
     """A composite evaluator, such as a judge. Its goal is the task, not the input of the phase."""
 
     task: Json = field(default=None, compare=False)

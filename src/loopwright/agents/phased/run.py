@@ -29,7 +29,7 @@ from ...records.codec import Json
 from .capabilities import AgentState, Hooks
 from .phase import (
     PHASES,
-    Judged,
+    JudgedPhase,
     PhaseDone,
     PhaseIteration,
     WithResults,
@@ -293,7 +293,7 @@ class PhasedRun:
         agent = self.agent
         judge = agent.evaluators.get(phase)
         if isinstance(judge, CompositeStep):
-            judge = Judged(judge.name, judge, self.task)
+            judge = JudgedPhase(judge.name, judge, self.task)
         if not agent.enable_dynamic_termination:
             return judge, None
         judge = judge or (None if phase == "planning" else confidence)

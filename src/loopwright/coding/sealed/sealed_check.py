@@ -53,7 +53,7 @@ from .runners import Runner
 from .suspicious import suspicious_lines
 from .trees import blob, entries_of, tree_with
 from .verdict import verdict_of
-from .watch import ChangedFiles, Watch, entry_of
+from .watch import ChangedFiles, ProtectedWatch, entry_of
 
 if TYPE_CHECKING:
     from ...engine.snapshots import Snapshots
@@ -614,7 +614,7 @@ class SealedCheck:
         store, state = self._state.tree.store, self._state
         entries = await in_thread(entries_of, store, tree)
         written = self._written or frozenset()
-        watch = Watch(folder, {**self._watched, **own}, written)
+        watch = ProtectedWatch(folder, {**self._watched, **own}, written)
         # On the base it is the user's own code, which may write into the folders of its tests.
         places = [] if self._measures_base else watch.places(self._open(entries, own))
         inner = {above for place in places for above in place.parents if folder in above.parents}

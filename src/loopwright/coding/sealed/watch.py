@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .protect import TreeEntry, digest_of, folders_above
 
-__all__ = ["ChangedFiles", "Watch", "entry_of"]
+__all__ = ["ChangedFiles", "ProtectedWatch", "entry_of"]
 
 MOST_PLACES = 1000  # mounts of one sandbox, each of which takes time
 _MODE = "100644"
@@ -25,7 +25,7 @@ class ChangedFiles(Exception):
 
 
 @dataclass
-class Watch:
+class ProtectedWatch:
     """The protected files of one run of a check.
 
     Args:
