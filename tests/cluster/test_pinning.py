@@ -65,8 +65,11 @@ async def test_a_run_whose_files_are_elsewhere_is_not_started_here(folder: Path)
         assert await runs.pinned() == {"elsewhere": [run_id]}
 
 
-async def test_a_run_is_pinned_until_it_ends(folder: Path) -> None:
+async def test_a_run_is_pinned_until_it_ends(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The host that starts a run keeps it; an ended run is not pinned."""
+    monkeypatch.chdir(tmp_path)  # another process of tests may have made the folder of stores here
     journal, deliverer = MemoryJournal(), InMemoryDeliverer()
     step = in_folder(folder)
     run_id = await submit(step, 1, journal=journal, deliverer=deliverer)
