@@ -84,6 +84,7 @@ class Place:
         self.url = journal or "sqlite:.loopwright/runs.db"
         self.options = ["--journal", journal] if journal else []
         self.said, self.attribute = "", ""
+        self.yes: tuple[str, ...] = ()  # of a resume: the code of a recorded program was not approved here
         self.module = f"steps_{abs(hash((str(folder), journal))):x}"
 
     def call(self, *words: str) -> tuple[int, str]:
@@ -102,7 +103,7 @@ class Place:
 
     def program(self, step: str, tail: str, value: str = "x") -> None:
         """Run a Python program as a process of its own."""
-        self.attribute = step
+        self.attribute, self.yes = step, ("--yes",)
         file = self.folder / f"{self.module}.py"
         file.write_text(STEPS + tail.replace("{step}", step))
         subprocess.run(
@@ -147,9 +148,10 @@ def program(step: str, tail: str, value: str = "x") -> Made:
     return lambda place: place.program(step, tail, value)
 
 
-def coding(check: str) -> Made:
+def coding(check: str, *options: str) -> Made:
     def made(place: Place) -> None:
         words = ["until", check, "--yes", "--workspace", "copy", "--max", "2", *place.options]
+        words += options
         (place.folder / "readme").write_text("x")
         place.call(*words, "--", "sh", "-c", 'touch "part$LOOPWRIGHT_ITERATION"')
 
@@ -173,6 +175,8 @@ RUNS: dict[str, Made] = {
     "asking program without a guard": program("asking", UNGUARDED),
     "coding": coding("test -e part2"),
     "exhausted coding": coding("false"),
+    "coding that keeps its copy": coding("test -e part2", "--no-merge"),
+    "used-up effects": coding("false", "--max-effects", "2"),
 }
 
 
@@ -230,6 +234,7 @@ def _follow(output: str, place: Place, seen: set[str]) -> None:
         if line.startswith("from "):  # what made the run, with words for what is not recorded
             continue
         for match in PRINTED.finditer(line):
+            assert line[match.end() :][:1] != ",", f"a list cannot be pasted: {line}"
             command, _, _ = match[1].partition(" with one of")
             options = (
                 re.findall(r"^    (--.*)$", output, re.MULTILINE) if match[1] != command else [""]
@@ -237,23 +242,24 @@ def _follow(output: str, place: Place, seen: set[str]) -> None:
             for option in options:
                 if (printed := f"{command} {option}".strip()) not in seen:
                     seen.add(printed)
-                    _works(printed, place, output)
+                    _works(printed, place, output, as_it_is=line.startswith("continue: "))
     for line in re.findall(r"resume_sync\(step, .*?\)(?= in its Python program)", output):
         if line not in seen:
             seen.add(line)
-            names = {"step": place.step(), "resume_sync": resume_sync, "N": 5}
+            names = {"step": place.step(), "resume_sync": resume_sync}
             with place.unchanged():
                 assert eval(line, names).run_id == "r1"
 
 
-def _works(printed: str, place: Place, output: str) -> None:
-    """Run a printed command on the state in which it was printed."""
-    command = [VALUES.get(word, word) for word in shlex.split(printed)]
+def _works(printed: str, place: Place, output: str, *, as_it_is: bool) -> None:
+    """Run a printed command on the state in which it was printed; `as_it_is` has no words to replace."""
+    values = {} if as_it_is else VALUES
+    command = [values.get(word, word) for word in shlex.split(printed)]
     if command[0] in WAITS:
         code, said = place.call(command[0], "--help")
     else:
         if command[0] == "resume":
-            command.append("--yes")  # the answer of a person to the question
+            command += place.yes
         with place.unchanged():
             code, said = place.call(*command)
     assert code != 2, f"loopwright {printed}\n{said}\nprinted in:\n{output}"

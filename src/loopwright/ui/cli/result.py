@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...conditions import UNITS, unit_of
+from ...coding.workspace.sources import WorkspaceSource
+from ...conditions import CEILING, UNITS, amount, unit_of
 from ...journal import Entry, RunInfo, surviving
 from ...journal.questions import Question
 from ...journal.urls import shown_url
@@ -20,10 +22,10 @@ from ..submitted import is_for_workers
 from .live import ending_text
 from .output import DEBUG, Output
 
-_RAISED_BY = {
-    Reason.MAX_ITERATIONS: "--max-iterations",
-    Reason.PHASE_LIMIT: "--max-iterations",
-}
+# The used amounts and the limits in the sentence of a stop, and what a refused call would take.
+_FIGURE = re.compile(
+    r"\b(\d[\d.e+-]*) (?:of|used|calls|tokens|usd|effects|iterations|phase iterations)\b"
+)
 TREES = "trees"  # the folder of copies
 SHOWN_LINES = 60  # of an output on a terminal, so that the reason stays visible; a pipe gets all
 _STYLES = {
@@ -71,10 +73,10 @@ def report_result(
     if questions:
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
-    elif option := _raised_by(result):
+    elif option := _raising(result):
         # Without a row the run was started here, so the command line knows its step.
         row = info or RunInfo(result.run_id, result.name, source={"python": ""})
-        output.write(("continue: ", "dim"), resume_line(row, url, option, "N"))
+        output.write(("continue: ", "dim"), resume_line(row, url, *option))
     elif result.status is Status.SUSPENDED:
         report_continuation(
             info or RunInfo(result.run_id, result.name, source={"python": ""}), output, url
@@ -94,18 +96,23 @@ def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output) ->
     # The files of `here` are in place already.
     if not (branch or patch or "applied" in workspace) and folder.parent.parent.name == TREES:
         output.write(("files: ", "dim"), texts.one_line(str(folder)))
-        words = ("diff", "apply", "branch")
+        words = ("diff", "apply", *(["branch"] if WorkspaceSource.of(Path.cwd()).git else []))
         commands = [workspace_line(word, run_id, folder) for word in words]
-        output.write(("take them: ", "dim"), ", ".join(commands))
+        output.write(("take them:", "dim"), *(f"\n  {command}" for command in commands))
 
 
-def _raised_by(result: Result) -> str:
-    """Return the option that raises the limit that ended a run, or ""."""
-    if result.reason is Reason.BUDGET:
-        unit = unit_of(result.detail)
-        names = [name for name, raised in UNITS.items() if raised == unit]
-        return "".join(f"--{name.replace('_', '-')}" for name in names)
-    return _RAISED_BY.get(result.reason, "")
+def _raising(result: Result) -> tuple[str, ...]:
+    """Return the option that raises the limit that ended a run, with twice its figure; () if none does."""
+    figures = [float(figure) for figure in _FIGURE.findall(result.detail)]
+    if result.reason is Reason.BUDGET and (unit := unit_of(result.detail)):
+        name = next(name for name, raised in UNITS.items() if raised == unit)
+        new = 2 * max(*figures, getattr(result.usage, unit, 0.0))
+        return f"--{name.replace('_', '-')}", amount(new if unit == "usd" else int(new))
+    # Of several loops at a limit, one that is not in the sentence may be raised.
+    used = max(1, *figures, *(one.iterations for one in (result, *result.loops.values())))
+    if result.reason in (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT) and used < CEILING:
+        return "--max-iterations", str(min(2 * int(used), CEILING))
+    return ()
 
 
 def report_questions(questions: Sequence[Question], output: Output, shown: str = "") -> None:
