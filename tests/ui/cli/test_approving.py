@@ -217,6 +217,17 @@ def test_at_a_terminal_the_answers_are_asked_for(
     }  # fmt: skip
 
 
+def test_a_resumed_run_does_not_ask_what_is_answered(asks: Project) -> None:
+    """Of a question with an answer only the answer is told; an open one is told."""
+    asks.call("run", "asks:two", "--input", "x", "--run-id", "one")
+    said = asks.call("approve", "one", "two/sign/who", "--yes", "--resume").out
+    assert "asks a person: call mail?" not in said
+    assert "asks a person: what is your name?" in said
+    said = asks.call("approve", "one", "two/name/name", "--value", "Ann", "--resume").out
+    assert "asks a person" not in said
+    assert "two/name/name: answer: Ann" in said
+
+
 def test_an_edited_round_is_shown_as_edited(asks: Project) -> None:
     """The iteration, the differences and the table of exports have what a person made of it."""
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")

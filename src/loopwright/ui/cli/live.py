@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ...conditions import Budget
-from ...journal import Entry
+from ...journal import Entry, surviving
 from ...records import Iteration, Reason, Result, Status, StepOutcome
 from ...records.codec import Json
 from .. import formatting as texts
@@ -271,7 +271,11 @@ class LinesView:
         """Prepare the recorded part of the run; it is shown, below the title, with the next entry."""
         # Shown with the next entry, so that a refused resume prints no rows.
         self.has_entries = bool(entries)
-        self._waiting = [(title, "bold"), *self.progress.recall(entries)]
+        kept = surviving(entries)
+        # To one who resumes, a question with its answer would look like one that is open.
+        answered = {entry.path for entry in kept if entry.kind == "answered"}
+        told = [entry for entry in kept if entry.kind != "asked" or entry.path not in answered]
+        self._waiting = [(title, "bold"), *self.progress.recall(told)]
 
     def show_entry(self, entry: Entry) -> None:
         """Show an entry that has just become durable."""
