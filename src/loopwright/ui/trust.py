@@ -227,6 +227,7 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
             person.write((f"  {key}:", "dim"))
             for line in (first, *more):
                 person.write(f"    {line}")
-    person.write("Run it? You are asked again only if its files change. [y/N]")
+    again = "only if the document, its code or what it may send changes"
+    person.write(f"Run it? You are asked again {again}. [y/N]")
     if not says_yes(person):
         raise ConfigurationError(f"{read.name} was not approved; nothing was run")

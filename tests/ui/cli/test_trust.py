@@ -154,6 +154,9 @@ def test_a_terminal_is_asked_once(folder: Project) -> None:
     assert "sh act.sh" in shown
     assert "own:shout" in shown
     assert "was not approved; nothing was run" in shown
+    assert (
+        "You are asked again only if the document, its code or what it may send changes." in shown
+    )
     assert on_terminal(folder, "y\n", "run", "doing.yaml")[0] == 0
     code, shown = on_terminal(folder, "", "run", "doing.yaml")
     assert (code, acted(folder)) == (0, 2)
@@ -197,6 +200,12 @@ def test_a_file_for_a_list_needs_an_approval(folder: Project) -> None:
     _, shown = on_terminal(folder, "n\n", "run", "sends.yaml")
     assert "files: \x1b[0m.env" in shown and "hosts: \x1b[0mapi.openai.com" in shown
     assert folder.run("run", "sends.yaml", "--replies", "replies.yaml", "--yes").code == 0
+    # The path is approved and not the contents, as the question says.
+    (folder.folder / ".env").write_text("KEY=2")
+    assert folder.run("run", "sends.yaml", "--replies", "replies.yaml").code == 0
+    text = text.replace(".env", "act.sh")
+    (folder.folder / "sends.yaml").write_text(text)
+    assert folder.run("run", "sends.yaml", "--replies", "replies.yaml").code == 2
 
 
 def test_an_agreement_is_for_its_owner_alone(folder: Project) -> None:
