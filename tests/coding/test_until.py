@@ -282,6 +282,33 @@ def test_the_result_is_a_branch(tmp_path: Path) -> None:
     assert git(tmp_path, "branch", "--show-current") == "main\n"
 
 
+def test_a_branch_on_which_the_check_fails_is_said_to_be_one(tmp_path: Path) -> None:
+    """The line of an exhausted run differs from that of success."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    words = ["until", "--workspace", "copy", "false", "--yes", "--run-id", "one", "--max", "1"]
+    said = command(tmp_path, *words, "--", "touch", "made").stdout
+    line = "branch: loopwright/one (git merge loopwright/one); the check does not pass on it\n"
+    assert line in said
+
+
+def test_protected_files_that_were_put_back_are_named_and_nothing_is_offered(
+    tmp_path: Path,
+) -> None:
+    """The end of an agent that changes its check only; a result without a difference is not offered."""
+    (tmp_path / "test_a.py").write_text("def test_a():\n    assert False\n")
+    cheat = "echo 'def test_a(): pass' > test_a.py"
+    check = f"{sys.executable} -m pytest -q test_a.py"
+    words = ["until", "--workspace", "copy", check, "--yes"]
+    said = command(tmp_path, *words, "--", "sh", "-c", cheat).stdout
+    assert (
+        "2 iterations in a row changed no file; protected files were changed and put back, "
+        "the first is test_a.py (" in said
+    )
+    assert "no file differs from the beginning\n" in said
+    assert "take them" not in said and "patch: " not in said and "branch: " not in said
+
+
 def test_an_agent_that_changes_nothing_is_ended(tmp_path: Path) -> None:
     """Two iterations in a row without a changed file end the loop, whatever the agent says."""
     words = ["until", "--workspace", "copy", "false", "--yes", "--json"]

@@ -132,9 +132,14 @@ class NoChange(Condition):
     def check(self, history: History) -> Stop | None:
         if len(history) < self.limit:
             return None
-        if not all(_unchanged(history[-n]) for n in range(1, self.limit + 1)):
+        items = [history[-n] for n in range(self.limit, 0, -1)]
+        if not all(map(_unchanged, items)):
             return None
-        return Stop(Reason.NO_CHANGE, f"{self.limit} iterations in a row changed no file")
+        found = [item.evaluation.tampered for item in items if item.evaluation is not None]
+        detail = f"{self.limit} iterations in a row changed no file"
+        if paths := [path for one in found if one is not None for path in one.paths]:
+            detail += f"; protected files were changed and put back, the first is {paths[0]}"
+        return Stop(Reason.NO_CHANGE, detail)
 
 
 def _unchanged(item: Iteration) -> bool:

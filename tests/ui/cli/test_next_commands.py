@@ -84,7 +84,9 @@ class Place:
         self.url = journal or "sqlite:.loopwright/runs.db"
         self.options = ["--journal", journal] if journal else []
         self.said, self.attribute = "", ""
-        self.yes: tuple[str, ...] = ()  # of a resume: the code of a recorded program was not approved here
+        self.yes: tuple[
+            str, ...
+        ] = ()  # of a resume: the code of a recorded program was not approved here
         self.module = f"steps_{abs(hash((str(folder), journal))):x}"
 
     def call(self, *words: str) -> tuple[int, str]:

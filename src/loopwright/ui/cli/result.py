@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...coding.workspace.sources import WorkspaceSource
+from ...coding.workspace.store import GitStore
 from ...conditions import CEILING, UNITS, amount, unit_of
+from ...errors import LoopwrightError
 from ...journal import Entry, RunInfo, surviving
 from ...journal.questions import Question
 from ...journal.urls import shown_url
@@ -64,7 +67,7 @@ def report_result(
     # A loop may have the workspace in place of its document.
     own = [loop.workspace for loop in result.loops.values() if loop.workspace]
     for workspace in [result.workspace] if result.workspace else own:
-        _report_files(workspace, result.run_id, output)
+        _report_files(workspace, result, output)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
         return
@@ -83,21 +86,30 @@ def report_result(
         )
 
 
-def _report_files(workspace: Mapping[str, Json], run_id: str, output: Output) -> None:
+def _report_files(workspace: Mapping[str, Json], result: Result, output: Output) -> None:
     """Write where the files of a workspace are, and how to take them."""
+    items = [item for one in (result, *result.loops.values()) for item in one.history]
+    # The workspace of a document names no iteration.
+    same = [item for item in items if (item.files or {}).get("tree") == workspace.get("tree")]
+    failing = "; the check does not pass on it" if same and same[-1].passed is False else ""
     if branch := texts.one_line(text_of(workspace.get("branch", ""))):
-        output.write(("branch: ", "dim"), f"{branch} (git merge {branch})")
+        output.write(("branch: ", "dim"), f"{branch} (git merge {branch}){failing}")
     if patch := texts.one_line(text_of(workspace.get("patch", ""))):
-        output.write(("patch: ", "dim"), f"{patch} (git apply {patch})")
+        output.write(("patch: ", "dim"), f"{patch} (git apply {patch}){failing}")
     if "applied" in workspace:
         count = workspace["applied"]
         output.write(("applied: ", "dim"), f"{texts.plural(count, 'file')} of yours changed")
     folder = Path(text_of(workspace.get("folder", "")))
     # The files of `here` are in place already.
     if not (branch or patch or "applied" in workspace) and folder.parent.parent.name == TREES:
-        output.write(("files: ", "dim"), texts.one_line(str(folder)))
+        output.write(("files: ", "dim"), texts.one_line(str(folder)), failing)
+        # A person may have deleted the store.
+        with contextlib.suppress(LoopwrightError):
+            if GitStore(folder.parents[2]).tree_of(workspace["base"]) == workspace["tree"]:
+                output.write("no file differs from the beginning")
+                return
         words = ("diff", "apply", *(["branch"] if WorkspaceSource.of(Path.cwd()).git else []))
-        commands = [workspace_line(word, run_id, folder) for word in words]
+        commands = [workspace_line(word, result.run_id, folder) for word in words]
         output.write(("take them:", "dim"), *(f"\n  {command}" for command in commands))
 
 
