@@ -24,7 +24,6 @@ __all__ = ["LoadedDocument", "Project", "Recorded", "Sent", "Settings", "shown_p
 
 
 GENERATED = ".loopwright-"  # the beginning of the name of a document that no file holds
-LocalNeed = Manifest | Path | Literal["git"]  # a program, a folder or git
 MAX_RECORDED = 1_000_000  # bytes of all documents of a run; larger ones are not recorded
 
 
@@ -142,12 +141,15 @@ class Sent:
     models: tuple[tuple[str, str], ...] = ()
 
 
+LocalNeed = Manifest | Path | Sent | Literal["git"]  # a program, a folder, a file or git
+
+
 @dataclass(frozen=True)
 class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
-    settings of model calls with their places, `needs` the programs of agents, the folders and git, `models` the models
+    settings of model calls with their places, `needs` the programs of agents, the folders, the files of lists and git, `models` the models
     with their addresses, `contents` the files with their bytes, `keys` the variables and the hosts that receive them,
     `sent` the files of this machine that a model may receive.
     """

@@ -109,6 +109,29 @@ def test_check_reports_an_unreachable_server(project: Project) -> None:
     assert project.call("check", file, "--offline").code == 0
 
 
+LIST = "  each: {items: 'file://cases.txt', execute: {shell: [cat]}}\n"
+
+
+def test_the_missing_file_of_a_list_is_reported_and_refused(project: Project) -> None:
+    """With its place, by `check`, and by `run` before its first effect; not if another step may write the file."""
+    file = written(project, HEAD + "steps:\n- {name: one, set: x}\n- name: two\n" + LIST)
+    answer = project.call("check", file)
+    assert answer.code == 1
+    words = "ask.yaml:6:17: steps[1].each.items: there is no file file://cases.txt"
+    assert f"missing: {words}" in answer.err
+    refused = project.call("run", file, "--yes")
+    assert refused.code == 2 and words in refused.err
+    assert not (project.folder / ".loopwright").exists()
+    (project.folder / "cases.txt").write_text("a\nb\n")
+    assert "ask.yaml: can run\n" in project.call("check", file).out
+    assert project.call("run", file, "--yes").code == 0
+    (project.folder / "cases.txt").unlink()
+    one = "- {name: one, shell: [sh, -c, 'echo a > cases.txt']}\n"
+    file = written(project, HEAD + f"steps:\n{one}- name: two\n  needs: [one]\n" + LIST)
+    assert "ask.yaml: can run\n" in project.call("check", file).out
+    assert project.call("run", file, "--yes").code == 0
+
+
 def test_check_contacts_no_other_machine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hosted provider is never contacted."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0000")

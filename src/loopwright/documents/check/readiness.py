@@ -1,4 +1,4 @@
-"""The keys, packages, servers, programs and folders that a document needs and this machine lacks.
+"""The keys, packages, servers, programs, folders and files of lists that a document needs and this machine lacks.
 
 Rules:
 
@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -30,10 +31,13 @@ from ...prompts.settings import PromptSettings
 
 if TYPE_CHECKING:
     from ..project import LoadedDocument, LocalNeed
+from ..project import Sent
 from ..schema.tools import ServerSpec
+from ..schema.traverse import commands_in, functions_in, parts
 
 __all__ = ["missing"]
 
+_LIST = re.compile(r"steps\[(\d+)\]\.each\.items")
 TIMEOUT = 1.0  # seconds that a server on this machine may take to answer
 
 
@@ -59,22 +63,40 @@ def missing(
                 source.problem(at, words) for words in _missing_for_server(server, environ, servers)
             ]
     for place, need in loaded.needs:
+        if isinstance(need, Sent) and _may_be_written(loaded, place):
+            continue
         if words := _missing_here(need):
             result.append(replace(place, message=words))
     return list(dict.fromkeys(result))
 
 
 def _missing_here(need: LocalNeed) -> str:
-    """Return the problem of a program, a folder or git, or ""."""
+    """Return the problem of a program, a folder, a file or git, or ""."""
     if need == "git":
         return problem_with_git()
     if isinstance(need, Path):
         return "" if need.is_dir() else f"there is no folder {str(need)!r}"
+    if isinstance(need, Sent):
+        there = need.path is None or need.folder or need.path.is_file()
+        return "" if there else f"there is no file {need.written}"
     program = need.program[0]
     if not is_missing(program, {}):
         return ""
     hint = f"; install it with: {need.install}" if need.install else ""
     return f"there is no program {program!r} on PATH{hint}"
+
+
+def _may_be_written(loaded: LoadedDocument, place: Problem) -> bool:
+    """Return whether another step of the run may write the file of the list at a place."""
+    (document, *called), step = loaded.documents.values(), _LIST.fullmatch(place.path)
+    if called or step is None:
+        return True
+    others = [one for i, one in enumerate(document.steps) if i != int(step[1])]
+    rest = document.model_copy(update={"steps": others})
+    acts = any(
+        getattr(part, "tools", None) or getattr(part, "tool", None) for part in parts(others)
+    )
+    return acts or any(commands_in(rest)) or any(functions_in(rest))
 
 
 class _Servers:

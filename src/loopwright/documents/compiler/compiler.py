@@ -166,6 +166,8 @@ def compile_each(
     allowed = compilation.folder
     if written.startswith(FILE):
         allowed = compilation.sent(written.removeprefix(FILE), (*path, "items"), written)
+        place = compilation.source.problem((*path, "items"), "")
+        compilation.project.needs.append((place, compilation.project.sent[-1]))
     inner = compilation.with_names(["loop", *(f"loop.{field}" for field in OF_ITEMS)])
     if spec.at_once > 1:  # these items have no files
         inner = replace(inner, in_workspace=False)

@@ -18,7 +18,7 @@ from ...engine.resume import raise_limit
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
 from ...engine.run_state import Listener
-from ...errors import ConfigurationError, RunNotFound
+from ...errors import ConfigurationError, DocumentError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
 from ...journal.questions import Question, pending
 from ...journal.results import recorded_result
@@ -226,6 +226,10 @@ def run(
             options = replace(options, journal=MEMORY)
         else:
             source = approved(load, output, yes=options.yes)
+        # The file of a list is missing for certain, and an earlier step would be paid for nothing.
+        missing = source.missing(offline=True)
+        if gone := [one for one in missing if one.path.endswith(".each.items")]:
+            raise DocumentError(gone)
         # After the approval: the answer and the input may both come from stdin.
         value = read_input(text, input_file, output.note)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
