@@ -282,6 +282,24 @@ def test_the_result_is_a_branch(tmp_path: Path) -> None:
     assert git(tmp_path, "branch", "--show-current") == "main\n"
 
 
+@isolated
+def test_a_relative_file_that_the_agent_would_not_find_is_named(tmp_path: Path) -> None:
+    """Before the first iteration: the copy is at another place, and the sandbox hides what is around the project."""
+    project, bot = tmp_path / "project", tmp_path / "agents" / "honest.sh"
+    for item in (project, bot.parent):
+        item.mkdir()
+    bot.write_text("touch part2\n")
+    words = ["until", CHECK, "--yes", "--json", "--sandbox", "bubblewrap"]
+    for place, said in (("copy", f"--show {bot}"), ("here", "--show ../agents/honest.sh")):
+        refused = command(project, *words, "--workspace", place, "--", "sh", "../agents/honest.sh")
+        assert refused.returncode == 2, refused.stderr
+        assert "../agents/honest.sh is a word of the command and exists" in refused.stderr
+        assert said in refused.stderr
+        assert not (project / ".loopwright").exists()
+    shown = [*words, "--workspace", "copy", "--show", str(bot), "--", "sh", str(bot)]
+    assert command(project, *shown).returncode == 0
+
+
 def test_a_branch_on_which_the_check_fails_is_said_to_be_one(tmp_path: Path) -> None:
     """The line of an exhausted run differs from that of success."""
     git(tmp_path, "init", "-q", "-b", "main")

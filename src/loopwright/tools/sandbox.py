@@ -222,11 +222,11 @@ class Sandbox:
 
     def hidden_word(self, command: Sequence[str], folder: Path) -> str:
         """Return the first word of a command that is a file which the sandbox hides, or ""."""
-        files = [word for word in command if word[:1] == "/" and _is(Path(word).is_file)]
+        files = [word for word in command if _is((folder / word).is_file)]
         if not files or self.wrap or self.mode not in ("auto", "bubblewrap"):
             return ""
         view = _View(self.within(readable=_programs(command)), folder)
-        return next((word for word in files if not view.sees(Path(word))), "")
+        return next((word for word in files if not view.sees(folder / word)), "")
 
 
 def _programs(command: Sequence[str]) -> Iterator[str]:

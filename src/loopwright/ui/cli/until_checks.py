@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -128,6 +129,8 @@ def check_environment(
         ConfigurationError: naming the option.
     """
     _check_agent(agent, may_be_made=bool(options.setup))
+    if options.workspace != "here":
+        _check_outside(agent)
     _check_hidden(options, agent)
     for name in options.link or ():
         if not Path(name).is_dir():
@@ -164,6 +167,21 @@ def _check_agent(agent: Sequence[str], *, may_be_made: bool) -> None:
             )
         )
         raise ConfigurationError(f"AGENT: there is no program {program!r}{hint}")
+
+
+def _check_outside(agent: Sequence[str]) -> None:
+    """Refuse a relative word that is a file outside of the project: the copy is at another place."""
+    root = WorkspaceSource.of(Path.cwd()).root.resolve()
+    for word in agent:
+        file = None
+        with contextlib.suppress(OSError, ValueError):  # a text that is no path
+            file = Path(word).resolve() if word[:1] != "/" and Path(word).is_file() else None
+        if file is not None and not file.is_relative_to(root):
+            raise ConfigurationError(
+                f"AGENT: {word} is a word of the command and exists here, but not beside the copy in which the agent "
+                f"works; use its absolute path with --show, as in --show {shlex.quote(str(file))}, or move it into the "
+                "project"
+            )
 
 
 def _check_hidden(options: CheckedOptions, agent: Sequence[str]) -> None:
