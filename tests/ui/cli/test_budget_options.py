@@ -34,17 +34,21 @@ def _run(talk: Any, *words: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "iterations"),
-    [("--max-calls", "2", 2), ("--max-effects", "4", 4), ("--max-total-tokens", "4150", None)],
+    ("option", "value", "raised", "iterations"),
+    [
+        ("--max-calls", "2", "4", 2),
+        ("--max-effects", "4", "8", 4),
+        ("--max-total-tokens", "4150", "8300", None),
+    ],
 )
 def test_a_limit_of_the_command_line_ends_the_run_and_the_hint_names_it(
-    talk: Any, option: str, value: str, iterations: int | None
+    talk: Any, option: str, value: str, raised: str, iterations: int | None
 ) -> None:
-    """The run is exhausted by its budget; the hint is the option that raises it, and no other."""
+    """The run is exhausted by its budget; the hint is the option that raises it, with twice the limit, and no other."""
     answer = _run(talk, option, value)
     assert answer.code == 3
     (hint,) = [line for line in answer.out.splitlines() if line.startswith("continue:")]
-    assert f" {option} N" in hint
+    assert hint.endswith(f" {option} {raised}")
     told = json.loads(talk.call("show", "last", "--json").out)
     assert told["reason"] == "budget"
     if iterations is not None:
