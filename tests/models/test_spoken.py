@@ -35,6 +35,7 @@ REPLIES = [
     "<start_of_turn>model\nHello <b>you</b> < 3<end_of_turn>\n",
     "[/INST] Hello</s>",
     "<s>Hello<|eot_id|>",
+    "Hello</s><s>",
     f"<think>{PLAN}</think>Hello<|end|><|start|>user",
     "a <s>struck</s> word and `<|im_end|>` quoted",
     '{"mark": "<|im_end|>", "n": 1}',

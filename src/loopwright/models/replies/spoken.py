@@ -124,8 +124,8 @@ class SpokenText:
             if not final and (match.partial or match.end() == len(text)):
                 return None
             quoted = self._inside > 0 and text[match.end() : match.end() + 1] == "`"
-            # HTML strikes text out with these tags.
-            quoted |= match[0] == "</s>" and "<s>" in "".join(self._all)[1:]
+            # HTML strikes text out with these tags. Only what came before is the same for every cut.
+            quoted |= match[0] == "</s>" and "<s>" in "".join(self._all)[1 : at - len(text)]
             if not quoted:
                 self._crossed(meaning)
                 return "", match.end()
