@@ -6,18 +6,25 @@ import random
 import xml.etree.ElementTree as ET
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from insight.simulated_runs import recorded, writer
 from loopwright import (
     Degrading,
+    Evaluation,
+    History,
+    Iteration,
     Judged,
     Loop,
     MaxIterations,
     NoImprovement,
     OutputMatches,
     Passed,
+    Reason,
     RepeatedOutput,
     ScoreAtLeast,
+    Stop,
     Timeout,
     Workflow,
     run,
@@ -28,6 +35,7 @@ from loopwright.errors import ConfigurationError
 from loopwright.insight import (
     Backtest,
     LeftOut,
+    Recording,
     Recordings,
     StoppingPolicy,
     loop_named,
@@ -116,6 +124,68 @@ async def test_a_policy_that_needs_an_answer_that_was_not_asked_is_censored() ->
     assert censored > 5
 
 
+async def of_loop(loop: Loop, inputs) -> Recordings:
+    """Return the recordings of a loop, one run for each input."""
+    journal = open_journal("memory:")
+    items = []
+    for number, value in enumerate(inputs):
+        await run(loop, value, journal=journal, run_id=f"r{number}")
+        info = await journal.find(f"r{number}")
+        items += recordings_of(info, await journal.entries(info.run_id), loop)
+    return Recordings(loop.name, items)
+
+
+async def test_a_policy_that_satisfies_fewer_runs_is_never_suggested() -> None:
+    """Quality ignores the answers to sentences, so what satisfies the recorded loop counts beside it."""
+
+    @step(fingerprint="late")
+    def late(output: int) -> bool:
+        return output >= 4
+
+    asks = Judged("It is late.", judge=late)
+    loop = Loop(lambda v, ctx: ctx.iteration, lambda v: 0.9, name="late", until=(ScoreAtLeast(0.8) & asks) | MaxIterations(5))  # fmt: skip
+    policies = [
+        StoppingPolicy(ScoreAtLeast(0.8) | MaxIterations(5)),
+        StoppingPolicy(ScoreAtLeast(0.9) & asks | MaxIterations(4)),
+    ]
+    report = replay(await of_loop(loop, range(12)), policies)
+    assert [one.satisfied for one in report.policies] == [(1.0, 1.0), (0.0, 1.0), (1.0, 1.0)]
+    assert report.policies[1].difference == (0.0, 0.0, 0.0)
+    assert (report.suggested, report.suggestions) == ("", [])
+    assert report.to_json()["policies"][1]["satisfied"] == 0.0
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=2, max_size=12),
+    st.sampled_from([1, 2]),
+)
+def test_intervals_stay_in_the_range_of_scores(scores: list[float], loops: int) -> None:
+    """A quality is from 0 to 1, and so is its interval, also where one run has several executions."""
+    loop = Loop(lambda v: v, lambda v: v, name="same", until=MaxIterations(1))
+    items = [
+        Recording(f"r{n // loops}", "same", loop, [History([Iteration(1, v, v, Evaluation(v))])],
+                  Stop(Reason.MAX_ITERATIONS), stopped_at=1)
+        for n, v in enumerate(scores)
+    ]  # fmt: skip
+    value, low, high = Backtest(Recordings("same", items)).recorded.quality
+    assert 0 <= low <= value + 1e-9
+    assert value - 1e-9 <= high <= 1
+
+
+async def test_failed_runs_are_counted_apart() -> None:
+    """An error of a step is no decision of a condition, but it is a part of every mean."""
+
+    def draft(value: int) -> int:
+        if value == 2:
+            raise ValueError("no draft")
+        return value
+
+    loop = Loop(draft, lambda v: 0.9, name="draft", until=ScoreAtLeast(0.8) | MaxIterations(2))
+    found = await of_loop(loop, range(3))
+    assert (found.reproduced, len(found.items)) == ("2 of 2, 1 failed run", 3)
+    assert replay(found).to_json()["reproduced"] == {"ok": 2, "of": 2, "failed": 1, "left_out": []}
+
+
 async def test_recorded_policy_has_no_difference_to_itself() -> None:
     data = await recorded(30, ScoreAtLeast(0.8) | LIMIT)
     backtest = Backtest(data)
@@ -182,10 +252,10 @@ async def test_report_has_a_stable_shape_and_a_plot() -> None:
         "runs", "loop", "reproduced", "quality", "full_length", "price", "policies", "suggested",
         "suggestions", "unknown",
     ]  # fmt: skip
-    assert data["reproduced"] == {"ok": 20, "of": 20, "left_out": []}
+    assert data["reproduced"] == {"ok": 20, "of": 20, "failed": 0, "left_out": []}
     assert list(data["policies"][1]) == [
-        "policy", "exact", "censored", "iterations", "calls", "usd", "quality", "difference", "bounds", "judged", "needed",
-        "sample",
+        "policy", "exact", "censored", "iterations", "calls", "usd", "quality", "difference", "bounds", "judged", "satisfied",
+        "needed", "sample",
     ]  # fmt: skip
     assert list(data["policies"][1]["quality"]) == ["mean", "low", "high"]
     assert (
@@ -212,14 +282,10 @@ async def test_intervals_are_within_the_plot() -> None:
 
 async def test_iterations_are_the_cost_of_a_loop_without_calls() -> None:
     """A policy with fewer iterations and the same quality is suggested there too."""
-    journal = open_journal("memory:")
     loop = Loop(lambda v: v, lambda v: 0.8, until=MaxIterations(6), name="flat")
-    items = []
-    for number in range(20):
-        await run(loop, number, journal=journal, run_id=f"r{number}")
-        info = await journal.find(f"r{number}")
-        items += recordings_of(info, await journal.entries(info.run_id), loop)
-    report = replay(Recordings("flat", items), [StoppingPolicy(MaxIterations(n)) for n in (4, 2)])
+    report = replay(
+        await of_loop(loop, range(20)), [StoppingPolicy(MaxIterations(n)) for n in (4, 2)]
+    )
     assert report.policies[0].calls == 0
     assert report.suggested == "limit 2"
 

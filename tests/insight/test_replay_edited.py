@@ -107,7 +107,7 @@ def test_all_stops_are_reproduced_after_a_change_of_the_document(
 ) -> None:
     """The conditions recorded with a run decide, and no file is read."""
     change(folder)
-    assert reproduced(loop, capsys) == {"ok": RUNS, "of": RUNS, "left_out": []}
+    assert reproduced(loop, capsys) == {"ok": RUNS, "of": RUNS, "failed": 0, "left_out": []}
 
 
 def test_runs_of_a_python_program_are_replayed(
@@ -127,7 +127,7 @@ def test_runs_of_a_python_program_are_replayed(
         run_sync(loop, 1, journal="sqlite:runs.db", run_id=f"p{number}")
     main(["replay", "name:write", "--mix", "--journal", "sqlite:runs.db", "--json"])
     report = json.loads(capsys.readouterr().out)
-    assert report["reproduced"] == {"ok": RUNS, "of": RUNS, "left_out": []}
+    assert report["reproduced"] == {"ok": RUNS, "of": RUNS, "failed": 0, "left_out": []}
     assert report["loop"] == "write"
 
 

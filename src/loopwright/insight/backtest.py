@@ -82,6 +82,8 @@ class PolicyResult:
         bounds: of the mean quality if there are censored pairs.
         judged: whether at most 5 % of the pairs are censored.
         needed: full-length runs to record before the policy can be judged; 0 if it is judged.
+        satisfied: the share of exact pairs in which the policy stops where the recorded loop is satisfied, and
+            that of the recorded policy; None without sentences in `until` or without intervals.
         sample: the explored runs that the figures are from; 0 if they are from all exact pairs.
         pairs: the policy on each recording; empty without intervals.
     """
@@ -96,6 +98,7 @@ class PolicyResult:
     difference: Estimate | None = None
     bounds: tuple[float, float] | None = None
     judged: bool = False
+    satisfied: tuple[float, float] | None = None
     needed: int = 0
     sample: int = 0
     pairs: Sequence[Pair] = field(default=(), repr=False, compare=False)
@@ -113,6 +116,7 @@ class PolicyResult:
             "difference": _limits("mean", self.difference),
             "bounds": None if self.bounds is None else [round(b, 6) for b in self.bounds],
             "judged": self.judged,
+            "satisfied": _rounded(self.satisfied and self.satisfied[0]),
             "needed": self.needed,
             "sample": self.sample,
         }
@@ -157,6 +161,9 @@ class Backtest:
         self._stops: dict[tuple[Condition, int], _Member] = {}
         self._failures = self._failing()
         self._groups = [recording.run_id for recording in recordings.items]
+        self._sentences = any(
+            True for recording in recordings.items for _ in questions_in(recording.loop.until)
+        )
         self._verdicts = any(
             item.evaluation is not None and item.evaluation.passed is not None
             for recording in recordings.items
@@ -309,13 +316,19 @@ class Backtest:
             )
         qualities = [pair.quality for pair in exact if pair.quality is not None]
         groups = [self._groups[pair.recording] for pair in exact]
-        quality: Estimate | None = Estimate(fmean(qualities), 0.0, 1.0)
+        quality = Estimate(fmean(qualities), 0.0, 1.0)
         difference = None
         if intervals:
             # Several executions of an inner loop in one run depend on each other.
             alone = len(set(groups)) == len(groups)
             of_mean = mean_estimate(qualities) if alone else clustered_mean(qualities, groups)
-            quality = of_mean or quality  # too few runs for an interval: nothing is excluded
+            mean, low, high = (
+                of_mean or quality
+            )  # too few runs for an interval: nothing is excluded
+            # A limit outside the range has no meaning; an audit score may have another range than 0 to 1.
+            quality = Estimate(
+                mean, max(low, min(0.0, *qualities)), min(high, max(1.0, *qualities))
+            )
             difference = self._difference(exact, groups) if policy.name != RECORDED else None
         return PolicyResult(
             policy,
@@ -328,9 +341,21 @@ class Backtest:
             difference=difference,
             bounds=bounds,
             judged=True,
+            satisfied=self._satisfied(exact) if intervals and self._sentences else None,
             sample=sample,
             # Of 280 policies on 10,000 runs, the pairs would fill the memory.
             pairs=pairs if intervals else (),
+        )
+
+    def _satisfied(self, exact: Sequence[Pair]) -> tuple[float, float]:
+        """Return in which share of pairs the recorded loop is satisfied where the policy stops, and at its own end."""
+        items = [self.recordings.items[pair.recording] for pair in exact]
+        stops = [
+            item.stop if at == item.stopped_at else item.loop.decide(item.prefixes[at - 1])
+            for item, at in zip(items, (pair.iterations or 0 for pair in exact), strict=True)
+        ]
+        return fmean(s is not None and s.satisfied for s in stops), fmean(
+            item.stop.satisfied for item in items
         )
 
     def _explored(self, pairs: Sequence[Pair]) -> list[Pair]:

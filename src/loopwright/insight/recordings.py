@@ -19,7 +19,8 @@ from ..engine.step import Step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..journal import Entry, RunInfo, surviving
 from ..journal.replay import RecordedRun
-from ..records import NOTHING, History, Iteration, Stop
+from ..records import NOTHING, History, Iteration, Status, Stop
+from ..records.figures import plural
 
 __all__ = [
     "AUDIT",
@@ -98,9 +99,17 @@ class Recordings:
     left_out: Sequence[LeftOut] = field(default=())
 
     @property
+    def failed(self) -> int:
+        """The recordings that a failure ended, such as an error of the model, and no condition."""
+        return sum(item.stop.reason.status is Status.FAILED for item in self.items)
+
+    @property
     def reproduced(self) -> str:
-        """How many recorded stops are reproduced, such as `58 of 60`."""
-        return f"{len(self.items)} of {len(self.items) + len(self.left_out)}"
+        """How many recorded stops are reproduced, such as `58 of 60`, and how many runs failed instead."""
+        decided = len(self.items) - self.failed
+        return f"{decided} of {decided + len(self.left_out)}" + (
+            f", {plural(self.failed, 'failed run')}" if self.failed else ""
+        )
 
     @property
     def quality(self) -> str:

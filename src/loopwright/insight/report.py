@@ -47,8 +47,9 @@ class Replay:
             "runs": len({item.run_id for item in items}),
             "loop": self.recordings.loop,
             "reproduced": {
-                "ok": len(items),
-                "of": len(items) + len(left_out),
+                "ok": len(items) - self.recordings.failed,
+                "of": len(items) - self.recordings.failed + len(left_out),
+                "failed": self.recordings.failed,
                 "left_out": left_out,
             },
             "quality": self.recordings.quality,

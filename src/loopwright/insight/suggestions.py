@@ -57,14 +57,19 @@ def cheapest(
     def cost(result: PolicyResult) -> float:
         return (result.calls if calls else result.iterations) or 0.0
 
-    kept = [r for r in results if r.difference is not None and r.difference.low >= -TOLERANCE]
-    cheaper = [r for r in kept if cost(r) < cost(backtest.recorded)]
+    cheaper = [r for r in results if _loses_nothing(r) and cost(r) < cost(backtest.recorded)]
 
     def value(result: PolicyResult) -> tuple[float, float]:
         mean = result.quality.value if result.quality is not None else 0.0
         return (mean - price * cost(result) if price else 0.0, -cost(result))
 
     return max(cheaper, key=value, default=None)
+
+
+def _loses_nothing(result: PolicyResult) -> bool:
+    """Return whether a policy keeps the quality, and satisfies as many runs where quality counts no sentences."""
+    now, before = result.satisfied or (0.0, 0.0)
+    return result.difference is not None and result.difference.low >= -TOLERANCE and now >= before
 
 
 def suggestions(backtest: Backtest, price: float = 0.0) -> list[Suggestion]:
@@ -85,7 +90,7 @@ def _lower(backtest: Backtest) -> Iterator[Suggestion]:
     calls = backtest.recorded.calls or 0.0
     for limit in range(1, loop.limit):
         result = backtest.evaluate(with_limit(loop, limit))
-        if result.difference is None or result.difference.low < -TOLERANCE:
+        if not _loses_nothing(result):
             continue
         saved = 1 - (result.calls or 0.0) / calls if calls else _iterations_saved(backtest, result)
         # A limit that no run reaches changes nothing.

@@ -136,7 +136,9 @@ def _write(report: Replay, document: str, output: Output) -> None:
         output.write((f"left out: {one.run_id}: {one.why}", "yellow"), wrap=True)
     titles = [_title(result, report.suggested) for result in report.policies]
     width = min(_LONGEST, max(map(len, titles)))
-    columns = f"{'policy':{width}} {'exact':>6} {'censored':>9} {'iterations':>10} {'calls':>7}"
+    columns = f"{'policy':{width}} {'exact':>6} {'censored':>9} {'iterations':>10} {'calls':>7}" + (
+        "" if report.policies[0].satisfied is None else f" {'satisfied':>9}"
+    )
     output.write((f"{columns}  {'quality':22} difference to recorded", "dim"))
     for title, result in zip(titles, report.policies, strict=True):
         output.write(f"{title:{width}} {_row(result)}".rstrip())
@@ -170,4 +172,5 @@ def _row(result: PolicyResult) -> str:
         delta = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
     if result.sample:
         delta += f" (from {texts.plural(result.sample, 'explored run')})"
-    return f"{start} {result.iterations:10.2f} {result.calls:7.2f}  {quality:22} {delta}{bounds}"
+    satisfied = "" if result.satisfied is None else f" {result.satisfied[0]:9.0%}"
+    return f"{start} {result.iterations:10.2f} {result.calls:7.2f}{satisfied}  {quality:22} {delta}{bounds}"
