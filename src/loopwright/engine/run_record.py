@@ -40,6 +40,7 @@ __all__ = [
     "ResumeOptions",
     "RunOptions",
     "StepWithResources",
+    "bounds_of",
     "chained",
     "check_names",
     "check_options",
@@ -250,7 +251,7 @@ def described(
     fresh: RunInfo, step: Step, source: Mapping[str, Json], budget: Budget | None
 ) -> RunInfo:
     """Return a row with the fields that only a journal needs: the step's fingerprint, and its bounds."""
-    bounds = _bounds_of(step, budget)
+    bounds = bounds_of(step, budget)
     code: Json = {"fingerprints": VERSION}
     if len(parts := parts_of(step)) <= _MAX_NAMES:
         code["parts"] = parts
@@ -412,12 +413,12 @@ _MAX_SHOWN = 3  # changed parts in a message
 _MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thousands
 
 
-def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
-    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until, rules}],
+def bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
+    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until, rules, sentences}],
     "lists": [name], "at_once": {name: n}}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
-    as `Condition.to_json` writes it, `rules` what `loop_of_rules` reads. `at_once` has the steps whose number
+    as `Condition.to_json` writes it, `rules` what `loop_of_rules` reads, `sentences` how many it asks. `at_once` has the steps whose number
     of jobs at a time can be tuned.
     A step without loops and without a budget has no bounds: {}.
     """
@@ -449,7 +450,12 @@ def _collect(
     if over_list:
         lists[step.name] = None
     if isinstance(step, Loop):
-        loop: dict[str, Json] = {"name": step.name, "until": step.bounds, "rules": step.rules}
+        loop: dict[str, Json] = {
+            "name": step.name,
+            "until": step.bounds,
+            "rules": step.rules,
+            **({"sentences": len(step.sentences)} if step.sentences else {}),
+        }
         loops.append({**loop, "within": within} if within else loop)
         within = step.name
     most = getattr(step, "at_once", None)

@@ -33,6 +33,7 @@ class IterationRow(_AtPath):
     path: str
     iteration: Iteration
     item: str = ""  # the item of a list that it belongs to
+    sentences: int = 0  # in `until` of the loop, asked or not; 0 if unknown
 
     @property
     def label(self) -> str:
@@ -151,10 +152,13 @@ class Progress:
     """The progress of a run: effects in flight, usage, active seconds.
 
     By path of an effect in flight, `in_flight` holds the active second of its start; for model calls,
-    `models` holds the model's name and `replies` the end of the reply so far.
+    `models` holds the model's name and `replies` the end of the reply so far. `bounds`, as
+    recorded with the run, have the number of sentences of each loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Mapping[str, Json] | None = None) -> None:
+        loops = (bounds or {}).get("loops", ())
+        self.sentences = {loop["name"]: loop.get("sentences", 0) for loop in loops}
         self.in_flight: dict[str, float] = {}
         self.models: dict[str, str] = {}
         self.replies: dict[str, str] = {}
@@ -186,12 +190,16 @@ class Progress:
             self._finish(entry)
         elif entry.kind == "iteration":
             item = item_at(f"{entry.path}/{entry.value.number}", self.lists)
-            return [IterationRow(entry.path, entry.value, item)]
+            return [self.row(entry.path, entry.value, item)]
         # The end of the outermost loop is the end of the run, which is reported apart.
         elif entry.kind == "ended" and "/" in entry.path:
             return [Ending(entry.path, Stop.from_json(entry.value["stop"]))]
         text = _notice(entry)
         return [Notice(entry.path, text)] if text else []
+
+    def row(self, path: str, iteration: Iteration, item: str) -> IterationRow:
+        """Return the row of an iteration of the loop at a path."""
+        return IterationRow(path, iteration, item, self.sentences.get(path.rsplit("/", 1)[-1], 0))
 
     def _finish(self, entry: Entry) -> None:
         """Apply the end of an effect."""

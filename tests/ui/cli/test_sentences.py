@@ -66,6 +66,22 @@ def test_every_view_has_the_answers(live: str, capsys: pytest.CaptureFixture[str
     assert "yes: It names a number." in capsys.readouterr().out
 
 
+def test_sentences_that_were_not_asked_count_in_the_rows(
+    live: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `all_of`, the first no leaves the others unasked: both are counted, live and in `show`."""
+    assert "not asked" not in live
+    Path("main.yaml").write_text(
+        DOCUMENT.replace("until: [", "until: {all_of: [").replace('number."]', 'number."]}')
+    )
+    main(["run", "main.yaml", "--input", "x", "--replies", "replies.yaml", "--journal", "sqlite:runs.db", "--run-id", "all"])  # fmt: skip
+    text = "0 of 2 sentences, 1 not asked It names a colour: No colour."
+    assert capsys.readouterr().out.count(text) == 2
+    monkeypatch.setenv("COLUMNS", "160")
+    main(["show", "all", "--journal", "sqlite:runs.db"])
+    assert capsys.readouterr().out.count("0 of 2 sentences, 1 not asked") == 2
+
+
 def test_the_form_for_a_sentence_has_no_score() -> None:
     """A sentence is true or not, so the page offers two buttons."""
     request = {"kind": "verdict", "sentence": "It is kind.", "output": "x"}

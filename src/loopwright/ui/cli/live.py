@@ -76,7 +76,7 @@ def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Par
     item = row.iteration
     sign, word, style = texts.verdict(item, signs)
     verdict = sign if columns.verdict == 1 else f"{sign} {word}"
-    summary = texts.one_line(_summary(item))
+    summary = texts.one_line(_summary(row))
     if row.item:
         named = texts.fit(_item(row), max(8, columns.feedback // 2), signs)
         summary = f"{named}: {summary}" if summary else named
@@ -107,7 +107,7 @@ def _rating(item: Iteration, columns: ColumnWidths, signs: Signs, style: str) ->
 def row_text(row: IterationRow, signs: Signs) -> str:
     """Return a row as a plain line: `refine 2: score 0.85, passed, $0.0012, 1.2 s: feedback`."""
     item = row.iteration
-    summary = texts.fit(texts.one_line(_summary(item)), SHOWN, signs)
+    summary = texts.fit(texts.one_line(_summary(row)), SHOWN, signs)
     rated = _objective_text(item, signs)
     facts = [
         f"score {texts.score(item.score)}"
@@ -137,7 +137,8 @@ def _of_item(row: IterationRow, signs: Signs) -> str:
     return f" ({texts.fit(_item(row), ITEM, signs)})" if row.item else ""
 
 
-def _summary(item: Iteration) -> str:
+def _summary(row: IterationRow) -> str:
+    item = row.iteration
     text = item.feedback
     if not text and item.evaluation is None:
         text = texts.value_line(item.output)  # without an evaluation, the output is shown
@@ -146,7 +147,9 @@ def _summary(item: Iteration) -> str:
         touched = protected_text(item)
         text = f"{changed}{touched and f', {touched}'}  {text}"
     if answers := [passed for _, passed in verdicts_of(item.evaluation)]:
-        text = f"{answers.count(True)} of {texts.plural(len(answers), 'sentence')}  {text}".rstrip()
+        total = max(row.sentences, len(answers))
+        rest = f", {total - len(answers)} not asked" if total > len(answers) else ""
+        text = f"{answers.count(True)} of {texts.plural(total, 'sentence')}{rest}  {text}".rstrip()
     if item.explored:
         text = f"explored  {text}".rstrip()
     return text[:LINE_INPUT]
@@ -267,8 +270,14 @@ class LinesView:
     ) -> None:
         return None
 
-    def recall(self, title: str, entries: Sequence[Entry]) -> None:
-        """Prepare the recorded part of the run; it is shown, below the title, with the next entry."""
+    def recall(
+        self, title: str, entries: Sequence[Entry], bounds: Mapping[str, Json] | None = None
+    ) -> None:
+        """Prepare the recorded part of the run; it is shown, below the title, with the next entry.
+
+        `bounds` are those of the run, see `Progress`.
+        """
+        self.progress = Progress(bounds)
         # Shown with the next entry, so that a refused resume prints no rows.
         self.has_entries = bool(entries)
         kept = surviving(entries)

@@ -17,6 +17,7 @@ from ...conditions import Budget
 from ...engine.resume import raise_limit
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
+from ...engine.run_record import bounds_of
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, DocumentError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
@@ -132,7 +133,11 @@ async def _run_job(
         before = await _entries_of(store, job.run_id)
         state = "resuming run" if before else "run"
         name = texts.one_line(job.source.name)
-        view.recall(f"{name}: {state} {job.run_id} in {shown_url(job.options.journal)}", before)
+        view.recall(
+            f"{name}: {state} {job.run_id} in {shown_url(job.options.journal)}",
+            before,
+            bounds_of(job.source.step),
+        )
         try:
             value = job.source.default_input if job.value is None and not before else job.value
             result = await _execute(replace(job, value=value), store, view, signals)

@@ -196,7 +196,7 @@ def _overview(
         _steps(info, entries, output)
     if path:
         _scores(path, loops[path], output)
-        _rows(entries, path if loop else "", output)
+        _rows(info, entries, path if loop else "", output)
     _agents(info, entries, output)
     for one in sessions_in(entries):
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
@@ -278,9 +278,9 @@ def _values(path: str, items: list[Iteration], output: Output) -> None:
     output.write((f"{name} ", "dim"), (line, "cyan"), f" {ends}")
 
 
-def _rows(entries: list[Entry], only_loop: str, output: Output) -> None:
+def _rows(info: RunInfo, entries: list[Entry], only_loop: str, output: Output) -> None:
     columns = ColumnWidths.within(output.width - 1)
-    for item in Progress().recall(entries):
+    for item in Progress(info.source.get("bounds")).recall(entries):
         if only_loop and item.path != only_loop:
             continue
         if isinstance(item, IterationRow):
@@ -298,7 +298,9 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
     if output.as_json:
         output.write_json({"run_id": info.run_id, "loop": path, **item.to_json()})
         return
-    row = IterationRow(path, item, item_at(f"{path}/{number}", items_of_lists(entries)))
+    row = Progress(info.source.get("bounds")).row(
+        path, item, item_at(f"{path}/{number}", items_of_lists(entries))
+    )
     output.write(*row_line(row, ColumnWidths.within(output.width - 1), output.signs))
     _part("input", text_of(item.input), output)
     _part("output", text_of(item.output), output)

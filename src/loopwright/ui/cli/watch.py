@@ -59,7 +59,11 @@ async def _watch(
             cap=cap,
             seconds=seconds,
         )
-        view.recall(f"{texts.one_line(info.name)}: run {info.run_id} in {shown_url(url)}", [])
+        view.recall(
+            f"{texts.one_line(info.name)}: run {info.run_id} in {shown_url(url)}",
+            [],
+            info.source.get("bounds"),
+        )
         async with view:
             return await _follow(store, info.run_id, view, shared=is_for_workers(info, url))
 
