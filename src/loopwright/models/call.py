@@ -145,7 +145,7 @@ class _Call(Recovery):
             request = self.request if self.request.timeouts.answer is None else self.in_time()
             attempt = ModelAttempt(
                 self.models, request, self.ctx, name=self.name, number=self.number,
-                target=self.tally.target, waited=self.waited, on_text=listener,
+                target=self.tally.target, waited=self.waited, on_text=listener, judge=self.judge,
             )  # fmt: skip
             try:
                 name = attempt_name(self.name, self.number)
@@ -258,6 +258,7 @@ class ModelAttempt(Leaf):
         target: int,
         waited: float,
         on_text: Callable[[str], None] | None = None,
+        judge: bool = False,
     ) -> None:
         self.models = models
         self.request = request
@@ -267,6 +268,7 @@ class ModelAttempt(Leaf):
         self.target = target
         self.waited = waited
         self.on_text = on_text
+        self.judge = judge
         self.failure: RecordedFailure | None = None
         # Computed once, because it reads the entire conversation.
         self._reserved: Usage | None = None
@@ -315,11 +317,18 @@ class ModelAttempt(Leaf):
             ctx.spent_exact = True  # a cancel while the failure is recorded adds no cost
             if failure is None:
                 raise
-            self._write_transcript(ctx, ctx.spent, failure=failure)
-            self.failure = await self._keep(failure, ctx)
-            raise failure from None
-        spent = self.models.charged(self.request, self._reported(reply, ctx))
-        ctx.spend(spent)
+            # Its evaluator reads a verdict in any form, so only a round with tools needs the form.
+            if self.request.tools or not (
+                self.judge and failure.kind == "malformed" and failure.partial
+            ):
+                self._write_transcript(ctx, ctx.spent, failure=failure)
+                self.failure = await self._keep(failure, ctx)
+                raise failure from None
+            # `parts` says which reply of a script it was, for a resume.
+            reply, spent = Reply(failure.partial, parts=failure.parts), ctx.spent
+        else:
+            spent = self.models.charged(self.request, self._reported(reply, ctx))
+            ctx.spend(spent)
         # Providers are checked while the reply arrives; a script or a user's own model is not.
         if len(reply.tool_calls) > self.request.max_tool_calls:
             failure = too_many_calls(self.request, len(reply.tool_calls))

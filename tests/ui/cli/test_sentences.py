@@ -82,6 +82,29 @@ def test_sentences_that_were_not_asked_count_in_the_rows(
     assert capsys.readouterr().out.count("0 of 2 sentences, 1 not asked") == 2
 
 
+@pytest.mark.parametrize(
+    "said",
+    ['{"verdict": "no", "reason": "None."}', "No number, no colour.\nVERDICT {{ mark }}: NO"],
+    ids=["json", "plain"],
+)
+def test_a_verdict_that_was_read_is_no_failed_call(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record of a judge's call has its reply, in whatever form the verdict was given, and no fault."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.yaml").write_text(DOCUMENT)
+    replies = [{"step": "*/until/*", "replies": [said]}, {"replies": ["Houses."]}]
+    Path("replies.yaml").write_text(json.dumps(replies))
+    url = "sqlite:runs.db"
+    main(["run", "main.yaml", "--input", "x", "--replies", "replies.yaml", "--journal", url, "--run-id", "r"])  # fmt: skip
+    capsys.readouterr()
+    main(["show", "r", "--timeline", "--journal", url])
+    shown = capsys.readouterr().out
+    assert (shown.count("until/1"), shown.count("failed:"), "again" in shown) == (2, 0, False)
+    main(["show", "r", "--timeline", "--json", "--journal", url])
+    assert '"malformed"' not in capsys.readouterr().out
+
+
 def test_the_form_for_a_sentence_has_no_score() -> None:
     """A sentence is true or not, so the page offers two buttons."""
     request = {"kind": "verdict", "sentence": "It is kind.", "output": "x"}
