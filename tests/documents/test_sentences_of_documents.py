@@ -12,6 +12,7 @@ from documents.playing import crashed_everywhere, loaded, play
 from engine.support import play as play_loop
 from loopwright import Budget, Judged, Loop, MaxIterations, Reason, ScoreAtLeast
 from loopwright.errors import DocumentError
+from loopwright.evaluators import judge
 from loopwright.ui.cli import main
 
 YES = '{"verdict": "yes", "score": 90, "reason": "It does."}'
@@ -109,6 +110,21 @@ def test_a_document_and_python_have_the_same_tree(tmp_path: Path) -> None:
         "openai:gpt-4o",
         "openai:gpt-4o-mini",
     ]
+
+
+def test_only_a_judge_of_its_own_is_asked_for_a_score(tmp_path: Path) -> None:
+    """A sentence beside another gives a verdict and a reason; alone, it is the judge that it always was."""
+    for loop in (
+        loop_in(loaded(tmp_path, EITHER)),
+        Loop(str, name="l", until=Judged("It is so.") | Judged("It is kind.") | MaxIterations(1)),
+    ):
+        for asked in loop.sentences.values():
+            assert list(asked.model_settings.schema["required"]) == ["verdict", "reason", "mark"]
+            messages = asked.question.messages("It is so.", "", "A text.", "0123456789abcdef")
+            assert "score" not in " ".join(message.content for message in messages)
+    alone = Loop(str, name="l", until=Judged("It is so.") | MaxIterations(1))
+    assert alone.evaluate.fingerprint == judge("It is so.").fingerprint
+    assert "score" in alone.evaluate.model_settings.schema["required"]
 
 
 def test_sentences_are_refused_in_guards_and_without_a_check(tmp_path: Path) -> None:

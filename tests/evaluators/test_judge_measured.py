@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from judging import SHORT, judged, looped, no, yes
 
+from loopwright import Judged, Loop, MaxIterations
 from loopwright.documents import load
 from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.evaluators import judge
@@ -67,6 +68,19 @@ def test_the_judge_votes_as_measured() -> None:
     assert evaluator.votes == Votes(3, 3, 7)
     result = judged(evaluator, [yes(), no(), yes(), yes(), yes()])
     assert (result.output.passed, result.usage.calls) == (True, 5)
+
+
+def test_a_measured_judge_of_a_sentence_is_asked_as_it_was_measured() -> None:
+    """Without its score it would be another judge; any other judge beside a sentence is asked for none."""
+    measured = judge(SHORT, measured=report(0.95, 0.8, 0.0))
+    others = judge("It is kind.", impossible=True)
+    until = Judged(SHORT, judge=measured) | Judged("It is kind.", judge=others) | MaxIterations(1)
+    loop = Loop(str, name="l", until=until)
+    assert loop.sentences[SHORT] is measured
+    asked = loop.sentences["It is kind."]
+    assert list(asked.model_settings.schema["required"]) == ["verdict", "reason", "mark"]
+    assert "impossible" in asked.model_settings.schema["properties"]["verdict"]["enum"]
+    assert "score" not in asked.question.answer
 
 
 def test_an_unattainable_judge_can_be_accepted_with_a_warning() -> None:

@@ -389,7 +389,11 @@ class Loop(CompositeStep[In, Out]):
             object.__setattr__(self, "evaluate", next(iter(judges.values())))
             object.__setattr__(self, "until", with_passed(self.until))
             return {}
-        return {sentence: self._retried(step) for sentence, step in judges.items()}
+        # The score of a judge would not be read, so none is asked for.
+        return {
+            sentence: self._retried(getattr(step, "verdict_only", step))
+            for sentence, step in judges.items()
+        }
 
     def _retried(self, step: Step) -> Step:
         if self.on_failure != "retry":

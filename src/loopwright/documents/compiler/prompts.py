@@ -231,7 +231,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
                 (*at, "impossible"), "a preset and style yes_no have no such answer; use criteria"
             )
             return None
-        question = Sentence.or_impossible()
+        question = Sentence(impossible=True)
     if spec.preset:
         name, weights = spec.preset, spec.weights
         question = compilation.attempt((*at, "preset"), lambda: preset_question(name, weights))

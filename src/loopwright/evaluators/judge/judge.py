@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -105,6 +105,7 @@ class Judge(CompositeStep[object, Evaluation]):
         self._weighed = bool(weights)
         # The same judge with another voting rule: a measurement holds for it too.
         self.identity = self._digest()
+        self.measured = False
         self.unattainable = ""
 
     @fingerprinted
@@ -131,6 +132,22 @@ class Judge(CompositeStep[object, Evaluation]):
         single.votes, single.self_test, single.unattainable = Votes(), False, ""
         single.fingerprint = digest_of("one vote", self.identity)
         return single
+
+    @property
+    def verdict_only(self) -> Judge:
+        """This judge without a score, for a sentence that is a condition of its own; a measured one stays as measured."""
+        if not isinstance(self.question, Sentence) or self.measured:
+            return self
+        return Judge(
+            self.criteria,
+            model_settings=self.model_settings,
+            goal=self.goal,
+            votes=self.votes,
+            question=replace(self.question, scored=False),
+            self_test=self.self_test,
+            weights=self.weights if self._weighed else None,
+            tools=self.tools,
+        )
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Judge an output. The result's output is the evaluation."""
@@ -357,7 +374,7 @@ class SentenceAdapter:
 def with_votes(judge: Judge, votes: Votes, unattainable: str = "") -> Judge:
     """Return a judge with another voting rule; `unattainable` says why it does not keep its error."""
     changed = copy(judge)
-    changed.votes, changed.unattainable = votes, unattainable
+    changed.votes, changed.measured, changed.unattainable = votes, True, unattainable
     changed.fingerprint = digest_of("measured", judge.identity, repr(votes))
     return changed
 
@@ -463,7 +480,7 @@ def judge(
         (False, 0.4, 'it has no date')
     """
     _check_criteria(criteria, preset, weights, impossible=impossible)
-    question = Sentence.or_impossible() if impossible else None
+    question = Sentence(impossible=True) if impossible else None
     leads = accept_lead > 1 or reject_lead > 1 or confirm
     if measured is not None and leads:
         raise ConfigurationError(
