@@ -82,14 +82,19 @@ class Home:
         """
         if not self.foreign:
             return
-        place = shlex.quote(str(self.folder))
-        adopt = "loopwright journal adopt" + ("" if self.folder == Path(HOME) else f" {place}")
         state = state_folder()
         blind = "" if state is not None and _can_be_written(state) else f" ({_NO_STATE})"
         raise ConfigurationError(
             f"{self.folder} is not known as a folder of yours, so nothing in it is used: it may come from elsewhere{blind}; "
-            f"remove it with: rm -r {place}, or look at its contents and make it known with: {adopt}"
+            f"{self.ways_out}"
         )
+
+    @property
+    def ways_out(self) -> str:
+        """The commands that remove it, or make it known."""
+        place = shlex.quote(str(self.folder))
+        adopt = "loopwright journal adopt" + ("" if self.folder == Path(HOME) else f" {place}")
+        return f"remove it with: rm -r {place}, or look at its contents and make it known with: {adopt}"
 
     def make(self, *, required: bool = False) -> None:
         """Create it, private to its owner and ignored by version control, and make it known.
@@ -147,6 +152,10 @@ class Home:
         """Whether its identifier is known."""
         state, token = state_folder(), self._token()
         return state is not None and len(token) > 1 and (state / "folders" / token).is_file()
+
+    def is_copy_of(self, other: Home) -> bool:
+        """Whether both have one identifier: a move or a copy by the user keeps it."""
+        return self._token() == other._token() != ""
 
     def _token(self) -> str:
         """Return the identifier, "" without one, or "?"."""

@@ -7,9 +7,9 @@ identity: equal states with equal parents have equal identities, so a repeated c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from ..records import Result
 from ..records.codec import Json
@@ -35,6 +35,9 @@ class StateRun(Protocol):
 
     @property
     def redactor(self) -> Redactor | None: ...
+
+    @property
+    def resources(self) -> Mapping[str, Any]: ...
 
 
 class LoopState(Protocol):

@@ -32,6 +32,11 @@ class FileStore:
         self._folder = folder
         self._contents: dict[str, bytes] = {}
 
+    @property
+    def journal_folder(self) -> Path | None:
+        """The folder of the journal beside it; None for contents that are in no folder."""
+        return self._folder and self._folder.parent
+
     def put(self, content: bytes) -> str:
         """Store a content and return its digest; an existing content is not written again."""
         digest = hashlib.sha256(content).hexdigest()

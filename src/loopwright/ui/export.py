@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
@@ -26,16 +27,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _json(info: RunInfo, entries: Sequence[Entry]) -> str:
+def _json(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
     everything = {**recorded_json(info, entries), "entries": [entry.to_json() for entry in entries]}
     return json.dumps(everything, indent=2) + "\n"
 
 
-def _jsonl(_: RunInfo, entries: Sequence[Entry]) -> str:
+def _jsonl(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
     return "".join(json.dumps(entry.to_json()) + "\n" for entry in entries)
 
 
-def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
+def _csv(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
     text = io.StringIO()
     # The default, "\r\n", would differ from the line ends inside cells.
     table = csv.writer(text, lineterminator="\n")
@@ -92,13 +93,13 @@ def _cell(text: str) -> str:
     return text
 
 
-def _html(info: RunInfo, entries: Sequence[Entry]) -> str:
+def _html(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> str:
     # By name, because the page loads a web framework and imports this module.
-    text: str = import_module("loopwright.ui.web.report").report(info, entries)
+    text: str = import_module("loopwright.ui.web.report").report(info, entries, journal)
     return text
 
 
-def _patch(info: RunInfo, entries: Sequence[Entry]) -> str:
+def _patch(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> str:
     """Return the changes of the files in place since the start, which `git apply` takes.
 
     Raises:
@@ -106,27 +107,27 @@ def _patch(info: RunInfo, entries: Sequence[Entry]) -> str:
     """
     placed = [e for e in surviving(entries) if e.kind == "finished" and e.path.endswith("/placed")]
     for entry in reversed(placed):
-        files = run_files(entries, entry.path.removesuffix("/placed"))
+        files = run_files(info.run_id, entries, entry.path.removesuffix("/placed"), journal)
         if files is not None:
             patch = files.store.diff(files.base, str(entry.value["commit"]))
             return patch.encode("utf-8", "replace").decode()
     raise ConfigurationError(f"--format patch: {info.run_id} has no workspace, or has not ended")
 
 
-def _bundle(info: RunInfo, entries: Sequence[Entry]) -> bytes:
+def _bundle(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> bytes:
     """Return the snapshots of all iterations as a bundle, which `git clone` and `git fetch` take.
 
     Raises:
         ConfigurationError: if the run has no workspace on this machine.
     """
     for path in iterations_of(entries):
-        files = run_files(entries, path)
+        files = run_files(info.run_id, entries, path, journal)
         saved = None if files is None else files.saved(info.run_id, path)
         if saved is not None:
             return saved.bundle(path)
     raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
 
 
-FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str | bytes]] = {
+FORMS: dict[str, Callable[[RunInfo, Sequence[Entry], Path | None], str | bytes]] = {
     "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
 }  # fmt: skip

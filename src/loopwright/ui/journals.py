@@ -16,6 +16,7 @@ from .._home import HOME
 from ..coding.workspace.store import checked_home
 from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
+from ..journal.file_store import FileStore
 from ..journal.inbox import runs_of_schedule
 from ..journal.open import open_journal
 from ..journal.urls import shown_url
@@ -114,6 +115,12 @@ async def find_run(store: Journal, name: str) -> RunInfo:
         if not hint or not error.hint:  # a prefix of several ids has no hint
             raise
         raise RunNotFound(f"there is no run {name!r} in this journal{hint}") from error
+
+
+def folder_of(store: Journal) -> Path | None:
+    """Return the folder of a journal in a file; None for another one."""
+    files: FileStore | None = getattr(store, "files", None)
+    return None if files is None else files.journal_folder
 
 
 def command_line(command: str, run_id: str, url: str, *options: str) -> str:

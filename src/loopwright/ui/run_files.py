@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._home import Home
+from ..coding.workspace.forking import home_of
 from ..coding.workspace.git import GitError
-from ..coding.workspace.saved import ABBREVIATED, SavedWorkspace, saved_workspaces
-from ..coding.workspace.store import GitStore, hash_of
+from ..coding.workspace.saved import ABBREVIATED, SavedWorkspace, moved, saved_workspaces
+from ..coding.workspace.store import GitStore, checked_home, hash_of
 from ..errors import ConfigurationError, EvaluationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Evaluation, Iteration
+from ..records.codec import Json
 from ..records.evaluation import as_evaluation
 from ..records.redaction import of_environment
 from . import formatting as texts
@@ -26,6 +28,7 @@ __all__ = [
     "UnrecordedFiles",
     "files_text",
     "filtered_text",
+    "in_place",
     "keys_text",
     "names_text",
     "protected_text",
@@ -33,6 +36,7 @@ __all__ = [
     "turned_tests",
     "unrecorded_files",
     "unrecorded_folders",
+    "unused_files",
 ]
 
 MAX_NAMES = 5  # of files in a sentence
@@ -183,16 +187,61 @@ def _failing(evaluations: Iterable[Evaluation | None]) -> set[str] | None:
     return {str(name) for names in found for name in names} if found else None
 
 
-def _saved_of(info: RunInfo, entries: Sequence[Entry]) -> list[SavedWorkspace]:
-    """Return the workspaces of a run on this machine."""
-    homes = {
-        entry.value["home"]
+def _begun(entries: Sequence[Entry]) -> list[Json]:
+    """Return the recorded beginnings of the workspaces of a run."""
+    return [
+        entry.value
         for entry in surviving(entries)
         if entry.kind == "finished" and entry.path.endswith("/workspace")
         if isinstance(entry.value, dict) and "home" in entry.value
-    }
-    known = (Path(home) for home in sorted(homes) if Home(Path(home)).known)
-    return [one for home in known for one in saved_workspaces(home, info.run_id)]
+    ]
+
+
+def _homes_of(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> list[Path]:
+    """Return the known folders `.loopwright` with the files of a run.
+
+    Raises:
+        ConfigurationError: if one has contents that are not used.
+    """
+    homes = {home_of(begun, info.run_id, journal) for begun in _begun(entries)}
+    return [checked_home(home).folder for home in sorted(homes) if Home(home).known]
+
+
+def in_place(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> RunInfo:
+    """Return a run with the documents where they are, if its project was moved or copied since it began."""
+    source = info.source
+    for begun in _begun(entries):
+        before, home = Path(begun["home"]), home_of(begun, info.run_id, journal)
+
+        def place(name: str) -> str:
+            return str(moved(Path(name), before, home))  # noqa: B023 - called in this pass
+
+        names = ("file", "replies", "root")
+        paths: dict[str, Json] = {one: place(source[one]) for one in names if one in source}
+        if documents := source.get("documents"):
+            files = {place(name): content for name, content in documents["files"].items()}
+            paths["documents"] = {**documents, "files": files}
+        source = {**source, **paths}
+    return replace(info, source=source)
+
+
+def unused_files(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> str:
+    """Return why files of a run on this machine are not used, or ""."""
+    try:
+        _homes_of(info, entries, journal)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+def _saved_of(
+    info: RunInfo, entries: Sequence[Entry], journal: Path | None
+) -> list[SavedWorkspace]:
+    """Return the workspaces of a run on this machine."""
+    with contextlib.suppress(ConfigurationError):
+        homes = _homes_of(info, entries, journal)
+        return [one for home in homes for one in saved_workspaces(home, info.run_id)]
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +259,12 @@ class UnrecordedFiles:
     states: dict[str, str]
 
 
-def unrecorded_files(info: RunInfo, entries: Sequence[Entry]) -> list[UnrecordedFiles]:
+def unrecorded_files(
+    info: RunInfo, entries: Sequence[Entry], journal: Path | None
+) -> list[UnrecordedFiles]:
     """Return the workspaces of a run on this machine with files that are in no record."""
     found = []
-    for one in _saved_of(info, entries):
+    for one in _saved_of(info, entries, journal):
         states: dict[str, str] = {}
         # A person may have deleted the store.
         with contextlib.suppress(GitError):
@@ -223,9 +274,9 @@ def unrecorded_files(info: RunInfo, entries: Sequence[Entry]) -> list[Unrecorded
     return found
 
 
-def unrecorded_folders(info: RunInfo, entries: Sequence[Entry]) -> list[Path]:
+def unrecorded_folders(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> list[Path]:
     """Return the folders on this machine that a dead process left in the middle of a step."""
-    return [one.folder for one in _saved_of(info, entries) if _is_unrecorded(info, one)]
+    return [one.folder for one in _saved_of(info, entries, journal) if _is_unrecorded(info, one)]
 
 
 def _is_unrecorded(info: RunInfo, saved: SavedWorkspace) -> bool:
@@ -233,8 +284,16 @@ def _is_unrecorded(info: RunInfo, saved: SavedWorkspace) -> bool:
     return saved.busy and not saved.ended and info.status not in ("running", "queued")
 
 
-def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:
-    """Return the snapshots of the loop at a path; None without a workspace.
+def run_files(
+    run_id: str, entries: Sequence[Entry], path: str, journal: Path | None
+) -> RunFiles | None:
+    """Return the snapshots of the loop at a path of a run; None without a workspace.
+
+    Args:
+        run_id: the run.
+        entries: its entries.
+        path: the path of the loop.
+        journal: the folder of the journal, or None.
 
     Raises:
         ConfigurationError: if the folder that the journal names is not one that this user made.
@@ -247,13 +306,12 @@ def run_files(entries: Sequence[Entry], path: str) -> RunFiles | None:
     if path not in begun:
         return None
     # A loop inside another one shares its store.
-    homes = [
-        value["home"] for at, value in begun.items() if "home" in value and path.startswith(at)
-    ]
-    if not homes:
+    around = [value for at, value in begun.items() if "home" in value and path.startswith(at)]
+    if not around:
         return None
-    if not Home(Path(homes[-1])).known:
+    home = home_of(around[-1], run_id, journal)
+    if not Home(home).known:
         raise ConfigurationError(
-            f"the files of {path} are on another machine: {homes[-1]} is not known here as a folder of yours"
+            f"the files of {path} are on another machine: {home} is not known here as a folder of yours"
         )
-    return RunFiles(GitStore(Path(homes[-1])), hash_of(begun[path]["commit"]))
+    return RunFiles(GitStore(home), hash_of(begun[path]["commit"]))

@@ -16,7 +16,8 @@ from ..records import (
     Status,
 )
 from ..records.codec import Json, text_of
-from .journals import find_run
+from .journals import find_run, folder_of
+from .run_files import in_place
 from .run_sessions import sessions_in
 
 # The recorded name of the document of `until`, which no file has.
@@ -26,7 +27,8 @@ UNTIL_DOCUMENT = ".loopwright-until.yaml"
 async def on_record(store: Journal, name: str) -> tuple[RunInfo, list[Entry]]:
     """Return a run and its entries, by its ID, the beginning of the ID, or `last`."""
     info = await find_run(store, name)
-    return info, await store.entries(info.run_id)
+    entries = await store.entries(info.run_id)
+    return in_place(info, entries, folder_of(store)), entries
 
 
 def origin_of(info: RunInfo) -> str:

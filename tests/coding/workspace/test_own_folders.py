@@ -189,7 +189,7 @@ def test_words_of_a_journal_are_not_options_of_git(repo: Repo) -> None:
     with pytest.raises(GitError, match="not the hash"):
         store.diff("--output=written", "--output=written")
     assert not Path("written").exists()
-    assert run_files([], "fix") is None
+    assert run_files("r", [], "fix", None) is None
 
 
 @pytest.mark.parametrize("change", ["home", "source"])

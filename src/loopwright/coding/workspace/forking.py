@@ -5,21 +5,37 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from ..._home import Home
 from ...records.codec import Json
 from .git import GitError
 from .saved import SavedWorkspace, saved_workspaces
 from .tree import FileTree
 
-__all__ = ["origins", "take_over"]
+__all__ = ["home_of", "origin_of", "take_over"]
 
 
-def origins(home: Path, begun: Json, run_id: str) -> list[SavedWorkspace]:
-    """Return the workspaces in a store that have the recorded beginning: that of the run, or those of others."""
-    return [
-        one
-        for one in saved_workspaces(home)
-        if str(one.source) == begun["source"] and (one.run == run_id or one.base == begun["commit"])
-    ]
+def home_of(begun: Json, run_id: str, journal: Path | None) -> Path:
+    """Return the folder `.loopwright` with the files of a run: after a move or a copy, that of its journal.
+
+    Args:
+        begun: the recorded beginning.
+        run_id: the run.
+        journal: the folder of the journal, or None.
+    """
+    recorded = Home(Path(begun["home"]))
+    if journal is None or not (own := Home(journal)).known:
+        return recorded.folder
+    # The recorded folder may be the original of a copy, or one that was made later in its place.
+    moved = not recorded.known or own.is_copy_of(recorded) or any(saved_workspaces(journal, run_id))
+    return own.folder if moved else recorded.folder
+
+
+def origin_of(home: Path, begun: Json, run_id: str) -> SavedWorkspace | None:
+    """Return the workspace in a store that has the recorded beginning: that of the run, or of another one."""
+    same = [one for one in saved_workspaces(home) if one.tree.memory["source"] == begun["source"]]
+    own = (one for one in same if one.run == run_id)
+    other = (one for one in same if one.base == begun["commit"])
+    return next(own, None) or next(other, None)
 
 
 def take_over(tree: FileTree, begun: Json, origin: str = "") -> None:
@@ -36,7 +52,7 @@ def take_over(tree: FileTree, begun: Json, origin: str = "") -> None:
     same = [one for one in saved_workspaces(tree.store.home) if one.base == begun["commit"]]
     # The path of a loop is the same in all of them, and so is the name of its folder.
     forked = (one for one in same if one.run == origin and one.folder.name == tree.folder.name)
-    first = (one for one in same if str(one.folder) == begun["folder"])
+    first = (one for one in same if one.tree.memory["folder"] == begun["folder"])
     other = next(forked, None) or next(first, None)
     if other is None:
         raise GitError(

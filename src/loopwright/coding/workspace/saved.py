@@ -24,7 +24,14 @@ from .sources import WorkspaceSource
 from .store import PUT_BACK, GitStore, slug_of
 from .tree import FileTree
 
-__all__ = ["ABBREVIATED", "SavedWorkspace", "collect", "saved_workspace", "saved_workspaces"]
+__all__ = [
+    "ABBREVIATED",
+    "SavedWorkspace",
+    "collect",
+    "moved",
+    "saved_workspace",
+    "saved_workspaces",
+]
 
 HEAD = "refs/heads/start"
 LATEST = "last"  # names the latest run on the command line
@@ -383,8 +390,12 @@ def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
         known = json.loads(file.read_text())
         if "run" not in known:
             continue  # it was not made completely
-        private = file.parent
-        folder = Path(known["folder"])
+        private, folder = file.parent, Path(known["folder"])
+        here = known["kind"] == "here"
+        # Without a name in records of a former version: a tree is HOME/trees/RUN/LOOP.
+        before = Path(known.get("home") or (home if here else folder.parents[2]))
+        trees = private.parent.parent
+        folder = moved(folder, before, home) if here else trees / private.name
         refs = f"refs/runs/{private.parent.parent.name}/{private.name}/"
         yield SavedWorkspace(
             home=home,
@@ -392,7 +403,7 @@ def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
             path=known["path"],
             kind=known["kind"],
             folder=folder,
-            source=Path(known["source"]),
+            source=moved(Path(known["source"]), before, home),
             base=known["base"],
             ended=known.get("ended", ""),
             retain=known["retain"],
@@ -400,6 +411,23 @@ def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
             tree=FileTree(store, folder, private, refs, max_file=known["max_file"]),
             busy=bool(known.get("busy")),
         )
+
+
+def moved(place: Path, before: Path, home: Path) -> Path:
+    """Return where a recorded place is, if the project was moved or copied with its folder `.loopwright`.
+
+    Args:
+        place: a place in the project, or above it in its repository; others stay where they are.
+        before: the folder `.loopwright` at that time.
+        home: the folder now.
+    """
+    before, after = before.resolve(), home.resolve()
+    if not (place.is_relative_to(before.parent) or before.is_relative_to(place)):
+        return place
+    # The folder that was moved is the last one whose name, or place, is another one.
+    while before != after and before.name == after.name:
+        before, after = before.parent, after.parent
+    return after / place.relative_to(before) if place.is_relative_to(before) else place
 
 
 def saved_workspace(home: Path, run: str, loop: str = "") -> SavedWorkspace:

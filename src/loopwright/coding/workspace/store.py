@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -70,13 +71,17 @@ def refuse_tracked(home: Path) -> None:
     """Refuse a folder with contents that belong to a repository.
 
     Raises:
-        ConfigurationError: with the command that removes them from it.
+        ConfigurationError: with the command that takes them out of it.
     """
     for place in dict.fromkeys((home.absolute(), home.resolve())):
         if names := _tracked(place):
+            elsewhere = [] if place.parent == Path.cwd() else ["-C", str(place.parent)]
+            # -f: the index may have contents that are neither in the last commit nor on the disk.
+            words = [*elsewhere, "rm", "-r", "--cached", "-f", place.name]
             raise ConfigurationError(
                 f"{home} has files that git tracks, such as {names[0]}, so a checkout would replace them, and nothing in "
-                f"it is used; remove it from the repository with: git rm -r {home}"
+                f"it is used; take it out of the repository, and keep its files, with: git {shlex.join(words)}"
+                + ("" if Home(home).known else f"; then {Home(home).ways_out}")
             )
 
 

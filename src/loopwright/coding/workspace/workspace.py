@@ -23,9 +23,10 @@ from ...records.codec import Json
 from ...records.redaction import Redactor
 from ...tools.process import run_command
 from .ending import handed_over
-from .forking import origins, take_over
+from .forking import home_of, origin_of, take_over
 from .git import Git, GitError, is_branch_name, problem_with_git
 from .merge import committed_tree, stored_start
+from .saved import SavedWorkspace
 from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 from .store import GitStore, slug_of
 from .tree import FileTree
@@ -164,7 +165,10 @@ class Workspace:
 
     def state(self, run: StateRun, path: str) -> LoopState:
         """Return the workspace of the loop or workflow at a path of a run."""
-        return Files(self, run.run_id, path, redactor=run.redactor, origin=run.origin)
+        journal = run.resources["file_store"].journal_folder
+        return Files(
+            self, run.run_id, path, redactor=run.redactor, origin=run.origin, journal=journal
+        )
 
 
 class Files:
@@ -177,6 +181,7 @@ class Files:
         number: the number of the tree, if the loop has several.
         redactor: the filter with the values of keys.
         origin: the run that this one was forked from, or "".
+        journal: the folder of the journal, or None.
     """
 
     def __init__(
@@ -187,8 +192,9 @@ class Files:
         number: int = 0,
         redactor: Redactor | None = None,
         origin: str = "",
+        journal: Path | None = None,
     ) -> None:
-        self.redactor, self.origin = redactor, origin
+        self.redactor, self.origin, self.journal = redactor, origin, journal
         self.settings, self.run_id, self.path = settings, run_id, path
         self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
         self._source: WorkspaceSource | None = None
@@ -305,8 +311,10 @@ class Files:
             raise GitError(
                 f"workspace: the files of this run are on {begun['host']}; resume it there"
             )
-        where = begun or {}
-        self._source = WorkspaceSource.of(Path(where.get("source", self.settings.path)))
+        origin = None if begun is None else self._origin(begun)
+        self._source = WorkspaceSource.of(
+            Path(self.settings.path) if origin is None else origin.source
+        )
         self._kind = self.settings.kind
         if self._kind in ("copy", "worktree") and not self._source.git:
             if self._kind == "worktree":
@@ -314,7 +322,7 @@ class Files:
                     f"workspace: {self._source.root} is not a git repository; use kind: copy or snapshot"
                 )
             self._kind = "snapshot"
-        store = self._own_store(begun)
+        store = self._own_store(origin)
         trees = store.home / "trees" / slug_of(self.run_id)
         folder = self._source.root if self._kind == "here" else trees / self.slug
         self._tree = FileTree(
@@ -336,6 +344,8 @@ class Files:
             self.filtered = begun.get("filtered", [])
             if self._kind != "here" and "run" not in self._tree.memory:
                 self._take_over(begun)
+            elif self._tree.memory.get("folder") != str(folder):
+                self._follow_move()
             return ""
         if self._kind == "here" and (changed := self._uncommitted()):
             return (
@@ -344,18 +354,25 @@ class Files:
             )
         return ""
 
-    def _own_store(self, begun: Json) -> GitStore:
-        """Return the store, whose folder is known; the one of a record only if it has the files of the record."""
+    def _origin(self, begun: Json) -> SavedWorkspace:
+        """Return the workspace of a record, in a folder that is known."""
         try:
-            store = GitStore(Path((begun or {}).get("home", self.settings.home)))
+            home = home_of({"home": self.settings.home, **begun}, self.run_id, self.journal)
             # A journal from elsewhere may name any folder and any commit.
-            if begun is not None and not (
-                Home(store.home).known and origins(store.home, begun, self.run_id)
-            ):
-                raise GitError(
-                    f"workspace: the files of this run are on another machine, or were deleted from {begun['folder']}; "
-                    "start a new run"
-                )
+            found = origin_of(home, begun, self.run_id) if Home(home).known else None
+        except (ConfigurationError, OSError) as error:
+            raise GitError(f"workspace: {error}") from error
+        if found is None:
+            raise GitError(
+                f"workspace: the files of this run are on another machine, or were deleted from {begun['folder']}; "
+                "start a new run"
+            )
+        return found
+
+    def _own_store(self, origin: SavedWorkspace | None) -> GitStore:
+        """Return the store, whose folder is known: that of the recorded workspace, or a new one."""
+        try:
+            store = GitStore(Path(self.settings.home)) if origin is None else origin.tree.store
             # Before anything is written into it.
             Home(store.home).make(required=True)
         except (ConfigurationError, OSError) as error:
@@ -417,8 +434,20 @@ class Files:
         take_over(self.tree, begun, self.origin)
         self._make_folder(self.base, None)
         # Changes by the setup are not edits of a person, so the recorded files replace them.
-        self._describe(self.base, busy=True)
+        # The beginning on record is that of the first run, which may be of before a move.
+        known = {name: begun[name] for name in ("source", "home") if name in begun}
+        self._describe(self.base, busy=True, **known)
         self._taken_over = True
+
+    def _follow_move(self) -> None:
+        """Make the links of the folder lead to the present places, after a move or a copy by the user."""
+        self._link(self.place)
+        if self._kind == "worktree":
+            file, name = self.root / ".git", "gitdir"
+            common = self.source / Git(cwd=self.source).text("rev-parse", "--git-common-dir")
+            own = common.resolve() / "worktrees" / Path(file.read_text().strip()).name
+            (own / name).write_text(f"{file}\n")
+            file.write_text(f"{name}: {own}\n")
 
     def _make_folder(self, base: str, like: FileTree | None) -> None:
         """Make the folder with the files of a commit."""
@@ -433,14 +462,14 @@ class Files:
         self._refresh_inner(tree.store.tree_of(base))
         self._link(source)
 
-    def _describe(self, base: str, *, busy: bool) -> None:
+    def _describe(self, base: str, *, busy: bool, **known: Json) -> None:
         """Save what later processes and `loopwright workspace` need to know."""
+        places = {"source": str(self.place.path), "home": str(self.tree.store.home), **known}
         self.tree.remember(
             commit=base,
             tree=self.tree.store.tree_of(base),
             busy=busy,
             kind=self._kind,
-            source=str(self.place.path),
             run=self.run_id,
             path=self.path,
             base=base,
@@ -451,6 +480,7 @@ class Files:
             head=self.head,
             stored=self.stored,
             filtered=self.filtered,
+            **places,
         )
 
     def _base_tree(self, source: WorkspaceSource) -> str:
@@ -519,6 +549,8 @@ class Files:
     def _link(self, source: WorkspaceSource) -> None:
         for link in self.settings.link:
             target, place = source.root / link, self.tree.folder / link
+            if place.is_symlink():
+                place.unlink()
             if target.is_dir() and not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(target, target_is_directory=True)

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import psycopg
 
-from ...errors import JournalDamaged, JournalError, JournalUnavailable
+from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..protocol import RunInfo
 from ..recorded.encoding import RunRow, Value, utf8
 from ..recorded.log import WIDTH, Batch, Content, DurableLog
@@ -146,7 +146,7 @@ class Database(ABC):
         if self.logs.get(log.key) is log:
             del self.logs[log.key]
 
-    def journal_error(self, error: Exception) -> JournalError:
+    def journal_error(self, error: Exception) -> LoopwrightError:
         """Return the error of the journal for an error of the database."""
         return self.server.error(error)
 

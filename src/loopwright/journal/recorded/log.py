@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ...errors import JournalError, OwnershipLost
+from ...errors import JournalError, LoopwrightError, OwnershipLost
 from ...records import NOTHING, Evaluation, Iteration, Usage
 from ...records.codec import Json, encode
 from ..entries import Entry
@@ -44,7 +44,7 @@ class Batch:
         self.waiters: list[tuple[asyncio.Future[None], DurableLog | None]] = []
         self.done = False
 
-    def refuse(self, error: JournalError) -> None:
+    def refuse(self, error: LoopwrightError) -> None:
         """Let every run of the batch fail with an error."""
         for log in self.logs:
             if log.failure is None:
@@ -422,7 +422,7 @@ class DurableLog:
         batch.waiters.append((waiter, self))
         return waiter
 
-    def fail(self, error: JournalError) -> None:
+    def fail(self, error: LoopwrightError) -> None:
         """Refuse all further writes; the entries appended last may be lost."""
         # A new error for each caller: one that is raised twice would collect tracebacks.
         kind, message = type(error), str(error)

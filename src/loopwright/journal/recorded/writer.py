@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from ...errors import JournalError, JournalUnavailable
+from ...errors import JournalError, JournalUnavailable, LoopwrightError
 from ..protocol import RunInfo
 from .log import Batch, DurableLog
 
@@ -46,7 +46,7 @@ class CommitOperation(Protocol[Connection_contra]):
     def committed(self) -> None:
         """Act on the commit, in the writer's thread."""
 
-    def refuse(self, error: JournalError) -> None:
+    def refuse(self, error: LoopwrightError) -> None:
         """Let the caller fail with an error."""
 
     def repeated(self) -> CommitOperation[Connection_contra] | None:
@@ -72,7 +72,7 @@ class Store(Protocol[Connection_co]):
     ) -> None:
         """Write batches and perform operations in one durable transaction, or raise."""
 
-    def journal_error(self, error: Exception) -> JournalError:
+    def journal_error(self, error: Exception) -> LoopwrightError:
         """Return the error of the journal for an error of the database."""
 
     def beat(self) -> None:
@@ -120,7 +120,7 @@ class Transaction(Generic[Connection, Outcome]):
         self.closing = closing
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Outcome] | None = None
-        self.error: JournalError | None = None
+        self.error: LoopwrightError | None = None
         self._result: list[Outcome] = []  # one, once the work is done
 
     def wait(self) -> asyncio.Future[Outcome]:
@@ -142,7 +142,7 @@ class Transaction(Generic[Connection, Outcome]):
         if self.after is not None and self.error is None:
             self.after(self._result[0])
 
-    def refuse(self, error: JournalError) -> None:
+    def refuse(self, error: LoopwrightError) -> None:
         """Let the caller fail with an error; see CommitOperation."""
         self.error = type(error)(str(error))
 

@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..._platform.locks import RELEASE, TAKE, flock
-from ...errors import JournalDamaged, JournalError, JournalUnavailable
+from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.encoding import (
     RunRow,
@@ -177,7 +177,7 @@ class SqliteDatabase:
         if self.logs.get(log.key) is log:
             del self.logs[log.key]
 
-    def journal_error(self, error: Exception) -> JournalError:
+    def journal_error(self, error: Exception) -> LoopwrightError:
         """Return the error of the journal for an error of SQLite or the system."""
         return journal_error(error, str(self.path))
 

@@ -30,7 +30,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..._home import HOME, Home
-from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
+from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..recorded.encoding import content_digest
 
 FILE = 1 << 20  # bytes; a larger content becomes a file
@@ -66,12 +66,12 @@ _SYSTEM = {
 }
 
 
-def journal_error(error: Exception, path: str) -> JournalError:
+def journal_error(error: Exception, path: str) -> LoopwrightError:
     """Return the error of the journal at `path` for an error of SQLite or the system.
 
     Corruption is JournalDamaged; everything that the system refuses is JournalUnavailable.
     """
-    if isinstance(error, JournalError):
+    if isinstance(error, LoopwrightError):
         return error
     if isinstance(error, OSError):
         code = _SYSTEM.get(error.errno or 0, sqlite3.SQLITE_CANTOPEN)
@@ -354,13 +354,10 @@ def own_folder(path: Path) -> None:
     """Make the default folder of journals, if the journal is in it.
 
     Raises:
-        JournalUnavailable: if the folder has contents that this user did not make.
+        ConfigurationError: if the folder has contents that this user did not make.
     """
     if HOME in (path.absolute().parent.name, path.resolve().parent.name):
-        try:
-            Home(path.parent).make()
-        except ConfigurationError as error:
-            raise JournalUnavailable(str(error)) from None
+        Home(path.parent).make()
 
 
 def _private_folder(folder: Path) -> None:

@@ -17,8 +17,9 @@ from typing import Annotated
 import typer
 
 from ...errors import ConfigurationError
+from ...journal import Entry, Journal, RunInfo
 from ..export import FORMS
-from ..journals import DEFAULT, reading
+from ..journals import DEFAULT, folder_of, reading
 from ..run_summary import on_record
 from .options import JournalUrl, RunName
 from .output import Output
@@ -45,8 +46,8 @@ def export(
     ] = None,
 ) -> int:
     """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle."""
-    info, entries = reading(journal, lambda store: on_record(store, name))
-    content = FORMS[form](info, entries)
+    info, entries, folder = reading(journal, lambda store: _read(store, name))
+    content = FORMS[form](info, entries, folder)
     with Output() as output:
         if out is None or out == "-":
             if isinstance(content, bytes):
@@ -56,6 +57,10 @@ def export(
             _write(Path(out), content)
             output.note(f"wrote {info.run_id} to {out}")
     return 0
+
+
+async def _read(store: Journal, name: str) -> tuple[RunInfo, list[Entry], Path | None]:
+    return *await on_record(store, name), folder_of(store)
 
 
 def _write(path: Path, content: str | bytes) -> None:

@@ -15,7 +15,8 @@ from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, RunInfo
 from ...journal.entries import kept_by_fork
 from ..formatting import spent
-from ..journals import find_run, reading
+from ..journals import find_run, folder_of, reading
+from ..run_files import in_place
 from ..sources import SourceSettings, load_again, load_source
 from ..trust import Load, approved
 from .cancel_rewind import full_path
@@ -70,7 +71,7 @@ def fork(
             path = path or last_iteration(info.run_id, entries)
             # Before the document is loaded: an unknown path is the likelier mistake.
             kept_by_fork(entries, path)
-            return info, path
+            return in_place(info, entries, folder_of(store)), path
 
         info, path = reading(options.journal, look)
         load: Load = functools.partial(load_again, info, settings)

@@ -101,6 +101,9 @@ def journal(
             "--ended-before", metavar="TIME", help="For prune: an age such as 30d, or a date."
         ),
     ] = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="For adopt: make the folder known without a question.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Create, check, copy or clean a journal, or adopt its folder."""
@@ -112,7 +115,7 @@ def journal(
                 )
             return asyncio.run(_move(journal, url, output))
         if action is JournalAction.ADOPT:
-            return _adopt(Home(Path(url or HOME)), output)
+            return _adopt(Home(Path(url or HOME)), output, yes=yes)
         place = url or journal
         if action is JournalAction.INIT:
             return asyncio.run(_init(place, output))
@@ -231,20 +234,21 @@ async def _prune(url: str, before: float, output: Output) -> int:
     return 0
 
 
-def _adopt(home: Home, output: Output) -> int:
+def _adopt(home: Home, output: Output, *, yes: bool) -> int:
     """Make a folder known, after a person has seen what is in it."""
     refuse_tracked(home.folder)
     if not home.folder.is_dir():
         raise ConfigurationError(f"adopt: there is no folder {home.folder}")
     if not home.recognised:
         contents = [_described(home.folder / name) for name in home.names()]
-        if os.environ.get(TRUST) != "all":
+        if not yes and os.environ.get(TRUST) != "all":
             output.note(f"{home.folder} contains:")
             for line in contents:
                 output.note(f"  {texts.one_line(line)}")
             if not can_be_asked(output):
                 raise ConfigurationError(
-                    f"adopt: {home.folder} needs your answer at a terminal, or {TRUST}=all on a machine for this alone"
+                    f"adopt: {home.folder} needs your answer; without a terminal, look at these contents and repeat with --yes, "
+                    f"or set {TRUST}=all on a machine for this alone"
                 )
             output.note(
                 "Its runs, their answers and their files are used from then on as if you had made them. "

@@ -19,7 +19,7 @@ from ...journal.views import Wanted, step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json
 from .. import formatting as texts
-from ..journals import DEFAULT, MAX_ROWS, command_line, reading
+from ..journals import DEFAULT, MAX_ROWS, command_line, folder_of, reading
 from ..run_files import UNRECORDED, unrecorded_folders
 from ..submitted import returns_of, waiting_text
 from .live import steps_text
@@ -123,7 +123,7 @@ async def _rows(
             row = replace(row, detail=waits)
         if row.status == "interrupted":
             entries = await store.entries(row.run_id)
-            if unrecorded_folders(row, entries):
+            if unrecorded_folders(row, entries, folder_of(store)):
                 row = replace(row, detail=UNRECORDED)
         if row.status == "running" or not row.iterations:  # the row is complete at the end of a run
             entries = await store.entries(row.run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +22,7 @@ from ...progress import depth_of
 from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, command_line, reading, resume_line, workspace_line
+from ..journals import DEFAULT, command_line, folder_of, reading, resume_line, workspace_line
 from ..progress import Ending, IterationRow, Notice, Progress, item_at, verdicts_of
 from ..run_files import (
     UNRECORDED,
@@ -30,6 +31,7 @@ from ..run_files import (
     turned_tests,
     unrecorded_files,
     unrecorded_folders,
+    unused_files,
 )
 from ..run_sessions import sessions_in
 from ..run_summary import (
@@ -145,14 +147,14 @@ def show(
         raise ConfigurationError(
             "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback, --output and --files"
         )
-    info, entries, returns = reading(journal, lambda store: _read(store, name))
+    info, entries, returns, folder = reading(journal, lambda store: _read(store, name))
     with Output(as_json=as_json) as output:
         if iteration is not None:
             _iteration(info, entries, loop, iteration, output)
         elif diff is not None:
-            _diff(info, entries, loop, diff, output)
+            _diff(info, entries, loop, diff, folder, output)
         elif files:
-            _files(info, entries, loop, output)
+            _files(info, entries, loop, folder, output)
         elif timeline:
             _timeline(info, entries, output)
         elif lifecycle:
@@ -165,19 +167,26 @@ def show(
             output.write_result(text_of(recorded_result(info, entries).output))
         else:
             detail = waiting_text(info, returns)
-            _overview(info, entries, loop, journal, output, detail=detail)
+            _overview(info, entries, loop, journal, output, detail=detail, folder=folder)
     return 0
 
 
-async def _read(store: Journal, name: str) -> tuple[RunInfo, list[Entry], Returns]:
+async def _read(store: Journal, name: str) -> tuple[RunInfo, list[Entry], Returns, Path | None]:
     info, entries = await on_record(store, name)
-    return info, entries, await returns_of(store, [info])
+    return info, entries, await returns_of(store, [info]), folder_of(store)
 
 
 def _overview(
-    info: RunInfo, entries: list[Entry], loop: str, url: str, output: Output, *, detail: str
+    info: RunInfo,
+    entries: list[Entry],
+    loop: str,
+    url: str,
+    output: Output,
+    *,
+    detail: str,
+    folder: Path | None,
 ) -> None:
-    """Write the facts of a run; `detail` is why it waits for a worker."""
+    """Write the facts of a run; `detail` is why it waits for a worker, `folder` that of its journal."""
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop) if loops or loop else ""
     result = recorded_result(info, entries, detail)
@@ -208,23 +217,30 @@ def _overview(
         options = ["--loop", loop] if loop else []
         command = command_line("show", info.run_id, url, *options, "--iteration", last)
         output.write(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
-    unrecorded = unrecorded_files(info, entries)
+    if problem := unused_files(info, entries, folder):
+        output.note(f"files are not shown: {problem}")
+    unrecorded = unrecorded_files(info, entries, folder)
     if kept := [state for one in unrecorded for state in one.states]:
         name = workspace_line("show", info.run_id, unrecorded[0].folder)
         output.write(
             (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
         )
-    _continuation(info, entries, result, url, output)
+    _continuation(info, entries, result, url, output, folder)
 
 
 def _continuation(
-    info: RunInfo, entries: list[Entry], result: Result, url: str, output: Output
+    info: RunInfo,
+    entries: list[Entry],
+    result: Result,
+    url: str,
+    output: Output,
+    folder: Path | None,
 ) -> None:
     """Write how the run continues: by an answer, after its files are put back, or by a resume."""
     if questions := open_questions(surviving(entries)):
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
-    elif folders := unrecorded_folders(info, entries):
+    elif folders := unrecorded_folders(info, entries, folder):
         names = ", ".join(map(str, folders))
         command = workspace_line("restore", info.run_id, folders[0])
         output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
@@ -346,12 +362,17 @@ def _part(title: str, text: str, output: Output) -> None:
 
 
 def _diff(
-    info: RunInfo, entries: list[Entry], loop: str, numbers: tuple[int, int], output: Output
+    info: RunInfo,
+    entries: list[Entry],
+    loop: str,
+    numbers: tuple[int, int],
+    folder: Path | None,
+    output: Output,
 ) -> None:
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop)
     others = other_loops(loops, path, loop)
-    kept = run_files(entries, path)
+    kept = run_files(info.run_id, entries, path, folder)
     if numbers[0] == 0 and kept is not None:
         two = iteration_of(path, loops[path], numbers[1], others)
         _write_patch(info, path, numbers, kept.diff(None, two), output)
@@ -375,11 +396,13 @@ def _diff(
         output.write((f"loop: {path}; for another loop, use {others}", "dim"))
 
 
-def _files(info: RunInfo, entries: list[Entry], loop: str, output: Output) -> None:
+def _files(
+    info: RunInfo, entries: list[Entry], loop: str, folder: Path | None, output: Output
+) -> None:
     """Write the files that each iteration of a loop changed."""
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop)
-    kept = run_files(entries, path)
+    kept = run_files(info.run_id, entries, path, folder)
     if kept is None:
         raise ConfigurationError(f"--files: {path} has no workspace")
     changes = {item.number: kept.changes(item) for item in loops[path] if item.files is not None}

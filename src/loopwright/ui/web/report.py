@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -26,7 +27,7 @@ from .steps import steps_of
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail
 
 
-def report(info: RunInfo, entries: Sequence[Entry]) -> str:
+def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None) -> str:
     """Return a run as an HTML document: header, input, output, curves, iterations."""
     view, run_progress = EntriesView(info, entries), RunProgress()
     run_progress.update(view)
@@ -41,7 +42,7 @@ def report(info: RunInfo, entries: Sequence[Entry]) -> str:
         "report.html", run=run_of(view, main_loop(view), run_progress), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
-        detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row), inside=lambda row: _inside(view, row),
+        detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row, journal), inside=lambda row: _inside(view, row),
     )  # fmt: skip
 
 
@@ -60,10 +61,12 @@ def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
     return [(title, text) for title, text in parts if text]
 
 
-def _patch(entries: Sequence[Entry], view: EntriesView, row: Row) -> list[PatchLine]:
+def _patch(
+    entries: Sequence[Entry], view: EntriesView, row: Row, journal: Path | None
+) -> list[PatchLine]:
     """Return the lines that an iteration changed, if its files are on this machine."""
     try:
-        files = run_files(entries, row.loop)
+        files = run_files(view.info.run_id, entries, row.loop, journal)
         item = view.iteration(row.loop, row.number)
         return [] if files is None else lines_of(files.diff_from_parent(item))
     except LoopwrightError as error:

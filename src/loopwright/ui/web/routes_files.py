@@ -13,6 +13,7 @@ from ...journal.views import RunView
 from ...records import Iteration
 from ...records.codec import Json, text_of
 from .. import formatting as texts
+from ..journals import folder_of
 from ..run_files import RunFiles, filtered_text, keys_text, names_text, run_files
 from .access import is_loop
 from .page import Page
@@ -23,7 +24,8 @@ from .run_header import name_of
 
 
 async def _files(page: Page, run_id: str, loop: str) -> RunFiles:
-    found = run_files(await page.records.journal.entries(run_id), loop)
+    store = page.records.journal
+    found = run_files(run_id, await store.entries(run_id), loop, folder_of(store))
     if found is None:
         raise ConfigurationError(f"{loop} has no workspace")
     return found

@@ -19,6 +19,7 @@ from ...records import Failure, Reason
 from .. import formatting as texts
 from ..diff import side_by_side
 from ..export import FORMS
+from ..journals import folder_of
 from ..run_files import REPLACED, files_text, turned_tests, unrecorded_files
 from ..run_sessions import sessions_in
 from .access import is_loop, is_run_id
@@ -145,7 +146,7 @@ async def run(page: Page, request: Request) -> Response:
             ]
         return render(
             "run.html", with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
-            unrecorded=unrecorded_files(view.info, entries), replaced=REPLACED,
+            unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
             run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
@@ -287,7 +288,7 @@ async def export(page: Page, request: Request) -> Response:
         raise ConfigurationError(f"form: unknown format; use one of {', '.join(_TYPES)}")
     info = await page.records.journal.find(run_id)
     entries = await page.records.journal.entries(info.run_id)
-    content = await asyncio.to_thread(FORMS[form], info, entries)
+    content = await asyncio.to_thread(FORMS[form], info, entries, folder_of(page.records.journal))
     charset = "; charset=utf-8" if isinstance(content, str) else ""
     return Response(
         content, media_type=f"{_TYPES[form]}{charset}",
