@@ -5,29 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ..._home import Home
 from ...records.codec import Json
 from .git import GitError
 from .saved import SavedWorkspace, saved_workspaces
 from .tree import FileTree
 
-__all__ = ["home_of", "origin_of", "take_over"]
-
-
-def home_of(begun: Json, run_id: str, journal: Path | None) -> Path:
-    """Return the folder `.loopwright` with the files of a run: after a move or a copy, that of its journal.
-
-    Args:
-        begun: the recorded beginning.
-        run_id: the run.
-        journal: the folder of the journal, or None.
-    """
-    recorded = Home(Path(begun["home"]))
-    if journal is None or not (own := Home(journal)).known:
-        return recorded.folder
-    # The recorded folder may be the original of a copy, or one that was made later in its place.
-    moved = not recorded.known or own.is_copy_of(recorded) or any(saved_workspaces(journal, run_id))
-    return own.folder if moved else recorded.folder
+__all__ = ["origin_of", "take_over"]
 
 
 def origin_of(home: Path, begun: Json, run_id: str) -> SavedWorkspace | None:

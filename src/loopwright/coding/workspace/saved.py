@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._home import Home
 from ..._platform import locks
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
@@ -28,6 +29,7 @@ __all__ = [
     "ABBREVIATED",
     "SavedWorkspace",
     "collect",
+    "home_of",
     "moved",
     "saved_workspace",
     "saved_workspaces",
@@ -411,6 +413,22 @@ def saved_workspaces(home: Path, run: str = "") -> Iterator[SavedWorkspace]:
             tree=FileTree(store, folder, private, refs, max_file=known["max_file"]),
             busy=bool(known.get("busy")),
         )
+
+
+def home_of(begun: Json, run_id: str, journal: Path | None) -> Path:
+    """Return the folder `.loopwright` with the files of a run: after a move or a copy, that of its journal.
+
+    Args:
+        begun: the recorded beginning.
+        run_id: the run.
+        journal: the folder of the journal, or None.
+    """
+    recorded = Home(Path(begun["home"]))
+    if journal is None or not (own := Home(journal)).known:
+        return recorded.folder
+    # The recorded folder may be the original of a copy, or one that was made later in its place.
+    moved = not recorded.known or own.is_copy_of(recorded) or any(saved_workspaces(journal, run_id))
+    return own.folder if moved else recorded.folder
 
 
 def moved(place: Path, before: Path, home: Path) -> Path:

@@ -23,10 +23,10 @@ from ...records.codec import Json
 from ...records.redaction import Redactor
 from ...tools.process import run_command
 from .ending import handed_over
-from .forking import home_of, origin_of, take_over
+from .forking import origin_of, take_over
 from .git import Git, GitError, is_branch_name, problem_with_git
 from .merge import committed_tree, stored_start
-from .saved import SavedWorkspace
+from .saved import SavedWorkspace, home_of
 from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 from .store import GitStore, slug_of
 from .tree import FileTree
