@@ -39,7 +39,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, which differs in e
 
 
 if TYPE_CHECKING:
-    from functools import cached_property as fingerprinted
+    fingerprinted = functools.cached_property
 else:
 
     class fingerprinted:  # noqa: N801 - a decorator
