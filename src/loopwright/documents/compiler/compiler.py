@@ -24,7 +24,7 @@ from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
 from ..schema.traverse import given_needs, needs_of, phases_of
 from ..steps.items import FILE, Items
-from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
+from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite, ungrouped
 from ..steps.memory import RecallFacts, RememberFact
 from ..steps.steps import CallDocument, DocumentWorkflow, SetValue
 from ..yaml.source import Location
@@ -317,6 +317,7 @@ def compile_document(
             document.name,
             result,
             env=document.env,
+            exposed=ungrouped,
             # With concurrent steps, a template that names a step waits for that step.
             needs=needs_of(document, inner.used),
             at_once=document.at_once,

@@ -20,7 +20,6 @@ from ...records.isolation import own_json
 from ...records.typed import CARRIERS, ValueType, json_of
 from ...templates import Expression
 from ...templates.variables import TemplatedValue, rendered
-from .loop_node import ungrouped
 
 __all__ = [
     "Accepting",
@@ -284,13 +283,22 @@ class Required(_InPlace):
 
 
 class DocumentWorkflow(Workflow):
-    """The workflow of a document, with its own variables; steps outside cannot change them."""
+    """The workflow of a document, with its own variables, which steps outside cannot change.
+
+    `exposed` makes of its output what steps outside receive.
+    """
 
     def __init__(
-        self, name: str, steps: Mapping[str, StepLike], *, env: Mapping[str, str], **options: Any
+        self,
+        name: str,
+        steps: Mapping[str, StepLike],
+        *,
+        env: Mapping[str, str],
+        exposed: Callable[[Json], Json] | None = None,
+        **options: Any,
     ):
         super().__init__(name, steps, **options)
-        self.env = dict(env)
+        self.env, self.exposed = dict(env), exposed
 
     def _scope(self, value: Json, outer: Scope | None) -> Scope:
         scope = Scope(self.name, value, outer)
@@ -300,9 +308,9 @@ class DocumentWorkflow(Workflow):
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps with their variables in `scope`."""
         result = await super().inside(scope, value, ctx)
-        if not isinstance(result.output, Mapping):
+        if self.exposed is None or not isinstance(result.output, Mapping):
             return result
-        return replace(result, output=ungrouped(result.output))
+        return replace(result, output=self.exposed(result.output))
 
     async def called(
         self,
