@@ -34,7 +34,7 @@ else:
     flock = fcntl.flock
 
 
-def take(file: int) -> bool:
+def take_lock(file: int) -> bool:
     """Take the lock of an open file unless it is held; return whether it was taken."""
     try:
         flock(file, TAKE)
@@ -43,4 +43,4 @@ def take(file: int) -> bool:
     return True
 
 
-__all__ = ["RELEASE", "TAKE", "flock", "take"]
+__all__ = ["RELEASE", "TAKE", "flock", "take_lock"]

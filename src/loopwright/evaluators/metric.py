@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from .._platform import locks
+from .._platform.locks import take_lock
 from .._regex import Pattern, compile_pattern
 from ..engine.context import Context
 from ..engine.repeated import TAKES, Repeated
@@ -293,7 +293,7 @@ async def _taken(at_once: int) -> int:
     while True:
         for place in range(at_once):
             file = os.open(folder / str(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if locks.take(file):
+            if take_lock(file):
                 return file
             os.close(file)
         await asyncio.sleep(WAIT)

@@ -22,7 +22,7 @@ def sparkline(scores: Sequence[float], *, width: int = 96, height: int = 22) -> 
     """Return scores from 0 to 1 as a small line with a dot at its end, and a label for screen readers."""
     if not scores:
         return ""
-    label = "scores " + ", ".join(texts.score(score) for score in scores)
+    label = "scores " + ", ".join(texts.score(value) for value in scores)
     step = (width - 6) / max(1, len(scores) - 1)
     points = [(3 + i * step, height - 3 - score * (height - 6)) for i, score in enumerate(scores)]
     x, y = points[-1]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopwright import Context, Evaluation, Loop, Workflow, Workspace, run_sync, shell
-from loopwright._platform import locks
+from loopwright._platform.locks import take_lock
 from loopwright.ui.cli import main
 
 from ..agents.fakes import WRONG_THEN_RIGHT, fake, until_42, working
@@ -195,7 +195,7 @@ def test_prune_frees_the_space_of_the_snapshots(
     assert "bytes freed" in shown(capsys, "workspace", "prune", "alone")
     assert before - used(store) < 300_000
     with (run.parent / ".state" / "fix" / "lock").open() as lock:
-        assert locks.take(lock.fileno())
+        assert take_lock(lock.fileno())
         assert json.loads(shown(capsys, "workspace", "prune", "--json"))["freed_bytes"] is None
     shown(capsys, "workspace", "prune", "shares")
     assert used(store) < before - 300_000

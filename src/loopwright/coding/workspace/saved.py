@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..._home import Home
-from ..._platform import locks
+from ..._platform.locks import take_lock
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.redaction import Redactor, secrets_in
@@ -378,7 +378,7 @@ def collect(home: Path) -> int | None:
     with store.locked(), contextlib.ExitStack() as stack:
         for file in home.glob("trees/*/.state/*/lock"):
             lock = stack.enter_context(file.open("r+"))
-            if not locks.take(lock.fileno()):
+            if not take_lock(lock.fileno()):
                 return None
         return store.collect()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..._home import Home
-from ..._platform import locks
+from ..._platform.locks import take_lock
 from ...errors import ConfigurationError
 from .git import Git, GitError
 
@@ -203,7 +203,7 @@ class GitStore:
     def locked(self) -> Iterator[None]:
         """Hold the lock of the store: several runs may make it at once."""
         with (self.home / "store.lock").open("w") as file:
-            while not locks.take(file.fileno()):
+            while not take_lock(file.fileno()):
                 time.sleep(POLL_SECONDS)
             yield
 

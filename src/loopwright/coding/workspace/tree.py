@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from ..._platform import locks
+from ..._platform.locks import take_lock
 from ...records.codec import Json
 from .copying import copied
 from .git import Git, GitError
@@ -95,7 +95,7 @@ class FileTree:
         self.private.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.private / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         end = time.monotonic() + WAIT
-        while not locks.take(descriptor):
+        while not take_lock(descriptor):
             if time.monotonic() > end:
                 os.close(descriptor)
                 raise GitError(f"another process works in {self.folder}")
