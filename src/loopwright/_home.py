@@ -115,6 +115,8 @@ class Home:
             ignore.write_text("*\n", "utf-8")
         if not self.recognised:
             self.identify(required=required)
+        elif (place := self.folder.resolve()) not in self.places:
+            self._remember(place)
 
     def identify(self, *, required: bool = True) -> None:
         """Make it known under a new identifier: the maker of foreign contents may know the present one.
@@ -153,9 +155,24 @@ class Home:
         state, token = state_folder(), self._token()
         return state is not None and len(token) > 1 and (state / "folders" / token).is_file()
 
+    @property
+    def places(self) -> list[Path]:
+        """Where it was made or used: before a move or a copy by the user, too."""
+        state = state_folder()
+        if state is None or not self.recognised:
+            return []
+        return [Path(line) for line in (state / "folders" / self._token()).read_text().splitlines()]
+
     def is_copy_of(self, other: Home) -> bool:
         """Whether both have one identifier: a move or a copy by the user keeps it."""
         return self._token() == other._token() != ""
+
+    def _remember(self, place: Path) -> None:
+        """Add a place; where the state cannot be written, a run that began there stays where it was."""
+        state = state_folder()
+        if state is not None:
+            with suppress(OSError), (state / "folders" / self._token()).open("a") as file:
+                file.write(f"{place}\n")
 
     def _token(self) -> str:
         """Return the identifier, "" without one, or "?"."""

@@ -208,20 +208,25 @@ def _homes_of(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> 
 
 def in_place(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> RunInfo:
     """Return a run with the documents where they are, if its project was moved or copied since it began."""
-    source = info.source
-    for begun in _begun(entries):
-        before, home = Path(begun["home"]), home_of(begun, info.run_id, journal)
+    if journal is None:
+        return info
+    begun = _begun(entries)
+    homes = {Path(one["home"]) for one in begun if home_of(one, info.run_id, journal) == journal}
+    # A run that waits before its first workspace has no recorded folder.
+    places = {journal.resolve(), *homes, *Home(journal).places}
+    # The innermost first: a copy may be inside its original.
+    befores = sorted(places, key=lambda one: len(one.parts), reverse=True)
 
-        def place(name: str) -> str:
-            return str(moved(Path(name), before, home))  # noqa: B023 - called in this pass
+    def place(name: str) -> str:
+        inside = (one for one in befores if Path(name).is_relative_to(one.parent))
+        return str(moved(Path(name), next(inside, befores[-1]), journal))
 
-        names = ("file", "replies", "root")
-        paths: dict[str, Json] = {one: place(source[one]) for one in names if one in source}
-        if documents := source.get("documents"):
-            files = {place(name): content for name, content in documents["files"].items()}
-            paths["documents"] = {**documents, "files": files}
-        source = {**source, **paths}
-    return replace(info, source=source)
+    names, source = ("file", "replies", "root"), info.source
+    paths: dict[str, Json] = {one: place(source[one]) for one in names if source.get(one)}
+    if documents := source.get("documents"):
+        files = {place(name): content for name, content in documents["files"].items()}
+        paths["documents"] = {**documents, "files": files}
+    return replace(info, source={**source, **paths})
 
 
 def unused_files(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> str:

@@ -185,3 +185,54 @@ def test_an_unknown_folder_ends_every_command_with_2(
     assert "repeat with --yes" in told and "[y/N]" not in told
     assert main(["journal", "adopt", "--yes"]) == 0
     assert main(resume) == 0
+
+
+WAITING = DOCUMENT.replace(
+    "steps:\n",
+    """steps:
+  - name: gate
+    loop: {execute: {shell: echo hi}, approve: iteration, until: [{max_iterations: 3}]}
+""",
+)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_run_that_waits_before_its_first_workspace_continues_where_its_project_is_now(
+    repo: Repo,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    inside: bool,
+) -> None:
+    """It has no recorded folder; after a copy, and a copy of that, the branch is made in the last one."""
+    monkeypatch.chdir(repo.folder)
+    document = WAITING.replace("KIND", "copy").replace("merge: none", "merge: branch")
+    repo.write(**{"fix.yaml": document, ".gitignore": "lib\ncopy\n"})
+    repo.commit()
+    assert main(["run", "fix.yaml", "--yes", "--run-id", "r"]) == 4
+    first = repo.folder / "copy" if inside else tmp_path / "first"
+    _copy(repo.folder, first)
+    monkeypatch.chdir(first)
+    # A run that began in the copy, and is copied with it.
+    assert main(["run", "fix.yaml", "--yes", "--run-id", "s"]) == 4
+    second = tmp_path / "second"
+    _copy(first, second)
+    before = repo.bytes()
+    monkeypatch.chdir(second)
+    for run in ("r", "s"):
+        assert main(["approve", run, "--accept"]) == 0
+        assert main(["resume", run, "--yes"]) == 3
+        capsys.readouterr()
+        assert main(["show", run]) == 0
+        assert f"from {second}/fix.yaml" in capsys.readouterr().out.replace("\n", "")
+        assert main(["resume", run, "--max-iterations", "3", "--yes"]) == 0
+    branches = {
+        folder: subprocess.run(
+            ["git", "-C", str(folder), "branch", "--format=%(refname:short)"],
+            capture_output=True, text=True, check=True,
+        ).stdout.split()
+        for folder in (repo.folder, first, second)
+    }  # fmt: skip
+    assert [name for name in branches[second] if "/" in name] == ["loopwright/r", "loopwright/s"]
+    assert not [n for f in (repo.folder, first) for n in branches[f] if "/" in n]
+    assert repo.bytes() == before
