@@ -22,7 +22,7 @@ from .workspace import Workspace
 
 __all__ = ["keep_or_revert_loop"]
 
-ITERATIONS = 100
+METRIC_ITERATIONS = 100
 FAILURES = (
     5  # in a row: a change that breaks the program is a rejected idea, and the loop continues
 )
@@ -57,7 +57,7 @@ def keep_or_revert_loop(
     *,
     objective: str = "",
     goal: str = METRIC_GOAL,
-    max_iterations: int = ITERATIONS,
+    max_iterations: int = METRIC_ITERATIONS,
     usd: float | None = None,
     timeout: float | None = None,
     until: Condition | None = None,

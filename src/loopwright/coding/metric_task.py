@@ -14,7 +14,7 @@ __all__ = ["METRIC_GOAL", "MetricOption", "metric_prompt"]
 METRIC_GOAL = "Improve the metric."
 _DIRECTIONS = {"min": MINIMISE, "max": MAXIMISE}
 _OPTION = re.compile(r"(?P<name>[^:=\s][^:=]*):(?P<word>[a-z]+)(?:=(?P<pattern>.*))?", re.DOTALL)
-_PROMPT = """\
+_METRIC_PROMPT = """\
 {goal}
 
 Iteration {number} of at most {limit}. The metric is {name}, and {better} values are better.
@@ -63,7 +63,7 @@ def metric_prompt(
 ) -> str:
     """Return the prompt of an iteration; the parts may be templates of a document."""
     better = "lower" if direction == MINIMISE else "higher"
-    return _PROMPT.format(
+    return _METRIC_PROMPT.format(
         goal=goal,
         number=number,
         limit=limit,

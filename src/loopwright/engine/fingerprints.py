@@ -15,7 +15,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypeVar
 
 __all__ = [
     "KNOWN_AS",

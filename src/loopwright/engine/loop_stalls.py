@@ -11,7 +11,7 @@ from ..records.codec import integer
 
 __all__ = ["OnStall"]
 
-THEN = ("fresh", "best", "ask", "stop")
+STALL_THEN = ("fresh", "best", "ask", "stop")
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class OnStall:
     restarts: int = 1
 
     def __post_init__(self) -> None:
-        if self.then not in THEN:
+        if self.then not in STALL_THEN:
             raise ConfigurationError(
-                f"on_stall: then: {self.then!r} is none of {', '.join(THEN)}{nearest(str(self.then), THEN)}"
+                f"on_stall: then: {self.then!r} is none of {', '.join(STALL_THEN)}{nearest(str(self.then), STALL_THEN)}"
             )
         integer("on_stall: patience", self.patience, minimum=1)
         integer("on_stall: restarts", self.restarts, minimum=0)

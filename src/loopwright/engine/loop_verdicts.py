@@ -13,7 +13,7 @@ from .step import Step
 
 __all__ = ["Impossible", "Undecided", "tampering_stop", "without_judge"]
 
-THEN = ("fail", "pause", "accept_check", "reject")
+UNDECIDED_THEN = ("fail", "pause", "accept_check", "reject")
 NO_CHECK = (
     "loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check "
     "and a judge, or then: reject."
@@ -104,9 +104,9 @@ class Undecided:
 
     def __post_init__(self) -> None:
         integer("undecided: after", self.after, minimum=1)
-        if self.then not in THEN:
+        if self.then not in UNDECIDED_THEN:
             raise ConfigurationError(
-                f"undecided: then: {self.then!r} is none of {', '.join(THEN)}{nearest(str(self.then), THEN)}"
+                f"undecided: then: {self.then!r} is none of {', '.join(UNDECIDED_THEN)}{nearest(str(self.then), UNDECIDED_THEN)}"
             )
 
     def due(self, history: History) -> bool:

@@ -74,7 +74,7 @@ _IMPROVABLE: Mapping[str, tuple[float, float, float]] = {
 }
 CONTEXTS = tuple(_WEIGHTS)
 # Models also write the booleans as text or as a number.
-_TRUE = ("true", "yes", "1", "pass", "passed")
+_MET = ("true", "yes", "1", "pass", "passed")
 
 
 def preset(level: str, context: str, custom: Mapping[str, float] | None = None) -> dict[str, float]:
@@ -145,4 +145,4 @@ def weighted(answers: object, weights: Mapping[str, float]) -> tuple[float, list
 def _holds(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    return isinstance(value, str | int) and str(value).strip().lower() in _TRUE
+    return isinstance(value, str | int) and str(value).strip().lower() in _MET

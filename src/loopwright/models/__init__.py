@@ -3,11 +3,11 @@
 Importing this package loads no client library; the first real request does.
 """
 
+from ..errors import ModelError
 from ..records.redaction import Redactor as Redactor
 from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
 from .errors import KINDS as KINDS
-from .errors import ModelError
 from .errors import ModelFault as ModelFault
 from .files import File, FileReference
 from .prices import FREE, Price, Tier, cost, price_of, read_prices

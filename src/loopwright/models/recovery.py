@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from ..engine.budget import Account
 from ..engine.context import Context
 from ..engine.step import Leaf
-from ..errors import StepError, Suspended
+from ..errors import ModelError, StepError, Suspended
 from ..records import NOTHING, Reason, Stop, Usage
 from ..records.codec import Json
-from .errors import ModelError, error_from_json, model_error_of
+from .errors import error_from_json, model_error_of
 from .protocol import Message, Request
 from .registry import Models
 from .replies.text import own_words

@@ -26,8 +26,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..errors import ModelError
 from ..records import codec
-from .errors import ModelError
 
 __all__ = ["NOT_RUNNING", "OF_ALL", "Action", "Policy", "Tally", "decide"]
 

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.stubs import NO_EXIT, NO_STUB, Stub
-from ..errors import StepError, StepTimeout
+from ..errors import ModelError, StepError, StepTimeout
 from ..journal import Entry, MemoryJournal
 from ..records import Usage, codec
 from ..records.codec import Json
-from .errors import ModelError
 from .protocol import Finish, Reply, Request, ToolCall, received
 from .scripted_rules import ERRORS, Rule, ScriptedReply, read_rules
 

@@ -83,7 +83,7 @@ def _compiled(value: object) -> Pattern | None:
     return None if value is None else compile_pattern(str(value), timeout=SCRIPT_SECONDS)
 
 
-def _usage(value: object) -> Usage | None:
+def _read_usage(value: object) -> Usage | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -120,7 +120,7 @@ class ScriptedReply(_Model):
     data: Normal = Field(None, alias="json")
     tool_calls: tuple[_Call, ...] = ()
     finish: Finishes = "stop"
-    usage: Annotated[Usage | None, PlainValidator(_usage)] = None
+    usage: Annotated[Usage | None, PlainValidator(_read_usage)] = None
     error: Annotated[str, BeforeValidator(_one_of_errors)] = ""
     message: Text = ""
     reason: Text = ""

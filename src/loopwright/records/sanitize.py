@@ -59,7 +59,7 @@ def cleaned(text: str) -> str:
     text = _IPV4.sub(_foreign, text)
     text = _IPV6.sub(_foreign, text)
     text = _PREFIXED.sub("[TOKEN]", text)
-    text = _KEY.sub(_key, text)
+    text = _KEY.sub(_redacted_key, text)
     return _RUN.sub(_mixed, text)
 
 
@@ -102,7 +102,7 @@ def _address(match: re.Match[str]) -> str:
     return "[IP]" + "." * match[0].endswith(".")
 
 
-def _key(match: re.Match[str]) -> str:
+def _redacted_key(match: re.Match[str]) -> str:
     """Return `[TOKEN]` for a long word with separators that mixes letters and digits, as keys do.
 
     Paths and hyphenated words have few such parts.

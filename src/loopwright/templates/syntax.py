@@ -108,7 +108,7 @@ ALLOWED = frozenset({
 })  # fmt: skip
 # Jinja binds these names to its own objects, or uses them in tags that are refused.
 RESERVED = frozenset({"self", "super", "caller", "varargs", "kwargs"})
-TAGS = {
+TAG_TYPES = {
     nodes.Macro: "macro", nodes.CallBlock: "call", nodes.Block: "block", nodes.Extends: "extends",
     nodes.Include: "include", nodes.Import: "import", nodes.FromImport: "from",
     nodes.FilterBlock: "filter",
@@ -167,7 +167,7 @@ def _check_node(node: nodes.Node) -> None:
         return
     # An allow-list: new kinds of nodes in a later Jinja stay refused.
     if type(node) not in ALLOWED and not isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
-        tag = next((tag for type_, tag in TAGS.items() if isinstance(node, type_)), None)
+        tag = next((tag for type_, tag in TAG_TYPES.items() if isinstance(node, type_)), None)
         what = f"{{% {tag} %}}" if tag else type(node).__name__
         raise TemplateError(f"{what} is not available in templates", line=line)
     if isinstance(node, nodes.Name | nodes.Keyword):

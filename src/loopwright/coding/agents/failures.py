@@ -22,7 +22,7 @@ _WAIT = re.compile(
     r"(?:retry|try again|reset\w*|available)[ \w]{0,20}? in (\d{1,6})(?:\.\d+)? ?(s|sec|m|min|h|hour|d|day)",
     re.IGNORECASE,
 )
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_WAIT_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 # The first row that matches counts: providers report an exhausted quota with the status of a rate limit.
 _ROWS: tuple[tuple[str, frozenset[int], re.Pattern[str]], ...] = tuple(
     (kind, frozenset(codes), re.compile(words, re.IGNORECASE))
@@ -101,5 +101,5 @@ def failure_of(
     match = _WAIT.search(message[:_READ])
     wait = None
     if match is not None and kind in ("throttled", "quota", "transient"):
-        wait = min(float(match[1]) * _UNITS[match[2][0].lower()], MAX_WAIT)
+        wait = min(float(match[1]) * _WAIT_UNITS[match[2][0].lower()], MAX_WAIT)
     return AgentFailure(kind, excerpt_line(message, MESSAGE_CHARS) or kind, wait)

@@ -22,7 +22,7 @@ __all__ = ["Canary", "imports_outside", "plant"]
 
 _PACKAGE = re.compile(rb"^\s*package\s+(\w+)", re.MULTILINE)
 _IMPORTS = "imports outside of the copy: "
-_PYTEST = """\
+_PYTEST_CANARY = """\
 def test_{right}():
     assert {number} % 2 == {parity}
 
@@ -40,13 +40,13 @@ def test_{imports}():
     found = outside({copy!r}, {modules!r})
     assert not found, {label!r} + json.dumps(found)
 """
-_NODE = """\
+_NODE_CANARY = """\
 const test = require("node:test");
 const assert = require("node:assert");
 test("{right}", () => assert.strictEqual({number} % 2, {parity}));
 test("{wrong}", () => assert.notStrictEqual({number} % 2, {parity}));
 """
-_GO = """\
+_GO_CANARY = """\
 package {package}
 
 import "testing"
@@ -188,7 +188,7 @@ def plant(
         first = any(PurePosixPath(path).name.startswith("test_") for path in tests)
         # A project may collect only the pattern that it uses.
         name = f"{names[3]}_test.py" if last and not first else f"test_{names[3]}.py"
-        functions = _PYTEST.format(**fields).split("\n\n\n")
+        functions = _PYTEST_CANARY.format(**fields).split("\n\n\n")
         random.SystemRandom().shuffle(functions)
         text = "\n\n".join(functions)
         if modules:
@@ -203,7 +203,7 @@ def plant(
         imports = names[2] if modules else ""
         return Canary(f"{beside}{name}", text, names[0], names[1], imports)
     if runner.name == "node":
-        text = _NODE.format(**fields)
+        text = _NODE_CANARY.format(**fields)
         # The suffix makes it CommonJS, whatever the `type` of the package is.
         return Canary(f"{beside}{names[3]}.test.cjs", text, names[0], names[1])
     if runner.name == "cargo":
@@ -230,7 +230,7 @@ def _go(
     package = None if mine is None else _PACKAGE.search(read(mine))
     if package is None:
         return None
-    text = _GO.format(package=package[1].decode(), **fields)
+    text = _GO_CANARY.format(package=package[1].decode(), **fields)
     return Canary(f"{beside}z{name}_test.go", text, str(fields["right"]), str(fields["wrong"]))
 
 

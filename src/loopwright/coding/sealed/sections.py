@@ -11,7 +11,7 @@ from ...records.codec import Json
 
 __all__ = ["parts_of", "with_parts"]
 
-_HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(?:#.*)?")
+_TABLE_HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(?:#.*)?")
 _INDENT = re.compile(r"\n([ \t]+)\"")
 
 
@@ -91,13 +91,13 @@ def _with_keys(text: str, former: str, names: Sequence[str]) -> str:
 
 
 def _with_tables(text: str, former: str, names: Sequence[str]) -> str:
-    kept = "".join(table for name, table in _tables(text) if not _is_below(name, names))
-    put_back = "".join(table for name, table in _tables(former) if _is_below(name, names))
+    kept = "".join(table for name, table in _tables(text) if not _is_section_below(name, names))
+    put_back = "".join(table for name, table in _tables(former) if _is_section_below(name, names))
     gap = "\n" if put_back and kept and not kept.endswith("\n") else ""
     return f"{kept}{gap}{put_back}"
 
 
-def _is_below(name: str, names: Sequence[str]) -> bool:
+def _is_section_below(name: str, names: Sequence[str]) -> bool:
     return any(name == one or name.startswith(f"{one}.") for one in names)
 
 
@@ -105,7 +105,7 @@ def _tables(text: str) -> Iterator[tuple[str, str]]:
     """Iterate over the tables of a TOML file: the dotted name of each, and its lines with the header."""
     name, lines, quote = "", list[str](), ""
     for line in text.splitlines(keepends=True):
-        if not quote and _HEADER.fullmatch(line.rstrip("\r\n")):
+        if not quote and _TABLE_HEADER.fullmatch(line.rstrip("\r\n")):
             yield name, "".join(lines)
             name, lines = _name_of(line), []
         for sign in ('"""', "'''"):

@@ -38,7 +38,7 @@ _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # What git reads besides objects, refs and HEAD. It could name programs, other folders, or another history.
-_SETTINGS = (
+_STORE_SETTINGS = (
     "commondir",
     "config.worktree",
     "hooks",
@@ -172,7 +172,7 @@ class GitStore:
     @staticmethod
     def _configure(folder: Path) -> None:
         """Write the configuration and the rules anew, whatever they were: nothing in them starts a program."""
-        for name in _SETTINGS:
+        for name in _STORE_SETTINGS:
             _remove(folder / name)
         config, info = folder / "config", folder / "info"
         known = config.read_text(errors="replace").lower() if config.is_file() else ""

@@ -111,7 +111,7 @@ def decode(text: str | bytes, file: str) -> str:
         text = _from_utf8(text, file)
     # Editors on Windows add a byte order mark.
     text = text.removeprefix("\ufeff")
-    if not _plain(text) and (result := _UNPRINTABLE.search(text)):
+    if not _printable(text) and (result := _UNPRINTABLE.search(text)):
         _refuse(
             file,
             _place(text, result.start()),
@@ -125,7 +125,7 @@ def decode(text: str | bytes, file: str) -> str:
     return _join_pairs(text) if text.lstrip()[:1] in ("{", "[") else text
 
 
-def _plain(text: str) -> bool:
+def _printable(text: str) -> bool:
     """Return whether a text is printable ASCII; faster than a search for other characters."""
     return text.isascii() and not text.encode().translate(None, _PLAIN)
 

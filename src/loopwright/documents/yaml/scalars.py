@@ -48,7 +48,7 @@ def resolve(text: str, *, tag: str | None = None, quoted: bool = False) -> Scala
             its tag, or a character that a text cannot contain.
     """
     if tag is None and not quoted:
-        return _plain(text)
+        return _plain_scalar(text)
     plain = text.isascii() and "\0" not in text  # much faster than a search in a large text
     if not plain and (result := _NO_TEXT.search(text)):
         raise ValueError(f"a text cannot contain the character U+{ord(result[0]):04X}; remove it")
@@ -71,7 +71,7 @@ def shorten(text: str, length: int = 60) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _plain(text: str) -> Scalar:
+def _plain_scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     # Most scalars are words, so the patterns are skipped for them.
@@ -96,7 +96,7 @@ def _tagged(tag: str, text: str) -> Scalar:
             f"tag {short_tag(tag)} is not allowed, only those of plain YAML such as !!str{names}; "
             "put quotes around the value if '!' is part of the text"
         )
-    value = _plain(text)
+    value = _plain_scalar(text)
     # `!!float 3` is valid YAML.
     if name == "float" and type(value) is int:
         return float(value)

@@ -62,7 +62,7 @@ def measured_votes(
             f"{where}: it measures another judge ({_name(of_judge)}). Criterion, model and settings must be "
             "the same. Measure this judge with: loopwright bench judge"
         )
-    shares = [_share(values, name, where) for name in _SHARES]
+    shares = [_measured_share(values, name, where) for name in _SHARES]
     if not 0 < codec.number("judge: alpha", alpha, minimum=0) < 1:
         raise ConfigurationError(f"judge: alpha: {alpha} is not between 0 and 1")
     rule = best_rule(*shares, alpha=alpha, most=most)
@@ -89,7 +89,7 @@ def _read(path: Path, where: str) -> Mapping[str, Json]:
     return values
 
 
-def _share(values: Mapping[str, Json], name: str, where: str) -> float:
+def _measured_share(values: Mapping[str, Json], name: str, where: str) -> float:
     row = values.get(name)
     if not isinstance(row, Mapping):
         raise ConfigurationError(

@@ -96,8 +96,8 @@ def error_rates(yes: float, votes: Votes, icc: float = 0.0) -> ErrorRates:
         >>> error_rates(0.15, Votes(3, 1, 7)).accept < 0.005
         True
     """
-    _share("yes", yes)
-    _share("icc", icc)
+    _check_share("yes", yes)
+    _check_share("icc", icc)
     # States of the vote that are still undecided, with their probabilities.
     open_: dict[tuple[int, int], float] = {(0, 0): 1.0}
     accepted = expected = 0.0
@@ -180,7 +180,7 @@ def best_rule(
     """
     names = ("sensitivity", "specificity", "icc", "alpha")
     for name, value in zip(names, (sensitivity, specificity, icc, alpha), strict=True):
-        _share(name, value)
+        _check_share(name, value)
     codec.integer("votes: most", most, minimum=1)
     best: tuple[tuple[float, float], VotingRule] | None = None
     for votes in _rules(most):
@@ -219,6 +219,6 @@ def unattainable(
     )
 
 
-def _share(name: str, value: float) -> None:
+def _check_share(name: str, value: float) -> None:
     if not 0 <= codec.number(f"votes: {name}", value, minimum=0) <= 1:
         raise ConfigurationError(f"votes: {name}: {value!r} is above 1. Use a share from 0 to 1.")

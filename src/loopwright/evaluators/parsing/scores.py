@@ -223,7 +223,7 @@ def _conclude(values: list[str], scale: _Scale, *, prose: bool = True) -> ScoreR
     last = read[values[-1]]
     # "SCORE: see below" before the score does not make it ambiguous.
     others = {reading for value, reading in read.items() if _NUMERIC.match(value)} - {last}
-    return _reading(last, ambiguous=bool(others), found=values)
+    return _score_reading(last, ambiguous=bool(others), found=values)
 
 
 def _read_value(value: str, scale: _Scale, prose: bool) -> float | ScoreProblem:
@@ -285,7 +285,7 @@ def read_number(
     """
     exact = _exact_scale(scale)
     value, _ = _read_match(token, following[:_WINDOW], preceding[-2:], exact)
-    return _reading(value, ambiguous=False, found=[token])
+    return _score_reading(value, ambiguous=False, found=[token])
 
 
 def read_score_by_pattern(
@@ -325,7 +325,7 @@ def read_score_by_pattern(
         values.append(value)
     if not values:
         return _refused("missing", [])
-    return _reading(values[0 if first else -1], ambiguous=len(set(values)) > 1, found=tokens)
+    return _score_reading(values[0 if first else -1], ambiguous=len(set(values)) > 1, found=tokens)
 
 
 def _read_match(
@@ -362,7 +362,9 @@ def _is_continued(following: str) -> bool:
     return near != "" and unicodedata.category(near) in _JOINING
 
 
-def _reading(value: float | ScoreProblem, *, ambiguous: bool, found: list[str]) -> ScoreReading:
+def _score_reading(
+    value: float | ScoreProblem, *, ambiguous: bool, found: list[str]
+) -> ScoreReading:
     if isinstance(value, str):
         return _refused(value, found)
     return ScoreReading(score=value, ambiguous=ambiguous, found=_kept(found))

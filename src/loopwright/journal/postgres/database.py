@@ -294,7 +294,7 @@ class Database(ABC):
         rows = (
             keys,
             numbers,
-            _texts(map(_storable, loops)),
+            _texts(map(_storable_loop, loops)),
             _numbers(marks),
             _texts(bodies),
             checksums,
@@ -364,7 +364,7 @@ def _append_one(
     assert isinstance(total, bytes)
     # As texts: the type of a number would depend on its size, and each type is a statement to prepare.
     numbers = [None if number is None else str(number) for number in (first, mark)]
-    row = (numbers[0], _storable(loop), numbers[1], body, rf"\x{total.hex()}")
+    row = (numbers[0], _storable_loop(loop), numbers[1], body, rf"\x{total.hex()}")
     run = str(log.key), str(log.info.epoch)
     return db.execute(_APPEND_ONE, (*row, *run), prepare=not db.pooled).rowcount == 1
 
@@ -419,7 +419,7 @@ def _texts(values: Iterable[Value]) -> str:
     return "{" + ",".join(quoted) + "}"
 
 
-def _storable(loop: Value) -> Value:
+def _storable_loop(loop: Value) -> Value:
     """Return the path of a loop as PostgreSQL can hold it: without NUL and halves of surrogate pairs."""
     return utf8(loop)[0].replace("\0", "\ufffd") if isinstance(loop, str) else loop
 

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from ...memory import MemoryEntry
 from ..recorded.encoding import Value, utf8
-from ..recorded.memory import AppendQueue, Perform, Row, memory_entry, memory_row
+from ..recorded.memory import AppendQueue, MemoryRow, Perform, memory_entry, memory_row
 from .connection import Connection, storable
 
 # Ordered, so that two writers with the same spaces cannot wait for each other.
@@ -100,7 +100,7 @@ def _storable(item: MemoryEntry) -> MemoryEntry:
     )
 
 
-def append_rows(db: Connection, rows: Sequence[Row]) -> list[int]:
+def append_rows(db: Connection, rows: Sequence[MemoryRow]) -> list[int]:
     """Insert the rows whose keys are new, and return the numbers of all rows."""
     names = [(row[0], row[4]) for row in rows]
     spaces, keys = [name[0] for name in names], [name[1] for name in names]

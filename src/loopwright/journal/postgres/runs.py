@@ -159,7 +159,7 @@ class PostgresRuns(Database):
 
     def _new_row(self, info: RunInfo, owner: int | None) -> NewRow:
         contents = Contents(self.new_content)
-        row = new_row(_storable(info), contents, opened=self.seconds, owner=owner)
+        row = new_row(_storable_info(info), contents, opened=self.seconds, owner=owner)
         new_contents = contents.waiting
         self.refuse_large(new_contents)
         return row, new_contents
@@ -212,7 +212,7 @@ class PostgresRuns(Database):
     def _closed(self, log: DurableLog, info: RunInfo) -> NewRow:
         """Return the row of a run that its owner releases, and the contents to store with it."""
         contents = Contents(self.new_content)
-        closed = log.closed_row(_storable(info), contents)
+        closed = log.closed_row(_storable_info(info), contents)
         new_contents = contents.waiting
         self.refuse_large(new_contents)
         return closed, new_contents
@@ -280,7 +280,7 @@ def _first(info: RunInfo) -> RunInfo:
     return replace(info, epoch=1, status="running")
 
 
-def _storable(info: RunInfo) -> RunInfo:
+def _storable_info(info: RunInfo) -> RunInfo:
     """Return a row without NUL, which no text of PostgreSQL can hold."""
     if "\0" not in info.name + info.detail + info.queue:
         return info

@@ -15,13 +15,13 @@ from .writer import Connection, Transaction
 
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
 
-Row = tuple[Value, ...]
+MemoryRow = tuple[Value, ...]
 Numbers = list[int]
 Perform = Callable[[Transaction[Connection, Numbers]], Awaitable[Numbers]]
-Waiting = list[tuple[list[Row], asyncio.Future[list[int]]]]
+Waiting = list[tuple[list[MemoryRow], asyncio.Future[list[int]]]]
 
 
-def memory_row(item: MemoryEntry) -> Row:
+def memory_row(item: MemoryEntry) -> MemoryRow:
     """Return the values of an entry: space, kind, at, run, key, value, checksum."""
     texts = (item.space, item.kind, item.run, item.key, codec.encode(item.value))
     space, kind, run, key, value = (utf8(text)[0] for text in texts)
@@ -29,7 +29,7 @@ def memory_row(item: MemoryEntry) -> Row:
     return (*row, _sum(row))
 
 
-def _sum(row: Row) -> bytes:
+def _sum(row: MemoryRow) -> bytes:
     # NUL cannot be in a text, so no two rows have the same data.
     data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=_SUM).digest()
@@ -41,12 +41,14 @@ class AppendQueue(Generic[Connection]):
     `append` inserts rows within a transaction and returns their numbers.
     """
 
-    def __init__(self, append: Callable[[Connection, Sequence[Row]], Numbers]) -> None:
+    def __init__(self, append: Callable[[Connection, Sequence[MemoryRow]], Numbers]) -> None:
         self._append = append
         self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def join(self, rows: list[Row], perform: Perform[Connection]) -> asyncio.Future[list[int]]:
+    def join(
+        self, rows: list[MemoryRow], perform: Perform[Connection]
+    ) -> asyncio.Future[list[int]]:
         """Return a future for the numbers of rows."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[list[int]] = loop.create_future()

@@ -22,11 +22,11 @@ from ...errors import JournalUnavailable
 from ...memory import MemoryEntry
 from ...records.codec import Json
 from ..recorded.encoding import Value, as_damage, utf8
-from ..recorded.memory import AppendQueue, Perform, Row, memory_entry, memory_row
+from ..recorded.memory import AppendQueue, MemoryRow, Perform, memory_entry, memory_row
 from .database import insert_many
 from .schema import connect_reader, expect_journal, journal_error
 
-VERSION = 1
+MEMORY_VERSION = 1
 _MEMORIES = (
     "CREATE TABLE memories(id INTEGER PRIMARY KEY,space TEXT NOT NULL,kind TEXT NOT NULL,"
     "at REAL NOT NULL,run TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL,sum BLOB NOT NULL)"
@@ -37,7 +37,7 @@ _TABLES = (
     "CREATE INDEX memories_by_space ON memories(space,id)",
     "CREATE UNIQUE INDEX memories_by_key ON memories(space,key)WHERE key<>''",
     "CREATE TABLE memory_format(version INTEGER NOT NULL)STRICT",
-    f"INSERT INTO memory_format VALUES({VERSION})",
+    f"INSERT INTO memory_format VALUES({MEMORY_VERSION})",
 )
 _FORMAT = "SELECT count(*) FROM sqlite_schema WHERE name='memory_format'"
 _INSERT = "INSERT INTO memories(id,space,kind,at,run,key,value,sum) VALUES "
@@ -95,7 +95,7 @@ class SqliteMemory:
     async def close(self) -> None:
         """Do nothing: the journal owns the file."""
 
-    def _read(self, statement: str, values: Row) -> list[tuple[Json, ...]]:
+    def _read(self, statement: str, values: MemoryRow) -> list[tuple[Json, ...]]:
         if not expect_journal(self.path):
             return []
         try:
@@ -118,15 +118,15 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
     if not db.execute(_FORMAT).fetchone()[0]:
         return False
     version = db.execute("SELECT max(version) FROM memory_format").fetchone()[0]
-    if version != VERSION:
+    if version != MEMORY_VERSION:
         raise JournalUnavailable(
             f"{path}: a newer version of Loopwright wrote its memories (format {version}, this version "
-            f"reads {VERSION}); upgrade Loopwright"
+            f"reads {MEMORY_VERSION}); upgrade Loopwright"
         )
     return True
 
 
-def append_rows(path: Path, db: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+def append_rows(path: Path, db: sqlite3.Connection, rows: Sequence[MemoryRow]) -> list[int]:
     """Insert the rows whose keys are new, and return the numbers of all rows.
 
     No other process commits meanwhile, so the numbers are assigned here: few, long statements,

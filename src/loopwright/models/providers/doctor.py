@@ -21,7 +21,7 @@ from .transport import EXCHANGE, ResponseTrace, Transport
 __all__ = ["ProviderReport", "try_providers"]
 
 SECONDS = 10.0  # for one provider; a slower list of models is of no use to a person who waits
-MAX_BYTES = 16 * 1024 * 1024  # a list of models has a few MB
+MAX_MODEL_LIST = 16 * 1024 * 1024  # a list of models has a few MB
 _LISTS = {"anthropic": "/v1/models", "gemini": "/v1beta/models"}
 _VERSIONS = {"anthropic": {"anthropic-version": "2023-06-01"}}
 
@@ -111,7 +111,7 @@ async def _try(
         return ProviderReport(name, "not tried", detail, endpoint.base_url, endpoint.account)
     try:
         async with asyncio.timeout(SECONDS):
-            status = await _status(endpoint, allowed, tls)
+            status = await _endpoint_status(endpoint, allowed, tls)
     except (ModelError, httpx2.HTTPError, OSError, TimeoutError) as error:
         why = str(error) or f"no answer within {SECONDS:g} s"
         detail = f"no server answers at {endpoint.origin} ({why}); start it, or check the address"
@@ -120,10 +120,10 @@ async def _try(
     return ProviderReport(name, state, detail, endpoint.base_url, endpoint.account)
 
 
-async def _status(endpoint: Endpoint, allowed: Allowed, tls: ssl.SSLContext) -> int:
+async def _endpoint_status(endpoint: Endpoint, allowed: Allowed, tls: ssl.SSLContext) -> int:
     """Return the status of a request for the list of models."""
     EXCHANGE.set(ResponseTrace(sends=_VERSIONS.get(endpoint.api, {})))
-    transport = Transport(endpoint, allowed, tls, MAX_BYTES)
+    transport = Transport(endpoint, allowed, tls, MAX_MODEL_LIST)
     async with httpx2.AsyncClient(
         transport=transport, timeout=None, follow_redirects=False, trust_env=False
     ) as client:

@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from ...errors import ConfigurationError, nearest
-from ..errors import ModelError
+from ...errors import ConfigurationError, ModelError, nearest
 from ..protocol import Request
 
 __all__ = [

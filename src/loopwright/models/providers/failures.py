@@ -193,7 +193,7 @@ def translate(
         return own
     in_stream = isinstance(error, library.ModelAPIError) and error.in_stream
     if in_stream or exchange.status >= 300 or isinstance(error, library.ModelHTTPError):
-        failure = from_status(_status(error, exchange, formatted), what)
+        failure = from_status(_status_of(error, exchange, formatted), what)
         if in_stream:
             # The provider had begun to generate.
             failure.billed = "maybe"
@@ -253,7 +253,7 @@ def _first_line(error: BaseException) -> str:
     return cut(text.splitlines()[0], MESSAGE_CHARS)
 
 
-def _status(error: Exception, exchange: ResponseTrace, formatted: bool) -> EndpointStatus:
+def _status_of(error: Exception, exchange: ResponseTrace, formatted: bool) -> EndpointStatus:
     """Return an error as the endpoint reported it, from the response and the library's exception."""
     code = exchange.status if exchange.status >= 300 else getattr(error, "status_code", 0)
     word, message = _words(getattr(error, "body", None) or _decoded(exchange.body))

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from ..._extras import needs
 from ...engine.threads import in_thread
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, ModelError
 from ...records.json_schema import check_schema
 from ...records.redaction import Redactor
-from ..errors import ModelError, error_from_json
+from ..errors import error_from_json
 from ..protocol import Reply, Request
 from .endpoints import Allowed, Endpoint, endpoint_of
 

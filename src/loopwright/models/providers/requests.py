@@ -34,11 +34,12 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import StreamedResponse
 from pydantic_ai.usage import RequestUsage
 
+from ...errors import Billed, ModelError
 from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
 from ...records.excerpts import cut
 from ...records.redaction import Redactor
-from ..errors import Billed, ModelError, too_many_calls
+from ..errors import too_many_calls
 from ..protocol import Reply, Request, ToolCall, input_at_most, received, tokens_at_most
 from ..replies.strict_json import read_json
 from ..replies.values import read_loosely, read_value, several

@@ -23,8 +23,8 @@ from typing import TypeVar, cast
 
 import httpx2
 
+from ...errors import ModelError
 from ...records.codec import Json
-from ..errors import ModelError
 from .endpoints import Allowed, Endpoint, resolve
 
 __all__ = ["EXCHANGE", "ResponseTrace", "Transport", "is_compressed"]

@@ -21,7 +21,7 @@ EDGE = (
     1e-9  # the error of a sum of rounded parts, such as weights that add up to 1.0000000000000002
 )
 MAX_DEPTH = 64  # the depth of `strict_json`: a deeper value is never read
-_NUMBER = re.compile(r"[ \t]*(-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?)[ \t]*(%?)[ \t]*")
+_NUMBER_OR_SHARE = re.compile(r"[ \t]*(-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?)[ \t]*(%?)[ \t]*")
 _BOOLEANS = {"true": True, "false": False}
 
 Check = Callable[[Json], str]
@@ -219,7 +219,7 @@ def _takes_null(schema: Json) -> bool:
 def _of_text(text: str, schema: Mapping[str, Json], types: set[str]) -> Json:
     if "boolean" in types and text.strip().lower() in _BOOLEANS:
         return _BOOLEANS[text.strip().lower()]
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER_OR_SHARE.fullmatch(text)
     if match is None or not types & {"number", "integer"}:
         return text
     # A fraction is exact: "80%" of 1 must be 0.8, not 0.8000000000000000444.

@@ -18,8 +18,10 @@ from .text import CLOSING, END, OPENING, ROLES, own_words
 __all__ = ["SpokenText"]
 
 # For a stream, the `regex` library tells whether a tag may still continue (a partial match).
-_OPENING = regex.compile(rf"{OPENING}|<\|channel\|>[ \t]*(?:analysis|commentary)", regex.IGNORECASE)
-_CLOSING = regex.compile(
+_OPENING_MARK = regex.compile(
+    rf"{OPENING}|<\|channel\|>[ \t]*(?:analysis|commentary)", regex.IGNORECASE
+)
+_CLOSING_MARK = regex.compile(
     rf"{CLOSING}|<\|channel\|>[ \t]*final[^<\n]{{0,40}}<\|message\|>", regex.IGNORECASE
 )
 # A mark of a chat template before the first word; a role may follow it.
@@ -134,9 +136,9 @@ class SpokenText:
     def _tags(self, before: str) -> list[tuple[regex.Pattern[str], str]]:
         """Return the tags that are possible here, after the character `before`."""
         if self._inside:
-            return [] if before == "`" else [(_CLOSING, "close"), (_OPENING, "open")]
+            return [] if before == "`" else [(_CLOSING_MARK, "close"), (_OPENING_MARK, "open")]
         if not self._sent:
-            return [(_CLOSING, "close"), (_OPENING, "open"), (_MARK, "mark")]
+            return [(_CLOSING_MARK, "close"), (_OPENING_MARK, "open"), (_MARK, "mark")]
         # In JSON, a mark inside a string is content.
         ends = before in "}]\n" if self._data else before != "`"
         return [(_ENDING, "end")] if ends and not self._ended else []

@@ -75,7 +75,7 @@ def runs(
     _check_status(status, STATUSES)
     with Output(as_json=as_json) as output:
         try:
-            rows, questions, steps = reading(journal, lambda store: _rows(store, wanted))
+            rows, questions, steps = reading(journal, lambda store: _run_rows(store, wanted))
         except RunNotFound:  # the journal does not exist yet
             rows, questions, steps = [], {}, {}
         if as_json:
@@ -110,7 +110,7 @@ async def _listed(store: Journal, wanted: Wanted, status: str) -> list[RunInfo]:
     return rows
 
 
-async def _rows(
+async def _run_rows(
     store: Journal, wanted: Wanted
 ) -> tuple[list[RunInfo], dict[str, int], dict[str, list[StepOutcome]]]:
     """Return runs, the number of open questions of suspended ones, and the steps of those without

@@ -205,7 +205,7 @@ def _overview(
         _steps(info, entries, output)
     if path:
         _scores(path, loops[path], output)
-        _rows(info, entries, path if loop else "", output)
+        _entry_rows(info, entries, path if loop else "", output)
     _agents(info, entries, output)
     for one in sessions_in(entries):
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
@@ -294,7 +294,7 @@ def _values(path: str, items: list[Iteration], output: Output) -> None:
     output.write((f"{name} ", "dim"), (line, "cyan"), f" {ends}")
 
 
-def _rows(info: RunInfo, entries: list[Entry], only_loop: str, output: Output) -> None:
+def _entry_rows(info: RunInfo, entries: list[Entry], only_loop: str, output: Output) -> None:
     columns = ColumnWidths.within(output.width - 1)
     for item in Progress(info.source.get("bounds")).recall(entries):
         if only_loop and item.path != only_loop:

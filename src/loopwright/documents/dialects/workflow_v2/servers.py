@@ -21,7 +21,7 @@ __all__ = ["FILES", "Servers", "rounds_of"]
 FILES = ("server_config.json", "mcp.json", ".mcp.json", "config.yaml")
 ROUNDS = 10  # the dialect's default for replies with tool calls in one step
 _MAX_BYTES = 1 << 20  # of the file, the limit of documents
-Report = Callable[[tuple[str | int, ...], str], None]
+ServerReport = Callable[[tuple[str | int, ...], str], None]
 
 
 class Servers:
@@ -30,7 +30,7 @@ class Servers:
     `native` are the servers in use, as fields of native documents, by name.
     """
 
-    def __init__(self, folders: list[Path], report: Report) -> None:
+    def __init__(self, folders: list[Path], report: ServerReport) -> None:
         self.native: dict[str, dict[str, Json]] = {}
         self._report = report
         self._folders = folders

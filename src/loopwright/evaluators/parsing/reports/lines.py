@@ -19,7 +19,7 @@ _TAP_TEST = re.compile(r"( *)(not )?ok\b(?: +\d+)?(?: *- *| +|$)(.*)")
 _TAP_PLAN = re.compile(r"( *)1\.\.(\d{1,9})\b(.*)")
 _TAP_DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)\b(.*)", re.IGNORECASE)
 _INDENT = 4  # columns of a subtest
-MAX_DEPTH = 50
+MAX_SUBTESTS_DEPTH = 50
 
 
 def read_go(data: bytes) -> TestReport:
@@ -167,8 +167,8 @@ class _TapReader:
             level.tests[place] = TestCase(case.id, case.state, message, f"{case.text}\n{text}")
 
     def _level(self, depth: int) -> _Level:
-        if depth > MAX_DEPTH:
-            raise UnreadableReport(f"its subtests are nested more than {MAX_DEPTH} deep")
+        if depth > MAX_SUBTESTS_DEPTH:
+            raise UnreadableReport(f"its subtests are nested more than {MAX_SUBTESTS_DEPTH} deep")
         while len(self._levels) <= depth:
             self._levels.append(_Level())
         return self._levels[depth]

@@ -12,7 +12,7 @@ from .cases import MESSAGE, CaseList, TestCase, TestReport, TestState, Unreadabl
 
 __all__ = ["read_xml"]
 
-MAX_DEPTH = 200
+MAX_ELEMENTS_DEPTH = 200
 # Writers without test classes put a constant there: node writes "test".
 _CONSTANT_CLASSES = ("", "test")
 _OUTCOMES = {
@@ -63,8 +63,8 @@ class _Reader:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if not self._stack and tag not in ("testsuites", "testsuite", "TestRun"):
             raise UnreadableReport(f"its first element is {tag[:60]}; use a report of JUnit or TRX")
-        if len(self._stack) >= MAX_DEPTH:
-            raise UnreadableReport(f"its elements are nested more than {MAX_DEPTH} deep")
+        if len(self._stack) >= MAX_ELEMENTS_DEPTH:
+            raise UnreadableReport(f"its elements are nested more than {MAX_ELEMENTS_DEPTH} deep")
         self._stack.append((tag, attributes.get("name", "")))
         if tag in ("testcase", "UnitTestResult"):
             self._begin(tag, attributes)
