@@ -21,7 +21,7 @@ from loopwright import (
     ScoreAtLeast,
     Usage,
 )
-from loopwright.engine.loop_exploration import explores
+from loopwright.engine.loop_options import explores
 from loopwright.evaluators.judge.votes import Votes, error_rates, unattainable
 from loopwright.insight import (
     Backtest,

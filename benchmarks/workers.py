@@ -25,7 +25,7 @@ from loopwright.cluster import (
     submit_all,
 )
 from loopwright.cluster.postgres import PostgresSharedRuns
-from loopwright.engine.limits import limits_of
+from loopwright.engine.budgets import limits_of
 from loopwright.journal import open_journal
 from loopwright.journal.questions import answer, pending
 

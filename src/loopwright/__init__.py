@@ -58,11 +58,10 @@ if TYPE_CHECKING:
     from .coding.sealed.metric import sealed_metric
     from .coding.until import until
     from .coding.workspace import Workspace
-    from .engine.for_each import for_each
     from .engine.fork import fork, fork_sync
-    from .engine.loop_stalls import OnStall
-    from .engine.loop_verdicts import Impossible, Undecided
-    from .engine.objectives import Metric, MetricScore
+    from .engine.lists import for_each
+    from .engine.loop_options import Impossible, OnStall, Undecided
+    from .engine.metrics import Metric, MetricScore
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .engine.tune import tune, tune_sync
     from .evaluators import check, checklist, judge, metric, rubric, score
@@ -179,12 +178,12 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
-    "Metric": "engine.objectives",
-    "MetricScore": "engine.objectives",
-    "Impossible": "engine.loop_verdicts",
-    "OnStall": "engine.loop_stalls",
-    "Undecided": "engine.loop_verdicts",
-    "for_each": "engine.for_each",
+    "Metric": "engine.metrics",
+    "MetricScore": "engine.metrics",
+    "Impossible": "engine.loop_options",
+    "OnStall": "engine.loop_options",
+    "Undecided": "engine.loop_options",
+    "for_each": "engine.lists",
     "fork": "engine.fork",
     "fork_sync": "engine.fork",
     "stream": "engine.streaming",

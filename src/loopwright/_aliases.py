@@ -21,7 +21,7 @@ else:
 
 MODULES = {
     "approvals": "journal.questions",
-    "budget": "engine.budget",
+    "budget": "engine.budgets",
     "cli": "ui.cli",
     "codec": "records.codec",
     "composites": "engine.composites",

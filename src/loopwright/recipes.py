@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import retry
-from .engine.concurrency import at_once_of, run_all
+from .engine.composites import at_once_of, attempt, combined, retry, run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
-from .engine.outcomes import attempt, combined
 from .engine.step import (
     CompositeStep,
     EvaluatorLike,

@@ -4,10 +4,17 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
+from .engine.files import Edits, LoopState, StateRun, StateSource
 from .engine.fork import Forked
-from .engine.run_record import ResumeLimits, ResumeOptions, RunOptions, StepWithResources
+from .engine.run_record import (
+    ModelCall,
+    OnText,
+    ResumeLimits,
+    ResumeOptions,
+    RunOptions,
+    StepWithResources,
+)
 from .engine.run_state import Clock, Listener, RunObserver
-from .engine.state import Edits, LoopState, StateRun, StateSource
 from .engine.step import (
     CompositeStep,
     EvaluationLike,
@@ -22,7 +29,6 @@ from .engine.step import (
     StepLike,
 )
 from .engine.streaming import StreamEvent
-from .engine.text_listeners import ModelCall, OnText
 from .engine.tune import Clear, LimitChange, LimitInForce, Tuned, TuneOptions
 from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json

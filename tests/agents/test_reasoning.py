@@ -9,7 +9,7 @@ from reasoning_talk import NOTICE, Conversation, report
 
 from loopwright import MemoryJournal, Reason, ReasoningAgent, Status, run
 from loopwright.agents import executions
-from loopwright.engine.resume import raise_limit
+from loopwright.engine.run_record import raise_limit
 from loopwright.errors import ConfigurationError
 from loopwright.models import Models, ScriptedModel
 from loopwright.tools import tool

@@ -19,7 +19,7 @@ from loopwright.cluster import (
     submit,
 )
 from loopwright.cluster.shared_runs import open_runs
-from loopwright.engine.limits import Limits
+from loopwright.engine.budgets import Limits
 from loopwright.errors import LoopwrightError
 from loopwright.journal import Journal, open_journal
 from loopwright.journal.questions import answer, pending

@@ -11,7 +11,7 @@ import pytest
 from journal.postgres_stores import query
 from loopwright.cluster.permit_pool import PermitPool, Settled
 from loopwright.cluster.postgres import PostgresSharedRuns
-from loopwright.engine.limits import Limits
+from loopwright.engine.budgets import Limits
 
 CALL = 0.01  # seconds
 

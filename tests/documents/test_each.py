@@ -14,9 +14,9 @@ from documents.playing import crashed_everywhere, loaded, play, scripted
 from engine.support import DyingJournal
 from loopwright import Budget, MemoryJournal, run
 from loopwright.documents.steps.items import inside, items_of
-from loopwright.engine.list_run import ListRun
-from loopwright.engine.loop_run import LoopRun
-from loopwright.engine.resume import raise_limit
+from loopwright.engine.lists import ListRun
+from loopwright.engine.loop import LoopRun
+from loopwright.engine.run_record import raise_limit
 from loopwright.errors import DocumentError, OwnershipLost, StepError
 from loopwright.testing import run_virtual
 

@@ -11,7 +11,7 @@ from loopwright import run
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit
 from loopwright.cluster.carried import carry
 from loopwright.documents import check, load
-from loopwright.engine.limits import Limits, strictest
+from loopwright.engine.budgets import Limits, strictest
 from loopwright.journal import MemoryJournal
 
 DOCUMENT = """

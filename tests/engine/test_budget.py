@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import Budget, Reason, Usage
-from loopwright.engine.budget import Account
+from loopwright.engine.budgets import Account
 from loopwright.errors import Stopped
 from loopwright.testing import run_virtual
 

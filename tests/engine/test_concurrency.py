@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.engine.concurrency import run_all
+from loopwright.engine.composites import run_all
 from loopwright.errors import StepError, Suspended
 from loopwright.records import Reason, Stop
 

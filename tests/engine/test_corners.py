@@ -26,7 +26,7 @@ from loopwright import (
 from loopwright import (
     _regex as patterns,
 )
-from loopwright.engine.resume import raise_limit, rewind_with_input
+from loopwright.engine.run_record import raise_limit, rewind_with_input
 from loopwright.engine.run_state import RunResources
 from loopwright.errors import ConfigurationError, listed
 from loopwright.journal import Entry, RunInfo, open_memory

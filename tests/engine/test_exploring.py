@@ -28,7 +28,7 @@ from loopwright import (
     run,
     step,
 )
-from loopwright.engine.loop_exploration import explores
+from loopwright.engine.loop_options import explores
 from loopwright.errors import ConfigurationError
 from loopwright.prompts import tool_prompt
 from loopwright.tools import shell, tool

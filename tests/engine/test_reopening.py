@@ -22,7 +22,7 @@ from loopwright import (
     run,
     step,
 )
-from loopwright.engine.resume import raise_limit, rewind_with_input
+from loopwright.engine.run_record import raise_limit, rewind_with_input
 from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
 from loopwright.journal import open_journal
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from loopwright.engine import threads
-from loopwright.engine.threads import in_thread
+from loopwright.engine import functions as threads
+from loopwright.engine.functions import in_thread
 
 
 def test_a_thread_that_outlives_its_loop_ends_in_silence() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loopwright import Budget, Evaluation, Loop, MaxIterations, Passed, Usage, run_sync, step
-from loopwright.engine import external
+from loopwright.engine import functions as external
 from loopwright.engine.step import FunctionStep
 from loopwright.errors import ConfigurationError, LoopwrightWarning
 from loopwright.evaluators import check, gates

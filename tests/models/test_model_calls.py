@@ -19,7 +19,7 @@ from loopwright import (
     limited,
     run,
 )
-from loopwright.engine.permits import account_name
+from loopwright.engine.budgets import account_name
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import KINDS, ModelError, Models, Reply, Request, Target, Timers
 from loopwright.testing import run_virtual

@@ -15,7 +15,7 @@ from processes import alive, done, gone, noted, pids
 from tree_steps import step_of
 
 from loopwright import Loop, MaxIterations, Timeout, run, run_sync
-from loopwright.engine.leftovers import TOKEN, end_leftovers
+from loopwright.engine.run import TOKEN, end_leftovers
 from loopwright.errors import StepTimeout
 from loopwright.tools import ShellStep, run_command
 from loopwright.tools.supervised import EndedProcess, Supervised

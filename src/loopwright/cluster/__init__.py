@@ -3,7 +3,7 @@
 `submit` queues a run, a `Worker` runs what is delivered. See docs/guide/two_machines.md.
 """
 
-from ..engine.limits import Cap, Limit, Limits, Rate
+from ..engine.budgets import Cap, Limit, Limits, Rate
 from .deliverers.in_memory import InMemoryDeliverer
 from .delivery import Deliverer, Delivery, Handle, open_deliverer
 from .shared_runs import QueueInfo, WorkerInfo

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..conditions import Budget, amount
-from ..engine.limits import Spending
+from ..engine.budgets import Spending
 from ..errors import ConfigurationError, Stopped
 from ..journal import RunInfo
 from ..records import NOTHING, Reason, Stop, Usage

@@ -17,7 +17,7 @@ import itertools
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from ..engine.limits import Limits
+from ..engine.budgets import Limits
 from ..errors import JournalUnavailable
 
 __all__ = ["PermitPool", "PermitStore", "Settled"]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import TupleRow
 
-from ..engine.limits import Limits, SharedPermits
+from ..engine.budgets import Limits, SharedPermits
 from ..errors import ConfigurationError, JournalError, JournalUnavailable
 from ..journal import RunInfo
 from ..journal.postgres.connection import Server, is_transient

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
-from ..engine.limits import MemoryPermits, SharedPermits
+from ..engine.budgets import MemoryPermits, SharedPermits
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
 from ..journal.tunes import UNASKED

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from ..conditions import Budget
-from ..engine.limits import Limit, Limits, SharedLimits, limits_of, strictest
+from ..engine.budgets import Limit, Limits, SharedLimits, limits_of, strictest
 from ..engine.run import run
 from ..engine.step import Step, StepLike, as_step
 from ..errors import (

@@ -9,8 +9,8 @@ from typing import Any, cast
 from ..conditions import Budget, Condition, MaxIterations, Timeout
 from ..engine.context import Context
 from ..engine.loop import Loop, any_of
-from ..engine.loop_limits import measures_only
-from ..engine.objectives import Metric, metrics_of
+from ..engine.loop_options import measures_only
+from ..engine.metrics import Metric, metrics_of
 from ..engine.step import EvaluatorLike, Step, StepLike
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json

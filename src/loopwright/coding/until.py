@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, cast
 from ..conditions import Budget, Condition, MaxIterations, NoChange, Passed, Timeout
 from ..engine.context import Context
 from ..engine.loop import Loop, any_of
-from ..engine.loop_stalls import OnStall
+from ..engine.loop_options import OnStall
 from ..engine.step import Step, StepLike, as_step
 from ..errors import ConfigurationError, nearest
 from ..evaluators.gates import gates

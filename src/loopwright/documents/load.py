@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ..coding.agents.step import unpriced
 from ..conditions import Budget, tightest
+from ..engine.budgets import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.composites import with_timeout
-from ..engine.limits import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.loop import Loop
 from ..engine.step import Step
 from ..errors import DocumentError, LoopwrightWarning, Problem, listed, nearest

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..coding.agents import AgentStep, Manifest
 from ..conditions import Budget, RunLimits
-from ..engine.limits import Limits
+from ..engine.budgets import Limits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..prompts.settings import PromptSettings

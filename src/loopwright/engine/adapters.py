@@ -16,8 +16,8 @@ from ..errors import ConfigurationError, StepError
 from ..records import Iteration, codec
 from ..records.codec import Json
 from .context import Context
+from .run_state import acting
 from .step import FunctionStep, Leaf, StepLike, as_step, digest_of, known_as
-from .stubs import acting
 
 __all__ = ["feedback", "keep_input", "merge", "rotate", "use_output"]
 

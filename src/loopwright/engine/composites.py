@@ -1,30 +1,42 @@
 """Composite steps: sequence, parallel, fallback, retry and with_timeout.
 
 A composite step has no effect itself: it is replayed by running it again over the recorded effects.
+
+Concurrent jobs, and the number that runs at a time, which a person may change.
+
+The jobs start in order. An error cancels the others, a question to a person does not.
+
+The outcome of a composite step: that of its part, or the worst of several, so that no success hides an unsatisfied loop.
+
+A part that fails raises an error, as a function does.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import (
+    BudgetExceeded,
     ConfigurationError,
     StepError,
     StepTimeout,
     Stopped,
+    Suspended,
+    nearest,
 )
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
-from ..records.typed import ValueType, either_type, members_type, same_type
-from .concurrency import at_once_of, run_all
+from ..records.typed import CARRIERS, TypedMembers, ValueType, either_type, members_type, same_type
 from .context import Context
 from .deadlines import DeadlineScope
-from .outcomes import RANKED, Wrapper, attempt, combined, outputs_by_name
+from .run_state import Run
 from .step import (
     AsyncFunction,
     CompositeStep,
@@ -37,7 +49,343 @@ from .step import (
     fingerprinted,
 )
 
-__all__ = ["Wrapper", "fallback", "parallel", "retry", "sequence", "with_timeout"]
+__all__ = [
+    "ACCEPTABLE",
+    "RANKED",
+    "AtOnce",
+    "Unsatisfied",
+    "Wrapper",
+    "acceptable",
+    "at_once_of",
+    "attempt",
+    "checked",
+    "combined",
+    "fallback",
+    "outputs_by_name",
+    "parallel",
+    "path_of",
+    "retry",
+    "run_all",
+    "sequence",
+    "with_timeout",
+]
+
+T = TypeVar("T")
+
+
+class AtOnce:
+    """The most jobs of a step that run at a time: the declared number, or the one that a person set.
+
+    Args:
+        run: the run.
+        path: the path of the step, under which a person names it.
+        declared: the number that the step declares.
+    """
+
+    __slots__ = ("_changed", "_path", "_run", "declared")
+
+    def __init__(self, run: Run, path: str, declared: int) -> None:
+        self._run = run
+        self._path = path
+        self.declared = declared
+        self._changed: asyncio.Future[None] | None = None
+
+    def __call__(self) -> int:
+        """Return the number in force."""
+        tuned = self._run.tuned
+        most: int = self.declared if tuned is None else self._tuned(tuned.of(self._path))
+        return most
+
+    def at(self, active: float) -> int:
+        """Return the number that was in force at an active second of the run."""
+        tuned = self._run.tuned
+        most: int = self.declared if tuned is None else self._tuned(tuned.of(self._path, active))
+        return most
+
+    def _tuned(self, limits: Mapping[str, Json]) -> Json:
+        return limits.get("at_once", self.declared)
+
+    def changed(self) -> asyncio.Future[None]:
+        """Return a future that is done when the number changes."""
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        return self._changed
+
+    def tune(self, limits: Mapping[str, Json]) -> None:
+        """Wake the step that starts the jobs: a raised number counts before one of them ends."""
+        if "at_once" in limits and self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    def refresh(self) -> None:
+        """Do nothing: a number of jobs does not depend on the budgets above."""
+
+
+def path_of(ctx: Context, name: str) -> str:
+    """Return the path under which a person names a step: it ends with the step's name."""
+    return ctx.path if ctx.path.rsplit("/", 1)[-1] == name else ctx.below(name)
+
+
+@contextlib.contextmanager
+def at_once_of(ctx: Context, name: str, declared: int) -> Iterator[AtOnce | int]:
+    """Open the number of jobs of a step to changes, while the step runs.
+
+    Args:
+        ctx: the context of the step.
+        name: its name.
+        declared: the number that it declares.
+
+    Returns:
+        The number, for `run_all`; a plain number in a run that cannot be tuned.
+    """
+    run = ctx.run
+    if run.silent:
+        yield declared
+        return
+    path = path_of(ctx, name)
+    # With a slash at the end, which no path has: a loop inside the step may have the same path.
+    key = f"{path}/"
+    limit = run.open_loops[key] = AtOnce(run, path, declared)
+    try:
+        yield limit
+    finally:
+        run.open_loops.pop(key, None)
+
+
+async def run_all(
+    jobs: Sequence[Callable[[], Coroutine[object, object, T]]],
+    limit: int | AtOnce | None = None,
+    *,
+    ready: Callable[[int], bool] | None = None,
+    done: Callable[[int, T], None] | None = None,
+    over: Callable[[], bool] | None = None,
+    in_order: bool = False,
+) -> list[T]:
+    """Run jobs and return their values in the order of the jobs.
+
+    The first error cancels the other jobs. A job that asks a person cancels nothing: the others
+    continue as far as they can, then its question is raised.
+
+    Args:
+        jobs: functions that return coroutines.
+        limit: the most jobs that run at a time, which may change while they run. Default: all.
+        ready: whether the job at a position may start. Default: each may.
+        done: called with the position and the value of each job that ends.
+        over: whether to stop: no other job starts, the running ones are cancelled, and the values of
+            the jobs that ended are returned.
+        in_order: whether a question ends the start of further jobs while they run one at a time.
+    """
+    waiting = list(range(len(jobs)))
+    running: dict[asyncio.Task[T], int] = {}
+    ended: dict[int, asyncio.Task[T]] = {}
+    asked = False
+    # Without any of these there is nothing to do between the start and the first error.
+    each = limit or ready or done or over
+    when = asyncio.FIRST_COMPLETED if each else asyncio.FIRST_EXCEPTION
+    try:
+        while over is None or not over():
+            startable = waiting if ready is None else [n for n in waiting if ready(n)]
+            most = limit() if callable(limit) else limit or len(jobs)
+            if in_order and asked and most == 1:
+                startable = []
+            for number in startable[: max(0, most - len(running))]:
+                waiting.remove(number)
+                running[asyncio.ensure_future(jobs[number]())] = number
+            if not running:
+                break
+            waits: list[asyncio.Future[T] | asyncio.Future[None]] = [*running]
+            if callable(limit):
+                waits.append(limit.changed())
+            await asyncio.wait(waits, return_when=when)
+            finished = [task for task in running if task.done()]
+            # Values before errors, and in order: `done` records what ended at the same moment as an
+            # error.
+            for task in sorted(finished, key=lambda task: (_broken(task), running[task])):
+                number = running.pop(task)
+                ended[number] = task
+                if done is not None and not _broken(task):
+                    done(number, task.result())
+            if any(map(_failed, finished)):
+                break
+            asked = asked or any(map(_broken, finished))
+    finally:
+        await _cancel(running)
+    every = [ended[number] for number in sorted(ended)]
+    # The error of the earliest job is raised, even if that job failed while it was being cancelled: a
+    # replay must raise the same error.
+    if any(map(_failed, every)):
+        ended |= {number: task for task, number in running.items()}
+        every = [ended[number] for number in sorted(ended)]
+    _raise_first(every)
+    return [task.result() for task in every]
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
+    """Cancel tasks and wait for them."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        # Retrieved, so that asyncio does not report the exception as never retrieved.
+        _ = task.cancelled() or task.exception()
+
+
+def _raise_first(tasks: Sequence[asyncio.Task[object]]) -> None:
+    """Raise the error of the first task that has one; a question only if none has another error."""
+    errors = [e for task in tasks if not task.cancelled() and (e := task.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, Suspended)):
+        raise error
+
+
+def _broken(task: asyncio.Task[object]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+def _failed(task: asyncio.Task[object]) -> bool:
+    return task.cancelled() or not isinstance(task.exception(), Suspended | None)
+
+
+# From the worst to the best.
+RANKED = tuple(
+    Status(word)
+    for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
+)
+ACCEPTABLE = ("failed", "exhausted", "impossible")  # statuses that `accept` may name
+
+
+def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
+    """Return the statuses that a step accepts, checked.
+
+    Raises:
+        ConfigurationError: for another word, or for a step that is required and accepts.
+    """
+    words = (accept,) if isinstance(accept, str) else tuple(accept)
+    for word in words:
+        if word not in ACCEPTABLE:
+            raise ConfigurationError(
+                f"{owner}: accept: {word!r} is none of {', '.join(ACCEPTABLE)}"
+                f"{nearest(str(word), ACCEPTABLE)}"
+            )
+    if words and required:
+        raise ConfigurationError(
+            f"{owner}: required and accept: {' and '.join(words)} contradict each other; remove one of "
+            "the two"
+        )
+    return tuple(str(word) for word in words)
+
+
+def combined(
+    name: str, output: Json, ended: Sequence[tuple[str, Step, Result]], ctx: Context
+) -> Result:
+    """Return the result of a step: that of the worst of its parts, each a (name, step, result).
+
+    Of several equal ones, the first counts. A status that a part accepts does not count.
+    """
+    counting = [(part, r) for part, step, r in ended if r.status.value not in step.accept]
+    if not all(r.satisfied for _, r in counting):
+        part, worst = min(counting, key=lambda item: RANKED.index(item[1].status))
+        return Result(
+            worst.status,
+            worst.reason,
+            _named_detail(part, worst.detail),
+            output,
+            name=name,
+            also=worst.also,
+            # The document continued after this failure, so the step around this one does too.
+            gone_on=worst.status is Status.FAILED,
+            error=worst.error,
+            cause=worst.cause,
+        )
+    reached = next((r for _, r in reversed(counting) if r.reason is not Reason.COMPLETED), None)
+    reason = reached.reason if reached else Reason.COMPLETED
+    detail = reached.detail if reached else f"{ctx.path or name} completed"
+    accepted = [f"{part} {r.status.value}" for part, s, r in ended if r.status.value in s.accept]
+    if accepted:
+        detail = f"{detail}; accepted: {', '.join(accepted)}"
+    return Result(Status.SATISFIED, reason, detail, output, name=name)
+
+
+def outputs_by_name(outputs: dict[str, Json]) -> Json:
+    """Return the outputs of several parts as an object that carries their declared types, if any has one."""
+    if CARRIERS.isdisjoint(map(type, outputs.values())):
+        return outputs
+    return TypedMembers(outputs)
+
+
+def _named_detail(name: str, detail: str) -> str:
+    return detail if detail.startswith((f"{name}: ", f"{name} ")) else f"{name}: {detail}"
+
+
+class Unsatisfied(StepError):
+    """A required loop was not satisfied; `result` is its result."""
+
+    result: Result
+
+    def __init__(self, result: Result, path: str) -> None:
+        detail = f"{path} is required, but {result.detail}"
+        budget = result.reason is Reason.BUDGET
+        super().__init__(detail, path=path, kind="budget" if budget else result.status.value)
+        self.result = result
+        self.caused_by(result)
+
+
+class _OverBudget(Unsatisfied, BudgetExceeded):
+    """A required loop used up its budget."""
+
+
+class Wrapper(CompositeStep):
+    """One step, run in another way: it counts for the workflow around it as that step does."""
+
+    inner: Step
+
+    def parts(self) -> Iterable[Step]:
+        return [self.inner]
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.inner.input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.inner.output_type
+
+    @property
+    def required(self) -> bool:
+        return self.inner.required
+
+    @property
+    def accept(self) -> tuple[str, ...]:
+        return self.inner.accept
+
+    @property
+    def scores_only(self) -> bool:
+        return self.inner.scores_only
+
+
+async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
+    """Run a part and return its result; a failed loop raises an error, as a failed function does.
+
+    Raises:
+        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
+    """
+    return checked(await ctx.outcome(name, inner, value), inner, ctx.below(name))
+
+
+def checked(result: Result, inner: Step, path: str) -> Result:
+    """Return the result of a part if the step around it continues.
+
+    Raises:
+        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
+    """
+    if result.status is Status.SATISFIED:
+        return result
+    if result.status is Status.FAILED and not result.gone_on:
+        raise StepError.of(result, path)
+    if inner.required:
+        kind = _OverBudget if result.reason is Reason.BUDGET else Unsatisfied
+        raise kind(result, path)
+    return result
 
 
 A = TypeVar("A")

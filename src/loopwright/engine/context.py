@@ -31,11 +31,11 @@ from ..records import (
 from ..records.codec import Json
 from ..records.result import key_of
 from ..records.typed import CARRIERS, ValueType, json_of
-from .budget import Account
+from .budgets import Account
 from .deadlines import DeadlineScope
 from .effects import perform, unrecorded
+from .files import Snapshots
 from .run_state import Run
-from .snapshots import Snapshots
 from .step import CompositeStep, In, Leaf, Out, Step, StepLike, as_step
 
 __all__ = ["Context", "Scope"]

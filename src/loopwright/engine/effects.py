@@ -20,14 +20,12 @@ from ..journal import Entry
 from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
-from .budget import OVERSHOOT, Account
+from .budgets import OVERSHOOT, Account
 from .deadlines import DeadlineScope
-from .fingerprints import former_fingerprints
-from .run_state import Run
-from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes
-from .snapshots import Snapshots
+from .files import Snapshots
+from .functions import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes, former_fingerprints
+from .run_state import Run, acting
 from .step import UNREAD, Leaf
-from .stubs import acting
 
 __all__ = ["being_cancelled", "perform", "recorded", "retyped", "unrecorded"]
 

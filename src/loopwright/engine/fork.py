@@ -20,8 +20,8 @@ from ..journal.open import open_journal
 from ..journal.replay import RecordedRun
 from ..records import Usage
 from ..records.codec import Json
+from .functions import wait_shortly
 from .run_record import new_run_id, valid_run_id
-from .threads import wait_shortly
 
 __all__ = ["Forked", "fork", "fork_sync", "last_iteration"]
 

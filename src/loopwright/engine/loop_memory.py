@@ -10,8 +10,8 @@ from ..memory import Episode, Fact, Lessons, Memory, Space, SuccessRate
 from ..records import Iteration, Result, Status, codec
 from ..records.codec import Json
 from ..records.excerpts import excerpt_line
+from .composites import Wrapper
 from .context import Context, Scope
-from .outcomes import Wrapper
 from .step import CompositeStep, Leaf, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = [

@@ -1,32 +1,74 @@
 """The public functions that run and resume a step, and one run: from its opening to its recorded end.
 
 The same run ID resumes a run. A finished run is returned from its journal.
+
+Ends the processes that a killed run left running; the token in their environment identifies them.
+
+The supervisors of such a run end its processes when their pipes close, which may still be in progress.
+On systems without a subreaper (macOS) they end process groups only; this module also ends the processes
+that left their group.
+
+The noise of a loop's scores in past runs, for `Degrading(sigma="past")`.
+
+It is measured once, before the first step, and recorded as an entry of the run. A resume, a fork and a replay
+read that entry, because the journal has more runs by then.
+
+Where the step of a Python program can be imported again, so that the command line can resume its runs.
+
+A step is named if it is an attribute of the main module, or of the module of a function in it. A script is imported
+under its name, so it needs a main guard: without one the import would run it again.
+
+New limits that reach a run while it is open: they are recorded, and count from then on.
+
+1. A limit is recorded and changed in one step of the event loop, so that each decision is before or after
+   the entry.
+2. A lowered limit takes nothing back: the next decision ends the loop, and calls that do not fit are
+   refused. Only a limit of time cuts a call in flight.
+3. Budgets and deadlines around the loop apply as before.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
+import math
+import os
 import random as _random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import signal
+import subprocess
+import sys
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from ..conditions import Budget, raised_budget, tuned_budget
+from .._statistics import noise_of
+from ..conditions import DEFAULT_SIGMA, Budget, raised_budget, tuned_budget, uses_past
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
+from ..journal.protocol import Posted
+from ..journal.tunes import TunedLimits, applies, tuned_entries
 from ..records import Result, Status
 from ..records.codec import Json
 from ..records.result import ended_entry, explored_by, failed_part
-from .budget import CANNOT_BIND, Account, cannot_bind
+from .budgets import CANNOT_BIND, Account, cannot_bind
 from .context import Context
-from .leftovers import end_leftovers
-from .loop_exploration import check_surroundings
-from .past_noise import refuse_past, set_noise
-from .programs import program_source
-from .resume import raise_limit
+from .functions import wait_for
+from .loop import LoopRun
+from .loop_options import LoopDeclaration, check_surroundings
 from .run_record import (
+    OnText,
     ResumeLimits,
     ResumeOptions,
     RunOptions,
@@ -34,14 +76,18 @@ from .run_record import (
     chained,
     check_names,
     check_options,
+    cut_result,
+    ended_loops,
+    failed_result,
+    finished,
     journal_of,
     new_run_id,
     open_run,
     progress_listeners,
+    raise_limit,
     row_of,
     with_models,
 )
-from .run_results import cut_result, ended_loops, failed_result, finished
 from .run_state import (
     Clock,
     Listener,
@@ -52,23 +98,353 @@ from .run_state import (
     system_clock,
 )
 from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step
-from .text_listeners import OnText
-from .threads import wait_for
-from .tuning import LiveLimits
 from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..models import Models
 
 __all__ = [
+    "COMMAND",
+    "TOKEN",
+    "Inbox",
+    "LiveLimits",
     "RunOptions",
     "StepWithResources",
+    "end_leftovers",
     "new_run_id",
+    "program_source",
+    "refuse_past",
     "resume",
     "resume_sync",
     "run",
     "run_sync",
+    "set_noise",
+    "title_of",
 ]
+
+TOKEN = "LOOPWRIGHT_RUN"  # the environment variable that names the run of a process  # noqa: S105
+COMMAND = "LOOPWRIGHT_COMMAND"  # the one that names its command, of a run with several at a time
+PATIENCE = 5.0  # seconds for supervisors to finish, and again for the processes that are killed
+TICK = 0.02  # seconds between two searches
+_PROC = Path("/proc")
+
+
+def title_of(token: str) -> str:
+    """Return the title of the supervisors of a run in the list of processes."""
+    return f"lw-{token[:12]}"  # a title has 15 bytes
+
+
+async def end_leftovers(token: str, proc: Path = _PROC, *, name: str = TOKEN) -> list[int]:
+    """End all processes of a run whose own process is dead; return those that cannot be ended.
+
+    With another name of a variable, end those of a command whose supervisor is dead.
+    """
+    searches = int(PATIENCE / TICK)
+    remaining: list[int] = []
+    for search in range(2 * searches):
+        supervisors, others = _of_run(token, proc, name)
+        remaining = [*supervisors, *others]
+        if not remaining:
+            return []
+        # Supervisors first: they also end processes that cleared their environment.
+        kill = not supervisors or search >= searches
+        for pid in supervisors:
+            _send(pid, signal.SIGKILL if kill else signal.SIGTERM)
+        # All are stopped before the first is killed, so that none can start another meanwhile.
+        for pid in others if kill else ():
+            _send(pid, signal.SIGSTOP)
+        for pid in others if kill else ():
+            _send(pid, signal.SIGKILL)
+        await asyncio.sleep(TICK)
+    return remaining
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        os.kill(pid, number)
+
+
+def _of_run(token: str, proc: Path, name: str) -> tuple[list[int], list[int]]:
+    """Return the supervisors of a run, and its other processes."""
+    variable, title, own_pid = f"{name}={token}".encode(), title_of(token), os.getpid()
+    if not (proc / "self/stat").exists():
+        return [], [pid for pid in _listed(variable) if pid != own_pid]
+    supervisors, others = [], []
+    for folder in proc.iterdir():
+        if not folder.name.isdigit() or int(folder.name) == own_pid:
+            continue
+        with contextlib.suppress(OSError):
+            if (folder / "comm").read_text(errors="replace").strip() == title:
+                supervisors.append(int(folder.name))
+            elif variable in (folder / "environ").read_bytes().split(b"\0"):
+                others.append(int(folder.name))
+    return supervisors, others
+
+
+def _listed(variable: bytes) -> Iterator[int]:
+    """Iterate over the processes whose environment, as `ps` prints it, contains a variable."""
+    import shutil  # loads three compression libraries, and only systems without /proc need it
+
+    ps = shutil.which("ps")
+    if ps is None:
+        return
+    done = subprocess.run([ps, "axeww", "-o", "pid=,command="], capture_output=True, check=False)
+    for line in done.stdout.splitlines():
+        number, _, rest = line.strip().partition(b" ")
+        if variable in rest.split(b" ") and number.isdigit():
+            yield int(number)
+
+
+MIN_RUNS = 20  # the median of fewer runs says little
+MAX_RUNS = 100  # the newest ones; each is a query at the start of a run
+_PAGE = 200
+_UNENDED = ("queued", "running", "interrupted", "suspended")
+_ALL = 1_000_000
+
+
+def refuse_past(step: Step) -> None:
+    """Refuse a sigma of past runs in a run without a journal.
+
+    Raises:
+        ConfigurationError: names the loop.
+    """
+    for loop in _loops(step) if step.reads_past else ():
+        raise ConfigurationError(
+            f"loop {loop.name}: degrading: sigma: past needs a journal with past runs, and this run has no "
+            "journal; use one, such as journal='sqlite:runs.db', or write a number"
+        )
+
+
+async def set_noise(run: Run, step: Step, store: Journal | None) -> None:
+    """Set the recorded noise of a run, or measure and record it if nothing has run yet.
+
+    With fewer than 20 past runs, the default sigma is recorded.
+    """
+    replay = run.replay
+    if replay is not None:
+        run.noise = replay.noise
+        # A run that began without the entry keeps the sigma that its decisions used.
+        if replay.noise is not None or replay.records or replay.finished or replay.unsettled:
+            return
+    if store is None:
+        return
+    measured = await _measured(step, run.log.info, store)
+    run.append(Entry("noise", "", run.now(), value=measured))
+    run.noise = {loop: values["sigma"] for loop, values in measured.items()}
+
+
+def _loops(step: Step) -> Iterator[LoopDeclaration]:
+    """Iterate over the loops with a sigma of past runs."""
+    members = getattr(step, "members", ())
+    if hasattr(step, "decide") and uses_past(members):
+        yield cast("LoopDeclaration", step)
+    for part in step.parts():
+        if part.reads_past:
+            yield from _loops(part)
+
+
+async def _measured(step: Step, info: RunInfo, store: Journal) -> dict[str, Mapping[str, Json]]:
+    """Return the sigma of each loop, and the number of runs that it is from."""
+    series: dict[str, list[list[list[float]]]] = {loop.name: [] for loop in _loops(step)}
+    async for past in _past_runs(info, store):
+        scores: dict[str, list[float]] = {}
+        for path, item in await store.iterations(past.run_id, limit=_ALL):
+            if item.eligible and item.rank is not None:
+                scores.setdefault(path, []).append(item.rank)
+        for loop, runs in series.items():
+            # The later half: most loops rise first, and a rise is not noise.
+            flat = [s[len(s) // 2 :] for path, s in scores.items() if path.split("/")[-1] == loop]
+            if any(len(part) > 1 for part in flat):
+                runs.append(flat)
+    return {
+        loop: {"sigma": _sigma(runs) or DEFAULT_SIGMA, "runs": len(runs)}
+        for loop, runs in series.items()
+    }
+
+
+def _sigma(runs: list[list[list[float]]]) -> float | None:
+    """Return the sigma of the scores of enough runs; 0 or None has no meaning for a judge with noise."""
+    if len(runs) < MIN_RUNS:
+        return None
+    return noise_of([part for run in runs for part in run])
+
+
+async def _past_runs(info: RunInfo, store: Journal) -> AsyncIterator[RunInfo]:
+    """Iterate over ended runs with the same fingerprint, newest first."""
+    count = offset = 0
+    while rows := await store.runs(limit=_PAGE, offset=offset, name=info.name):
+        offset += len(rows)
+        for row in rows:
+            # A fork repeats the scores of its origin.
+            own = row.run_id == info.run_id or "forked" in row.source
+            if not own and row.fingerprint == info.fingerprint and row.status not in _UNENDED:
+                yield row
+                count += 1
+                if count == MAX_RUNS:
+                    return
+
+
+def program_source(given: object, step: Step) -> dict[str, Json]:
+    """Return the source of a run of a step: `{"program": "module:attribute", "root": folder}`, or {}.
+
+    Args:
+        given: the step as the program passed it.
+        step: the same as a step.
+    """
+    for module in _modules(step):
+        found = (name for name, value in vars(module).items() if value is given)
+        attribute = next((name for name in found if name.isidentifier()), "")
+        if attribute and (place := _importable(module, attribute)) is not None:
+            name, root = place
+            return {"program": f"{name}:{attribute}", "root": str(root)}
+    return {}
+
+
+def _modules(step: Step) -> Iterator[ModuleType]:
+    names = {"__main__": None}
+
+    def collect(part: Any) -> None:
+        names.setdefault(getattr(getattr(part, "function", part), "__module__", None) or "", None)
+        for inner in part.parts():
+            collect(inner)
+
+    collect(step)
+    for name in names:
+        # Not the modules of this package: their steps are made anew for each run.
+        if name.partition(".")[0] != "loopwright" and (module := sys.modules.get(name)):
+            yield module
+
+
+def _importable(module: ModuleType, attribute: str) -> tuple[str, Path] | None:
+    """Return the name of a module and the folder from which it is imported; None if that is not known."""
+    file, name = getattr(module, "__file__", None), module.__name__
+    if not file or not file.endswith(".py") or "site-packages" in file:
+        return None
+    path = Path(file).absolute()
+    if name == "__main__":
+        spec = getattr(module, "__spec__", None)
+        name = path.stem if spec is None else spec.name
+        if not _guarded(path, attribute):
+            return None
+    parts = name.split(".") if path.name != "__init__.py" else [*name.split("."), "__init__"]
+    if (
+        not all(part.isidentifier() for part in parts)
+        or [*path.with_suffix("").parts[-len(parts) :]] != parts
+    ):
+        return None
+    return name, path.parents[len(parts) - 1]
+
+
+def _guarded(path: Path, attribute: str) -> bool:
+    """Return whether importing a script only defines things, and the attribute is one of them."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    guards = [one for one in body if isinstance(one, ast.If) and "__name__" in ast.dump(one.test)]
+    defined = {
+        getattr(node, "name", None) or getattr(node, "id", None)
+        for one in body
+        if one not in guards
+        for node in ast.walk(one)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.alias)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
+    return bool(guards) and attribute in defined
+
+
+Inbox = Callable[[], Awaitable[Sequence[Posted]]]
+_TIMES = ("timeout", "deadline")
+_EARLY = 0.001  # seconds by which a timer of the event loop may be early
+
+
+class LiveLimits:
+    """Reads the inbox of an open run when it is notified, and applies the new limits.
+
+    Args:
+        run: the run.
+        inbox: reads the inbox of the run.
+    """
+
+    def __init__(self, run: Run, inbox: Inbox) -> None:
+        self._run = run
+        self._inbox = inbox
+        self._recorded = [e for e in run.log.recorded if e.kind == "tuned"]
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def read(self) -> None:
+        """Read the inbox in a task; a notification that arrives meanwhile repeats it."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._read())
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+
+    async def _read(self) -> None:
+        while self._again:
+            self._again = False
+            try:
+                posted = await self._inbox()
+            except JournalError:
+                return  # the next commit of the run reports it
+            for entry in tuned_entries(self._recorded, posted, self._run.now()):
+                self._apply(entry)
+
+    def _apply(self, entry: Entry) -> None:
+        run, change = self._run, entry.value
+        loop, limits = change["loop"], {change["key"]: change["new"]}
+        run.append(entry)
+        self._recorded.append(entry)
+        if run.tuned is None:
+            run.tuned = TunedLimits()
+        run.tuned.add(entry)
+        if not loop:
+            run.account.set_cap(tuned_budget(run.account.cap, limits))
+        # By path: an account above is read before those below.
+        for path in sorted(run.open_loops):
+            open_loop = run.open_loops[path]
+            # The number of jobs of a step has a slash at the end of its key.
+            if loop and applies(loop, path.removesuffix("/")):
+                open_loop.tune(limits)
+                if change["key"] in _TIMES and isinstance(open_loop, LoopRun):
+                    self._watch(open_loop)
+            else:
+                open_loop.refresh()
+
+    def _watch(self, loop: LoopRun) -> None:
+        """Set the timer that cuts the call in flight when the loop's time is over."""
+        if (timer := self._timers.pop(loop.path, None)) is not None:
+            timer.cancel()
+        gate, run = loop.ctx.gate, self._run
+        if gate is None or gate.owner != loop.path:
+            return
+        seconds = gate.due(run) - run.now()
+        if seconds < math.inf:
+            later = asyncio.get_running_loop().call_later
+            self._timers[loop.path] = later(max(0.0, seconds), self._expire, loop)
+
+    def _expire(self, loop: LoopRun) -> None:
+        run, gate = self._run, loop.ctx.gate
+        self._timers.pop(loop.path, None)
+        if run.open_loops.get(loop.path) is not loop or gate is None:
+            return
+        if run.timed is not None:  # two loops that end at once are cut one after the other
+            later = asyncio.get_running_loop().call_later
+            self._timers[loop.path] = later(_EARLY, self._expire, loop)
+        elif gate.due(run) - run.now() > _EARLY:
+            self._watch(loop)
+        # Between two iterations, the next one is not admitted. A cancellation that is under way by the caller
+        # or of the run has priority, and must not be counted as this limit.
+        elif loop.task is not None and not loop.task.cancelling():
+            run.timed = gate.late()
+            loop.task.cancel()
 
 
 @overload

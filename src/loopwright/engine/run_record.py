@@ -1,6 +1,15 @@
 """A run in its journal: the options of `run` and `resume`, the opening, and the row.
 
 A row contains the bounds of a run, which are the conditions of each loop, for lists and pages.
+
+Changes to a recorded run before it is resumed: a higher limit, or another input of an iteration.
+
+1. Entries are never deleted. A rewind sets aside those that the change makes invalid.
+2. Each change is an entry (`accepted`, `answered`), so that every later resume applies it too.
+
+Functions that receive the text of models as it arrives.
+
+The results of runs that end outside their root step, and of runs that had ended when they were opened.
 """
 
 from __future__ import annotations
@@ -8,34 +17,53 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import inspect
 import os
 import random
 import re
 import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
-from ..conditions import Budget
+from ..conditions import CEILING, UNITS, Budget, amount, unit_of
 from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
-from ..journal import Journal, NoLog, RunInfo, RunLog
+from ..journal import Entry, Journal, NoLog, Rewind, RunInfo, RunLog, surviving
 from ..journal.inbox import status_of, take_up
 from ..journal.open import open_journal
-from ..records import Result, codec
+from ..journal.replay import RecordedRun
+from ..journal.results import ended_result, loop_result
+from ..records import (
+    Failure,
+    History,
+    LoopResults,
+    Reason,
+    Result,
+    Status,
+    Stop,
+    agents_history,
+    codec,
+    item_outcomes,
+)
 from ..records.codec import Json
 from ..records.excerpts import shortened
 from ..records.redaction import Redactor, secrets_in
-from .fingerprints import VERSION, changed_parts, parts_of
+from ..records.typed import ValueType
+from .effects import retyped
+from .functions import VERSION, changed_parts, parts_of
 from .loop import Loop
-from .run_state import Clock, Listener, RunResources
+from .loop_options import LoopDeclaration
+from .run_state import Clock, Listener, Run, RunResources
 from .step import MODEL_NAME, CompositeStep, Leaf, Step
-from .text_listeners import OnText, model_call, text_listener
+from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..models import Models
 
 __all__ = [
+    "ModelCall",
+    "OnText",
     "ResumeLimits",
     "ResumeOptions",
     "RunOptions",
@@ -44,16 +72,296 @@ __all__ = [
     "chained",
     "check_names",
     "check_options",
+    "cut_result",
     "described",
+    "ended_loops",
+    "failed_result",
+    "finished",
     "fresh_row",
     "journal_of",
+    "model_call",
     "new_run_id",
     "open_run",
     "progress_listeners",
+    "raise_limit",
+    "rewind_with_input",
     "row_of",
+    "text_listener",
     "valid_run_id",
     "with_models",
 ]
+
+_WORDS = {"usd": "dollars", "calls": "calls", "tokens": "tokens", "effects": "effects"}
+_UNITS = {**_WORDS, "usd": "USD"}
+_LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
+
+
+async def raise_limit(
+    journal: Journal,
+    run_id: str,
+    *,
+    max_iterations: int | None = None,
+    max_usd: float | None = None,
+    max_calls: int | None = None,
+    max_total_tokens: int | None = None,
+    max_effects: int | None = None,
+    loop: str = "",
+) -> list[str]:
+    """Raise the limit that ended a run, so that the next resume continues from there.
+
+    A run that has not ended gets the limit and keeps its entries.
+
+    Args:
+        journal: the journal of the run.
+        run_id: the run.
+        max_iterations: the new limit of a loop.
+        max_usd: the new limit in US dollars of the run or loop that used up its budget.
+        max_calls: the same in model calls.
+        max_total_tokens: the same in input and output tokens together.
+        max_effects: the same in effects.
+        loop: the path or name of the loop for `max_iterations`. Default: the outermost loop that used up
+            its iterations; of the phases of an agent, the last one.
+
+    Returns:
+        The paths of the loops whose limit was raised, "" for the run.
+
+    Raises:
+        RunNotFound: if there is no such run.
+        RunLocked: if a live process runs it.
+        ConfigurationError: if something else ended it, or the limit is not above the used amount.
+    """
+    raised = []
+    info = await journal.find(run_id)
+    if max_iterations is not None:
+        codec.integer("max_iterations", max_iterations, minimum=1)
+        entries = surviving(await journal.entries(info.run_id))
+        path, point = _iterations(info.run_id, RecordedRun(entries), max_iterations, loop)
+        await _record(journal, info.run_id, point, path, {"max_iterations": max_iterations})
+        raised.append(path)
+    if max_usd is not None:
+        codec.number("max_usd", max_usd, minimum=0, above=True)
+    budgets = {
+        "max_usd": max_usd, "max_calls": max_calls, "max_total_tokens": max_total_tokens,
+        "max_effects": max_effects,
+    }  # fmt: skip
+    for name, maximum in budgets.items():
+        if maximum is None:
+            continue
+        if name != "max_usd":
+            codec.integer(name, maximum, minimum=1)
+        # Read again for each limit: the previous one may have rewound the run.
+        entries = surviving(await journal.entries(info.run_id))
+        path, point = _budget(info.run_id, entries, name, maximum)
+        await _record(journal, info.run_id, point, path, {name: maximum})
+        raised.append(path)
+    return raised
+
+
+def _iterations(run_id: str, replay: RecordedRun, maximum: int, loop: str) -> tuple[str, str]:
+    """Return the path of the loop to continue, and the point to rewind to, "" if it has not ended."""
+    ends = {path: Stop.from_json(end["stop"]) for path, end in replay.ended.items() if path}
+    running = [path for path in replay.records if path not in ends and "" not in replay.ended]
+    loops = [*running, *(path for path, stop in ends.items() if stop.reason in _LIMITS)]
+    # The length of a list is its limit, which cannot be raised.
+    loops = [path for path in loops if f"{path}/items" not in replay.finished]
+    if loop:
+        loops = [path for path in loops if loop in (path, path.rsplit("/", 1)[-1])]
+    if not loops:
+        raise _not_by_limit(run_id, replay, loop, ends)
+    path = loops[-1] if loop else _outermost(loops, ends)
+    used = len(replay.records.get(path, ()))
+    if maximum <= used:
+        raise ConfigurationError(
+            f"max_iterations: {maximum} is not above the {used} iterations that {path} has used; "
+            f"use {used + 1} or more"
+        )
+    if maximum > CEILING:
+        raise ConfigurationError(
+            f"max_iterations: {maximum} is above the ceiling of {CEILING}; use at most {CEILING}"
+        )
+    return path, f"{path}/ended" if path in ends else ""
+
+
+def _outermost(loops: Sequence[str], ends: dict[str, Stop]) -> str:
+    """Return the outermost of these loops; of the phases of an agent, the last one."""
+    path = min(loops, key=lambda path: path.count("/"))
+    if path not in ends or ends[path].reason is not Reason.PHASE_LIMIT:
+        return path
+    agent = path.rpartition("/")[0]
+    return [each for each in loops if each in ends and each.rpartition("/")[0] == agent][-1]
+
+
+def _not_by_limit(
+    run_id: str, replay: RecordedRun, loop: str, ends: dict[str, Stop]
+) -> ConfigurationError:
+    names = {path.rsplit("/", 1)[-1] for path in replay.records}
+    if loop and loop not in names | set(replay.records):
+        hint = nearest(loop, names) or f"; its loops are: {', '.join(sorted(names)) or 'none'}"
+        return ConfigurationError(f"loop: there is no loop {loop!r} in {run_id}{hint}")
+    stops = [stop for path, stop in ends.items() if not loop or loop in path.split("/")]
+    root = replay.ended.get("")
+    stop = stops[-1] if stops else Stop.from_json(root["stop"]) if root else None
+    why = (
+        f"it ended for another reason ({stop.reason.value}: {stop.detail})"
+        if stop
+        else "it has no loop"
+    )
+    return ConfigurationError(
+        f"{run_id}: no limit of iterations ended {loop or 'it'}: {why}; rewind it to continue from an "
+        "earlier point"
+    )
+
+
+def _budget(run_id: str, entries: Sequence[Entry], name: str, maximum: float) -> tuple[str, str]:
+    """Return the owner of the used-up budget ("" is the run), and the point to rewind to."""
+    unit = UNITS[name]
+    replay = RecordedRun(entries)
+    root = replay.ended.get("")
+    stop = Stop.from_json(root["stop"]) if root is not None else None
+    if stop is not None and (stop.reason is not Reason.BUDGET or unit_of(stop.detail) != unit):
+        raise ConfigurationError(
+            f"{run_id}: no budget of {_WORDS[unit]} ended it, but {stop.reason.value}: {stop.detail}"
+        )
+    stops = [owner for entry in entries if (owner := _used_up_by(entry)) is not None]
+    path, point = "", ""
+    if root is not None:
+        path = stops[-1][0] if stops else ""
+        point = next((at for owner, at in stops if owner == path), "ended")
+    used = replay.effects(path) if unit == "effects" else getattr(replay.spent(path), unit)
+    if maximum <= used:
+        raise ConfigurationError(
+            f"{name}: {amount(maximum)} is not above the {amount(used)} {_UNITS[unit]} that are spent; "
+            "use a higher limit"
+        )
+    return path, point
+
+
+def _used_up_by(entry: Entry) -> tuple[str, str] | None:
+    """Return the owner of the used-up budget that an entry records, and the point of the entry."""
+    word = Reason.BUDGET.value
+    if entry.kind == "iteration" and entry.error is not None and entry.error.kind == word:
+        return entry.error.path, f"{entry.path}/{entry.value.number}/record"
+    if entry.kind == "ended" and entry.path and entry.value["stop"]["reason"] == word:
+        # A loop that an outer budget ended names its owner.
+        cut = entry.value.get("cut") or {}
+        return cut.get("owner", entry.path), f"{entry.path}/ended"
+    return None
+
+
+async def rewind_with_input(journal: Journal, run_id: str, path: str, value: Json) -> Rewind:
+    """Rewind a run to the beginning of an iteration, which then has another input.
+
+    Args:
+        journal: the journal of the run.
+        run_id: the run.
+        path: the path of the iteration, such as `refine/3`.
+        value: its new input, in place of the output of adapt.
+
+    Raises:
+        RunNotFound: if there is no such run, or no entry at the path.
+        RunLocked: if a live process runs it.
+        ConfigurationError: if the path is not that of an iteration, or the value is not JSON.
+    """
+    info = await journal.find(run_id)
+    try:
+        new_input = codec.normalise(value, what="input")
+    except StepError as error:
+        raise ConfigurationError(str(error)) from None
+    entries = surviving(await journal.entries(info.run_id))
+    loop, _, number = path.rpartition("/")
+    stages = {e.path.removeprefix(f"{path}/").split("/")[0] for e in entries if _in(e, path)}
+    # The input of an item is the item, so a list has no input to replace.
+    is_list = any(entry.path == f"{loop}/items" for entry in entries)
+    if not loop or not number.isdigit() or is_list or not stages & {"adapt", "execute"}:
+        paths = [f"{e.path}/{e.value.number}" for e in entries if e.kind == "iteration"]
+        hint = nearest(path, paths) or (f", such as {paths[-1]}" if paths else "")
+        raise ConfigurationError(
+            f"{path!r} is not an iteration of a loop, and only an iteration can have another input; "
+            f"use its path{hint}"
+        )
+    done = await journal.rewind(info.run_id, path)
+    await _append(journal, info.run_id, Entry("answered", f"{path}/input", 0.0, value=new_input))
+    return done
+
+
+def _in(entry: Entry, path: str) -> bool:
+    return entry.kind == "started" and entry.path.startswith(f"{path}/")
+
+
+async def _record(
+    journal: Journal, run_id: str, point: str, path: str, limits: dict[str, Json]
+) -> None:
+    # First the rewind: it would set aside an entry that was recorded before it.
+    if point:
+        await journal.rewind(run_id, point)
+    await _append(journal, run_id, Entry("accepted", path, 0.0, value=limits))
+
+
+async def _append(journal: Journal, run_id: str, entry: Entry) -> None:
+    """Append an entry durably to a run without a process, and release the run."""
+    log = await journal.open(await journal.find(run_id), resume=True)
+    # An open run has the status "running"; the entries know the one from before.
+    row = replace(log.info, status=status_of(log.recorded), updated=time.time())
+    entry.at = row.active
+    try:
+        log.append(entry)
+        if (written := log.sync()) is not None:
+            await written
+    finally:
+        await log.close(row)
+
+
+_ATTEMPT = re.compile(r"/?attempt-([0-9]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """The call that a piece of text belongs to.
+
+    Args:
+        path: the path of the step that called the model.
+        attempt: the number of the attempt, from 1.
+
+    Example:
+
+    >>> model_call("draft/1/execute/attempt-2")
+    ModelCall(path='draft/1/execute', attempt=2)
+    """
+
+    path: str
+    attempt: int
+
+
+OnText = Callable[[str], object] | Callable[[str, ModelCall], object]
+
+
+def model_call(path: str) -> ModelCall:
+    """Return the call of the attempt at a path."""
+    match = _ATTEMPT.search(path)
+    return ModelCall(path, 1) if match is None else ModelCall(path[: match.start()], int(match[1]))
+
+
+def text_listener(function: OnText) -> Callable[[str, ModelCall], object]:
+    """Return a function of text and call for `f(text)` or `f(text, call)`.
+
+    A function receives the call if it requires a second positional argument, so `print` does not.
+
+    Raises:
+        ConfigurationError: for an object that cannot be called.
+    """
+    if not callable(function):
+        raise ConfigurationError(f"on_text: {function!r:.60} is not a function of text")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a function written in C may have no signature
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    if len(required) >= 2:
+        return cast("Callable[[str, ModelCall], object]", function)
+    plain = cast("Callable[[str], object]", function)
+    return lambda text, call: plain(text)
+
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 # Seeded by the system, and not the generator of `random`, whose seed may be the same in two processes.
@@ -467,3 +775,111 @@ def _collect(
     in_folder = in_folder or getattr(step, "workspace", None) is not None
     for part in () if isinstance(step, Leaf) else step.parts():
         _collect(part, loops, lists, at_once, within=within, in_folder=in_folder)
+
+
+def finished(state: Run, ended: Json, step: Step) -> Result:
+    """Return the result of a run whose end is in the journal.
+
+    Raises:
+        ReplayMismatch: if a recorded value no longer fits its declared type.
+    """
+    replay = state.replay
+    assert replay is not None
+    result = ended_result(state.run_id, replay, ended, ended_loops(state, replay, step))
+    # A workflow may contain a loop of its own name, whose history is not that of the run.
+    history = result.history if ended.get("iterations") else History()
+    if result.agents.get(result.name, {}).get("kind") == "phased":
+        history = _phases(replay, result.name)
+    return replace(
+        result,
+        output=_typed(step.output_type, result.output, step.name),
+        history=history,
+        steps=_typed_steps(step, result.steps),
+        members=step.steps if isinstance(step, Workflow) else {},
+    )
+
+
+def failed_result(error: StepError, state: Run, step: Step) -> Result:
+    """Return the result of a run that an error ended; the reason is that of the failed loop, if any."""
+    failure: Failure = state.clean(Failure.of("", error, redact=state.redact))
+    loop = error.result
+    reason = loop.reason if loop is not None and loop.status is Status.FAILED else Reason.ERROR
+    detail = f"{failure.path}: {failure.message}" if failure.path else failure.message
+    stopped = cut_result(Stop(reason, detail), state, step)
+    return replace(stopped, error=failure, cause=error.__cause__)
+
+
+def cut_result(stop: Stop, state: Run, step: Step) -> Result:
+    """Return the result of a run that was ended from outside its root step, with its output so far."""
+    own = state.loops.get(step.name)
+    if own is not None:
+        return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
+    output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
+    return Result(stop.reason.status, stop.reason, stop.detail, output)
+
+
+def _phases(replay: RecordedRun, path: str) -> History:
+    """Return the iterations of the phases of the agent at a path."""
+    phases = [
+        entries for loop, entries in replay.records.items() if loop.rpartition("/")[0] == path
+    ]
+    return agents_history([entry.value for entry in entries] for entries in phases)
+
+
+def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
+    return value if declared is None or value is None else retyped(declared, value, path)
+
+
+def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the outputs of the steps of a workflow with their declared types."""
+    if not isinstance(step, Workflow):
+        return outputs
+    return {
+        name: _typed(step.steps[name].output_type, value, name) if name in step.steps else value
+        for name, value in outputs.items()
+    }
+
+
+def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
+    """Return the loops and lists inside a step by name; of two with one name the first."""
+    loops: dict[str, LoopDeclaration] = {}
+    waiting = [step]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, Loop) or getattr(part, "over_list", False):
+            loops.setdefault(part.name, cast("LoopDeclaration", part))
+        waiting += part.parts()
+    return loops
+
+
+def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
+    """Return the results of the loops whose end is in the journal, in the order of their ends."""
+    loops = LoopResults()
+    # Walking the step takes time, and a run without ended loops has nothing to type.
+    declared = _loops_in(step) if replay.ended else {}
+    loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
+    for path, value in replay.ended.items():
+        if path:
+            result = loop_result(state.run_id, replay, path, value)
+            loop = declared.get(result.name)
+            loops.keep(path, result if loop is None else _typed_result(loop, result))
+    return loops
+
+
+def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
+    """Return the recorded result of a loop with the declared types of its values."""
+    input_type, output_type = loop.iteration_types
+    if all(each is None or each.is_json for each in (input_type, output_type)):
+        return result
+    history = History()
+    for item in result.history:
+        value = item.input if input_type is None else input_type.attach(item.input)
+        typed = replace(item, input=value, output=_typed(output_type, item.output, result.name))
+        history = history.with_iteration(
+            typed, result.history.elapsed, result.history.usage, result.history.now
+        )
+    output = _typed(loop.output_type, result.output, result.name)
+    items = [
+        row.item if input_type is None else input_type.attach(row.item) for row in result.items
+    ]
+    return replace(result, output=output, history=history, items=item_outcomes(items, history))

@@ -1,4 +1,15 @@
-"""The state of one run in one process: journal, clock, account, questions, resources and listeners."""
+"""The state of one run in one process: journal, clock, account, questions, resources and listeners.
+
+The logger `loopwright`: effects at DEBUG, iterations and ends at INFO, warnings of runs at WARNING.
+
+Every record has `run_id` and `path`. Inputs, outputs, feedback and messages of errors are content: they are
+left out unless LOOPWRIGHT_LOG_CONTENT=1. Without a handler of the program nothing is printed.
+
+Stubs in place of effects, for a dry run: the protocol that the engine uses.
+
+A run has stubs if its resource `stubs` is set. Then Python functions, commands, tools and questions to
+people get their results from the stubs, and nothing acts on the machine.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +20,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
@@ -19,27 +30,143 @@ from ..journal.live_lines import LiveLines
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
 from ..memory import Memory
-from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop
-from ..records.codec import Json, error_line, error_text, normalise
+from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
+from ..records.codec import Json, error_line, error_text, normalise, text_of
+from ..records.excerpts import cut, one_line
+from ..records.figures import duration, score, verdict_word
 from ..records.redaction import Redactor
 from ..records.sanitize import cleaned
 from ..records.tracebacks import described
-from .budget import Account
-from .logs import LOG, OneLine, log_listener
-from .permits import EffectPermits
-from .stubs import Stubs
+from .budgets import Account, EffectPermits
+from .step import Leaf
 
 __all__ = [
+    "LOG",
+    "NO_EXIT",
+    "NO_STUB",
     "Clock",
     "Listener",
+    "OneLine",
     "Run",
     "RunObserver",
     "RunResources",
+    "Stub",
+    "Stubs",
     "SystemClock",
+    "acting",
+    "log_listener",
     "opened_listeners",
     "redactor_of",
     "system_clock",
 ]
+
+CONTENT = "LOOPWRIGHT_LOG_CONTENT"
+_SHOWN = 500  # characters of a value
+LOG = logging.getLogger("loopwright")
+LOG.addHandler(logging.NullHandler())
+
+
+class OneLine(str):
+    """A text that a handler writes on one line."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return one_line(str.__str__(self))
+
+
+def log_listener(info: RunInfo) -> Callable[[Entry], None]:
+    """Return the listener that logs the entries of a run."""
+    # Read per run, so that a program may set it after the import.
+    content = os.environ.get(CONTENT) == "1"
+
+    def listen(entry: Entry) -> None:
+        level = logging.DEBUG if entry.kind in ("finished", "cut") else logging.INFO
+        if LOG.isEnabledFor(level) and (text := _text(entry, info.name, content=content)):
+            LOG.log(level, "%s", text, extra={"run_id": info.run_id, "path": entry.path})
+
+    return listen
+
+
+def _text(entry: Entry, name: str, *, content: bool) -> str:
+    """Return the message of an entry, or "" for one that is not logged."""
+    if entry.kind == "cut":
+        return f"{entry.path} was cut off after {duration(entry.seconds)}"
+    if entry.kind == "finished":
+        verb = "finished" if entry.error is None else f"failed ({entry.error.kind})"
+        value = entry.value if entry.error is None else entry.error.message
+        return f"{entry.path} {verb} in {duration(entry.seconds)}" + _content(value, content)
+    if entry.kind == "iteration":
+        return _iteration(entry.path, entry.value, content=content)
+    if entry.kind in ("ended", "suspended"):
+        stop = Stop.from_json(entry.value["stop"])
+        end = f"{entry.path or name} ended: {stop.reason.status.value} ({stop.reason.value})"
+        return end + _content(stop.detail, content)
+    return ""
+
+
+def _iteration(path: str, item: Iteration, *, content: bool) -> str:
+    word = f"failed ({item.error.kind})" if item.error is not None else verdict_word(item)
+    shown = f"score {score(item.score)}" if item.score is not None else ""
+    facts = ", ".join(fact for fact in (shown, word) if fact)
+    text = f"{path} iteration {item.number}{f': {facts}' if facts else ''}"
+    return text + _content(item.feedback, content)
+
+
+def _content(value: object, content: bool) -> str:
+    if not content or value is None or value == "":
+        return ""
+    to_json = getattr(value, "to_json", None)
+    return f": {cut(one_line(text_of(to_json() if to_json else value)), _SHOWN)}"
+
+
+NO_STUB = "no_stub"  # the kind of an effect without a stub
+NO_EXIT = "its stub has an exit code, which only commands have; use output or error"
+_Act = Callable[..., Awaitable[Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """The result in place of an effect: an output, and the exit code of a command (None: not set)."""
+
+    output: Json = None
+    exit: int | None = None
+
+    def printed(self) -> str:
+        """Return the output as a command prints it."""
+        return "" if self.output is None else codec.text_of(self.output)
+
+
+class Stubs(Protocol):
+    """The stubs of a run."""
+
+    def of(self, path: str, what: str) -> Stub:
+        """Return the stub of an effect. `what` is its kind, for messages.
+
+        Raises:
+            StepError: if no stub matches, or the stub is an error.
+        """
+
+    def output(self, path: str, what: str) -> Json:
+        """Return the output of an effect that has no exit code.
+
+        Raises:
+            StepError: as `of`, and for a stub with an exit code.
+        """
+
+
+def acting(stubs: Stubs | None, step: Leaf, path: str) -> _Act:
+    """Return the function that performs a step at a path: its own, or that of its stub."""
+    # Steps of this package without an effect outside the run, such as adapters, act in a dry run
+    # too.
+    if stubs is None or not step.stub:
+        return step.act
+
+    async def answer(value: Json, ctx: object) -> Json:
+        del value, ctx
+        return step.stubbed(stubs.output(path, step.stub))
+
+    return answer
 
 
 MAX_MESSAGE = 2000  # characters of an error's message

@@ -30,27 +30,26 @@ from ..journal import is_note
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
-from .external import (
+from .functions import (
+    KNOWN_AS,
     AgentLike,
     EvaluatesOutput,
+    FunctionTypes,
     MeasuresTestCase,
     Purpose,
     RunnableLike,
     ScoresOutput,
     ScoresTask,
     adapted,
-)
-from .fingerprints import (
-    KNOWN_AS,
     digest_of,
     fingerprinted,
     former_fingerprints,
     former_version,
     known_as,
     source_digest,
+    thread_caller,
+    types_of,
 )
-from .signatures import FunctionTypes, types_of
-from .threads import thread_caller
 
 __all__ = [
     "MODEL_NAME",

@@ -12,8 +12,8 @@ from ..errors import ConfigurationError
 from ..journal import Entry
 from ..records import Iteration, Result
 from .run import RunOptions, StepWithResources, run
+from .run_record import ModelCall, text_listener
 from .step import AsyncFunction, In, Out, StepLike
-from .text_listeners import ModelCall, text_listener
 
 __all__ = ["IterationEnded", "RunEnded", "StreamEvent", "TextDelta", "stream"]
 

@@ -20,7 +20,7 @@ from ..journal.replay import RecordedRun
 from ..journal.tunes import request, tuned_entries
 from ..records import codec
 from ..records.codec import Json
-from .threads import wait_shortly
+from .functions import wait_shortly
 
 __all__ = [
     "CLEAR",

@@ -12,12 +12,10 @@ from ..errors import ConfigurationError, StepError, Stopped, Suspended, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, same_type
-from .concurrency import at_once_of, run_all
+from .composites import Unsatisfied, at_once_of, attempt, combined, outputs_by_name, run_all
 from .context import Context, Scope
-from .outcomes import Unsatisfied, attempt, combined, outputs_by_name
+from .files import Snapshots, StateSource
 from .run_state import Run
-from .snapshots import Snapshots
-from .state import StateSource
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
 
 __all__ = ["Workflow"]

@@ -10,11 +10,10 @@ from ..errors import StepError, Stopped, Suspended
 from ..records import Iteration, Result, Stop, as_evaluation
 from ..records.codec import Json
 from .context import Context
-from .loop_declaration import LoopDeclaration
-from .loop_evaluations import unusable
-from .loop_run import LoopRun
-from .snapshots import Snapshots, without_rejected
-from .state import StateSource
+from .files import Snapshots, StateSource, without_rejected
+from .iteration import unusable
+from .loop import LoopRun
+from .loop_options import LoopDeclaration
 from .step import Step
 
 __all__ = ["WorkspaceLoopRun"]

@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from .._regex import compile_pattern
-from ..engine.budget import reports
+from ..engine.budgets import reports
 from ..engine.context import Context
+from ..engine.functions import in_thread
+from ..engine.run_state import acting
 from ..engine.step import FunctionStep, Leaf, as_step, digest_of
-from ..engine.stubs import acting
-from ..engine.threads import in_thread
 from ..errors import (
     BROKEN_EVALUATOR,
     ConfigurationError,

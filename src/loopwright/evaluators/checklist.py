@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.outcomes import attempt, combined
 from ..engine.step import (
     CompositeStep,
     EvaluatorLike,

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.loop_verdicts import UNJUDGED, UNJUDGED_SENTENCE, Undecided, has_check
-from ..engine.outcomes import attempt, combined
+from ..engine.loop_options import UNJUDGED, UNJUDGED_SENTENCE, Undecided, has_check
 from ..engine.step import CompositeStep, Step, digest_of, fingerprinted
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation

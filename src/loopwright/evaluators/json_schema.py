@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from .._regex import compile_pattern
+from ..engine.functions import in_thread
 from ..engine.step import FunctionStep, digest_of
-from ..engine.threads import in_thread
 from ..errors import ConfigurationError, EvaluationError
 from ..models.replies.strict_json import read_json
 from ..records import Criterion, Evaluation, codec

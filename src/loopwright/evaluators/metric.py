@@ -16,9 +16,9 @@ from typing import Unpack
 from .._platform.locks import take_lock
 from .._regex import Pattern, compile_pattern
 from ..engine.context import Context
-from ..engine.repeated import TAKES, Repeated
+from ..engine.functions import in_thread
+from ..engine.metrics import TAKES, Repeated
 from ..engine.step import FunctionStep, Step, digest_of
-from ..engine.threads import in_thread
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, codec, number_text
 from ..records.codec import Json

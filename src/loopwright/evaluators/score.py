@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import cast
 
+from ..engine.composites import attempt
 from ..engine.context import Context
-from ..engine.outcomes import attempt
+from ..engine.functions import in_thread
 from ..engine.step import (
     CompositeStep,
     FunctionStep,
@@ -17,7 +18,6 @@ from ..engine.step import (
     digest_of,
     fingerprinted,
 )
-from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..models.replies.text import normalise_reply, own_words
 from ..prompts.prompt import Prompt

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Unpack
 
 from ..engine.context import Context
+from ..engine.functions import in_thread
 from ..engine.step import FunctionStep, digest_of
-from ..engine.threads import in_thread
 from ..errors import EvaluationError
 from ..records import Criterion, Evaluation
 from ..records.codec import Json

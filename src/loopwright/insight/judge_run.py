@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..engine.context import Context, Scope
-from ..engine.for_each import for_each
+from ..engine.lists import for_each
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import EvaluationError
 from ..evaluators.judge.judge import Judge

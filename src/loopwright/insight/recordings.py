@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..conditions import Condition, raised, tuned, with_sigma
 from ..engine.loop import Loop, loop_of_rules
-from ..engine.loop_exploration import explores
+from ..engine.loop_options import explores
 from ..engine.step import Step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..journal import Entry, RunInfo, surviving

@@ -6,7 +6,7 @@ runnables of LangChain, graphs of LangGraph, and evaluators of pydantic-evals, a
 objects only, never by this package.
 """
 
-from ..engine.external import Factory, Purpose, register
+from ..engine.functions import Factory, Purpose, register
 from .convert import Adapter, as_evaluator, as_step
 from .objects import EvaluatorStep, ObjectStep
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from ..engine import step as steps
-from ..engine.external import Purpose
+from ..engine.functions import Purpose
 from ..engine.step import FunctionStep, Reserve, Step, StepLike, reserving
 from ..errors import ConfigurationError
 from ..records import Usage, codec

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.context import Context
-from ..engine.external import Purpose
+from ..engine.functions import Purpose
 from ..records import Evaluation
 from .objects import EvaluatorStep, identity_text, text_of
 

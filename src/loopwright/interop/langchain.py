@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.context import Context
-from ..engine.external import Purpose
+from ..engine.functions import Purpose
 from ..records import Usage
 from .objects import ObjectStep, charged, identity_text, limits_dollars
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.context import Context
-from ..engine.signatures import FunctionTypes
+from ..engine.functions import FunctionTypes
 from ..engine.step import Leaf, digest_of, source_digest
 from ..errors import ConfigurationError, StepError
 from ..models.prices import Price, cost, price_of

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from ..engine.context import Context
-from ..engine.external import Purpose
-from ..engine.signatures import types_of
+from ..engine.functions import Purpose, types_of
 from ..errors import ConfigurationError
 from ..records import NOTHING, Usage
 from ..records.typed import value_type

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.context import Context
-from ..engine.external import Purpose
+from ..engine.functions import Purpose
 from ..errors import ConfigurationError, EvaluationError
 from ..records import Criterion, Evaluation, Usage
 from .objects import EvaluatorStep, charged

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from ..conditions import Budget
 from ..engine.context import Context
+from ..engine.run_record import OnText, model_call, text_listener
 from ..engine.step import Leaf, digest_of
-from ..engine.text_listeners import OnText, model_call, text_listener
 from ..errors import ModelError, StepError
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json, error_line

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
-from ..engine.budget import Account
+from ..engine.budgets import Account
 from ..engine.context import Context
 from ..engine.step import Leaf
 from ..errors import ModelError, StepError, Suspended

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import cast
 
 from ..engine.context import Context
+from ..engine.functions import in_thread
 from ..engine.run_state import Run
-from ..engine.threads import in_thread
 from ..errors import ConfigurationError, nearest
 from ..records import Usage
 from ..records.codec import Json

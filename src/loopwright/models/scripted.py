@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..engine.stubs import NO_EXIT, NO_STUB, Stub
+from ..engine.run_state import NO_EXIT, NO_STUB, Stub
 from ..errors import ModelError, StepError, StepTimeout
 from ..journal import Entry, MemoryJournal
 from ..records import Usage, codec

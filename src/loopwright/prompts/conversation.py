@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine.context import Context, Scope
+from ..engine.run_record import OnText
 from ..engine.step import FunctionStep
-from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError
 from ..models import Message, Reply
 from ..records import codec

@@ -7,8 +7,8 @@ from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from ..engine.context import Context
+from ..engine.functions import in_thread
 from ..engine.step import Leaf
-from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..journal.file_store import FileStore
 from ..models.files import File, FileReference

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Unpack, overload
 
 from ..engine.context import Context
+from ..engine.run_record import OnText, text_listener
 from ..engine.step import CompositeStep, In, Out, digest_of, fingerprinted, former_version
-from ..engine.text_listeners import OnText, text_listener
 from ..errors import ConfigurationError, StepError
 from ..models import Message, Reply, own_words
 from ..models.files import File

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, cast
 
 from ..engine.context import Context
+from ..engine.run_record import OnText
 from ..engine.step import MODEL_NAME, former_version
-from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model
 from ..models.protocol import MAX_TOOL_CALLS

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..engine.concurrency import run_all
+from ..engine.composites import run_all
 from ..engine.context import Context
-from ..engine.text_listeners import OnText
+from ..engine.run_record import OnText
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, ToolCall, call_model
 from ..records import NOTHING, codec

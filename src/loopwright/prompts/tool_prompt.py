@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..engine.context import Context
+from ..engine.run_record import OnText
 from ..engine.step import CompositeStep, digest_of, fingerprinted
-from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError, StepError, nearest
 from ..models import Message, Reply, call_model
 from ..models.files import File

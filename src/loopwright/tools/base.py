@@ -26,8 +26,8 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 from ..engine.context import Context
 from ..engine.deadlines import watch
+from ..engine.run_state import NO_EXIT, NO_STUB, Stub
 from ..engine.step import Leaf, digest_of, fingerprinted
-from ..engine.stubs import NO_EXIT, NO_STUB, Stub
 from ..errors import ConfigurationError, StepError
 from ..models.protocol import ToolDefinition
 from ..records import codec

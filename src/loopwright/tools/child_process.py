@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..engine.leftovers import TOKEN
+from ..engine.run import TOKEN
 from ..errors import StepError
 from .process_group import ProcessGroup
 from .supervised import CAN_SUPERVISE, Supervised

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Unpack
 
 from ..engine.context import Context
-from ..engine.stubs import Stub
+from ..engine.run_state import Stub
 from ..errors import ConfigurationError, StepError
 from ..records.codec import Json
 from .base import Tool, ToolOptions

@@ -19,8 +19,8 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 
 from ..engine.context import Context
+from ..engine.functions import in_thread
 from ..engine.step import Function, source_digest
-from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..records import codec
 from ..records.codec import Json

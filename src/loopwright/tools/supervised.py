@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO
 
 from .._platform.processes import KILLED, end_group, new_group
-from ..engine.leftovers import COMMAND, TOKEN, end_leftovers, title_of
+from ..engine.run import COMMAND, TOKEN, end_leftovers, title_of
 from ..records.codec import Json
 
 __all__ = ["CAN_SUPERVISE", "EndedProcess", "Supervised", "settle"]

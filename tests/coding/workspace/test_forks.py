@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loopwright import Workspace, fork, resume_sync, run_sync
-from loopwright.engine.threads import wait_for
+from loopwright.engine.functions import wait_for
 from loopwright.errors import ConfigurationError
 from loopwright.ui.cli import main
 

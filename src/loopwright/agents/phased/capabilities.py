@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...engine.context import Context
+from ...engine.functions import in_thread
 from ...engine.step import PYTHON, FunctionStep, digest_of
-from ...engine.threads import in_thread
 from ...errors import ConfigurationError, StepError
 from ...records import codec
 from ...records.codec import Json

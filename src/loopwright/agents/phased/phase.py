@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...conditions import Condition
+from ...engine.composites import Wrapper, attempt
 from ...engine.context import Context
-from ...engine.outcomes import Wrapper, attempt
 from ...engine.step import CompositeStep, FunctionStep, Step, digest_of, fingerprinted
 from ...errors import StepError, Stopped, nearest
 from ...prompts.prompt import Prompt

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...engine.context import Context
-from ...engine.threads import in_thread
+from ...engine.functions import in_thread
 from ...errors import EvaluationError
 from ...evaluators.check import broken, output_of, run_check
 from ...evaluators.parsing.reports import (

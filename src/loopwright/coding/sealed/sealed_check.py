@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ...engine.context import Context
-from ...engine.threads import in_thread
+from ...engine.functions import in_thread
 from ...errors import EvaluationError, StepError
 from ...evaluators.check import broken
 from ...evaluators.parsing.reports import TestReport
@@ -56,7 +56,7 @@ from .verdict import verdict_of
 from .watch import ChangedFiles, ProtectedWatch, entry_of
 
 if TYPE_CHECKING:
-    from ...engine.snapshots import Snapshots
+    from ...engine.files import Snapshots
     from ..workspace.workspace import Files
 
 __all__ = ["SealedCheck", "changed_sentence"]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from ..._home import HOME, Home
-from ...engine.fingerprints import digest_of
+from ...engine.files import Edits, LoopState, StateRun
+from ...engine.functions import digest_of
 from ...engine.loop_options import one_of
-from ...engine.state import Edits, LoopState, StateRun
 from ...errors import ConfigurationError
 from ...records import Result
 from ...records.codec import Json

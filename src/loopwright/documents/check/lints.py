@@ -10,7 +10,7 @@ from ...agents.phased.agent import BUDGET_TOO_SMALL, PhasedAgent
 from ...coding.sealed.measure import TestCommand
 from ...conditions import Budget
 from ...conditions.base import TAGS
-from ...engine.budget import CANNOT_BIND, cannot_bind
+from ...engine.budgets import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, PASSED_UNREAD, Loop
 from ...engine.step import Step
 from ...errors import Problem, nearest

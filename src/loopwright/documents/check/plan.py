@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from ...coding.sealed.protect import Protection
 from ...coding.sealed.trees import protected_files
 from ...conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
-from ...engine.list_items import MOST_ITEMS
+from ...engine.lists import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT, Loop
-from ...engine.loop_verdicts import has_check
+from ...engine.loop_options import has_check
 from ...engine.step import Step
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of

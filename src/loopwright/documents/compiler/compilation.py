@@ -14,10 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from ...engine.composites import retry, with_timeout
+from ...engine.composites import acceptable, retry, with_timeout
 from ...engine.context import Context
-from ...engine.outcomes import acceptable
-from ...engine.signatures import ANNOTATION_UNREADABLE
+from ...engine.functions import ANNOTATION_UNREADABLE
 from ...engine.step import Leaf, Step
 from ...errors import ConfigurationError, DocumentError, Problem, listed, nearest
 from ...records.codec import Json

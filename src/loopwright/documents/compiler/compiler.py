@@ -15,7 +15,7 @@ from ...agents.phased.agent import PHASES_CAPPED, PhasedAgent
 from ...agents.phased.phase import PHASES
 from ...agents.reasoning.agent import ReasoningAgent
 from ...engine.composites import fallback, parallel, retry, with_timeout
-from ...engine.for_each import ForEach
+from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest

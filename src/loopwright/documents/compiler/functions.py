@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from ...engine.signatures import types_of
+from ...engine.functions import types_of
 from ...engine.step import Step
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json

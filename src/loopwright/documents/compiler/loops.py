@@ -18,11 +18,8 @@ from ...conditions import (
 )
 from ...engine import adapters
 from ...engine.loop import FAILURES_IN_A_ROW, Loop, any_of
-from ...engine.loop_declaration import LoopDeclaration
-from ...engine.loop_exploration import refuse_to_act
 from ...engine.loop_memory import LoopWithMemory, remembering
-from ...engine.loop_stalls import OnStall
-from ...engine.loop_verdicts import Impossible, Undecided
+from ...engine.loop_options import Impossible, LoopDeclaration, OnStall, Undecided, refuse_to_act
 from ...engine.step import FunctionStep, Step, as_step
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt

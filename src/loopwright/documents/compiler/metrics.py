@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...coding.sealed.metric import sealed_metric
-from ...engine.objectives import Metric, MetricScore
+from ...engine.metrics import Metric, MetricScore
 from ...engine.step import Step
 from ...evaluators.metric import metric
 from ...records import MAXIMISE, MINIMISE

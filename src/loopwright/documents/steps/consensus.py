@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...engine.concurrency import run_all
+from ...engine.composites import run_all
 from ...engine.context import Context
 from ...engine.step import CompositeStep, Step, digest_of, fingerprinted
 from ...errors import StepError

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ...engine.context import Context
-from ...engine.list_items import ItemsStep
+from ...engine.lists import ItemsStep
 from ...engine.step import digest_of
 from ...errors import StepError
 from ...models.replies.strict_json import read_json

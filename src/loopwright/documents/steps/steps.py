@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ...engine.budget import reports
+from ...engine.budgets import reports
+from ...engine.composites import Wrapper, attempt
 from ...engine.context import Context, Scope
-from ...engine.outcomes import Wrapper, attempt
-from ...engine.signatures import FunctionTypes
+from ...engine.functions import FunctionTypes
 from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ...engine.workflow import Workflow
 from ...errors import StepError

@@ -20,7 +20,7 @@ from typing import Unpack
 
 from ...conditions import Judged
 from ...engine.context import Context
-from ...engine.external import Purpose
+from ...engine.functions import Purpose
 from ...engine.step import CompositeStep, StepLike, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError
 from ...models.protocol import MAX_TOOL_CALLS

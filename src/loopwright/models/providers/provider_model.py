@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..._extras import needs
-from ...engine.threads import in_thread
+from ...engine.functions import in_thread
 from ...errors import ConfigurationError, ModelError
 from ...records.json_schema import check_schema
 from ...records.redaction import Redactor

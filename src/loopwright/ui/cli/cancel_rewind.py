@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ...engine.resume import rewind_with_input
+from ...engine.run_record import rewind_with_input
 from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, Rewind, RunInfo, surviving
 from ...journal.inbox import runs_of_schedule, schedule_of

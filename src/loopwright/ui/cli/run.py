@@ -14,10 +14,9 @@ from typing import Annotated, Any, cast
 import typer
 
 from ...conditions import Budget
-from ...engine.resume import raise_limit
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
-from ...engine.run_record import bounds_of
+from ...engine.run_record import bounds_of, raise_limit
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, DocumentError, RunNotFound
 from ...journal import Entry, Journal, RunInfo

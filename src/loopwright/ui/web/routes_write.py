@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ...conditions import UNITS
-from ...engine.resume import raise_limit, rewind_with_input
 from ...engine.run import new_run_id
+from ...engine.run_record import raise_limit, rewind_with_input
 from ...errors import (
     ConfigurationError,
     DocumentError,

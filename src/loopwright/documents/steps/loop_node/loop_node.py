@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ...._regex import Pattern, PatternTimeout, compile_pattern
+from ....engine.composites import Wrapper
 from ....engine.context import Context, Scope
 from ....engine.loop import Loop
-from ....engine.outcomes import Wrapper
 from ....engine.step import CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ....engine.workflow import Workflow
 from ....evaluators.parsing.answers import AGENTS, LAST, agents_in, reply_text
