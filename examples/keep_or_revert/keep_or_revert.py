@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from loopwright import Iteration, Workspace, keep_or_revert_loop, metric, run_sync
-from loopwright.records.decisions import idea_of, why
+from loopwright.records.history import idea_of, why
 
 PROJECT = Path(__file__).parent / "project"
 

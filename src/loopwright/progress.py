@@ -14,9 +14,7 @@ from .errors import ConfigurationError
 from .journal import Entry, RunInfo
 from .records import NOTHING, History, Iteration, Stop, Usage
 from .records.codec import Json
-from .records.display import history_html
-from .records.excerpts import cut, one_line
-from .records.figures import cost, duration, score, verdict_word
+from .records.display import cost, cut, duration, history_html, one_line, score, verdict_word
 
 if TYPE_CHECKING:
     from rich.console import Console

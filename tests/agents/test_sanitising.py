@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.agents import sanitised
-from loopwright.records.sanitize import cleaned
+from loopwright.records.codec import cleaned
 
 TABLE = [
     # The three rules of the format.

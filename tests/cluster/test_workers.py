@@ -37,7 +37,7 @@ from loopwright.errors import (
 from loopwright.journal import Entry, MemoryJournal, Posted
 from loopwright.journal.questions import answer, pending
 from loopwright.records import Reason
-from loopwright.records.outcome import Stop
+from loopwright.records.result import Stop
 from loopwright.ui.journals import find_run
 
 from .waiting import serving, until, until_status

@@ -31,7 +31,7 @@ from loopwright import (
 from loopwright.errors import ConfigurationError
 from loopwright.journal import MemoryJournal
 from loopwright.recipes import improvement_loop
-from loopwright.records.decisions import table_text
+from loopwright.records.history import table_text
 
 
 def measured(values: Sequence[Any], **options: Any) -> Loop:

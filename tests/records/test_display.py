@@ -32,7 +32,7 @@ from loopwright import (
     Workflow,
     run_sync,
 )
-from loopwright.records.charts import curve
+from loopwright.records.display import curve
 
 ALLOWED = {
     "div", "p", "strong", "br", "table", "tr", "td", "th", "details", "summary", "pre",

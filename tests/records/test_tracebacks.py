@@ -10,7 +10,7 @@ from loopwright import Loop, MemoryJournal, Workflow, run_sync
 from loopwright.conditions import MaxIterations
 from loopwright.errors import NotSatisfied, StepError
 from loopwright.journal import Entry
-from loopwright.records.tracebacks import FRAMES, LONGEST, described, last_frame
+from loopwright.records.redaction import FRAMES, LONGEST, described, last_frame
 
 
 class OutOfPaper(Exception):

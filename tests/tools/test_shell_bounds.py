@@ -13,7 +13,7 @@ from loopwright import Workflow, run_sync
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import Models, ScriptedModel
 from loopwright.prompts import prompt
-from loopwright.records.excerpts import VALUE_CHARS, shortened
+from loopwright.records.display import VALUE_CHARS, shortened
 from loopwright.tools import ShellStep, run_command
 
 MODEL = "openai:gpt-4o"

@@ -16,7 +16,7 @@ from ..journal import Journal, MemoryJournal, RunInfo
 from ..journal.tunes import UNASKED
 from ..records import NOTHING, Usage
 from ..records.codec import Json
-from ..records.figures import plural
+from ..records.display import plural
 
 __all__ = [
     "MAX_DELIVERIES",

@@ -11,7 +11,7 @@ from ..evaluators.gates import LaterEvaluator
 from ..evaluators.judge import Judge
 from ..records import Evaluation, Result, codec
 from ..records.codec import Json
-from ..records.excerpts import shown
+from ..records.display import shown
 
 __all__ = ["JudgeOfChanges"]
 

@@ -14,7 +14,7 @@ from ..engine.metrics import Metric, metrics_of
 from ..engine.step import EvaluatorLike, Step, StepLike
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json
-from ..records.decisions import table_text
+from ..records.history import table_text
 from ..tools.sandbox import SandboxMode
 from .metric_task import METRIC_GOAL, metric_prompt
 from .until import agent_step_of, feedback_before

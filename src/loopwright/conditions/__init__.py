@@ -31,11 +31,10 @@ from .limits import tuned as tuned
 from .limits import tuned_budget as tuned_budget
 from .limits import unit_of as unit_of
 from .progress import DEFAULT_SIGMA as DEFAULT_SIGMA
-from .progress import Degrading, NoImprovement, RepeatedOutput
+from .progress import Degrading, NoChange, NoImprovement, NoProgress, RepeatedOutput
+from .progress import stalls as stalls
 from .progress import uses_past as uses_past
 from .progress import with_sigma as with_sigma
-from .stalls import NoChange, NoProgress
-from .stalls import stalls as stalls
 from .success import (
     AllCriteriaMet,
     Judged,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from ..errors import ConfigurationError, nearest
 from ..records import Failure, History, Iteration, Reason, Stop, codec
 from ..records.codec import Json
-from ..records.tracebacks import described
+from ..records.redaction import described
 
 TAGS: dict[str, type[Condition]] = {}  # filled by @condition while modules load, read after
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from ..conditions import Condition, check_safely, named
 from ..errors import Stopped
 from ..records import History, Reason, Stop
-from ..records.tracebacks import PACKAGE
+from ..records.redaction import PACKAGE
 from .run_state import Run
 
 __all__ = ["DeadlineScope", "Watched", "watch"]

@@ -49,8 +49,7 @@ from typing_extensions import TypeVar
 from ..errors import ConfigurationError, LoopwrightWarning
 from ..records import Evaluation, Record, Result, codec, own
 from ..records.codec import ATOMS, Json
-from ..records.isolation import own_json
-from ..records.typed import ValueType, value_type
+from ..records.typed import ValueType, own_json, value_type
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

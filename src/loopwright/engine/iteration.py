@@ -19,8 +19,8 @@ from ..conditions import CEILING, Condition, TreeReading
 from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, History, Iteration, Reason, Status, Stop, as_evaluation
 from ..records.codec import ATOMS, Json
+from ..records.display import shortened
 from ..records.evaluation import misspelling
-from ..records.excerpts import shortened
 from ..records.iteration import new_iteration
 from ..records.typed import CARRIERS, ValueType, json_of
 from .context import Context, Scope

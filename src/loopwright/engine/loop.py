@@ -85,8 +85,7 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
-from ..records.display import table_html
-from ..records.excerpts import shortened
+from ..records.display import shortened, table_html
 from ..records.typed import ValueType, json_of
 from .budgets import CANNOT_BIND, Account, cannot_bind
 from .composites import acceptable, retry

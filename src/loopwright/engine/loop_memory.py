@@ -9,7 +9,7 @@ from ..errors import ConfigurationError, JournalError, StepError
 from ..memory import Episode, Fact, Lessons, Memory, Space, SuccessRate
 from ..records import Iteration, Result, Status, codec
 from ..records.codec import Json
-from ..records.excerpts import excerpt_line
+from ..records.display import excerpt_line
 from .composites import Wrapper
 from .context import Context, Scope
 from .step import CompositeStep, Leaf, StepLike, as_step, digest_of, fingerprinted

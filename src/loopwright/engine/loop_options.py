@@ -37,7 +37,7 @@ from ..conditions import (
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import integer, number
-from ..records.excerpts import shortened
+from ..records.display import shortened
 from ..records.typed import ValueType
 from .metrics import LoopMetrics
 from .step import Step

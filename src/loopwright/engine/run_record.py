@@ -47,7 +47,7 @@ from ..records import (
     item_outcomes,
 )
 from ..records.codec import Json
-from ..records.excerpts import shortened
+from ..records.display import shortened
 from ..records.redaction import Redactor, secrets_in
 from ..records.typed import ValueType
 from .effects import retyped

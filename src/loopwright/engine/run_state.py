@@ -31,12 +31,9 @@ from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
 from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
-from ..records.codec import Json, error_line, error_text, normalise, text_of
-from ..records.excerpts import cut, one_line
-from ..records.figures import duration, score, verdict_word
-from ..records.redaction import Redactor
-from ..records.sanitize import cleaned
-from ..records.tracebacks import described
+from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of
+from ..records.display import cut, duration, one_line, score, verdict_word
+from ..records.redaction import Redactor, described
 from .budgets import Account, EffectPermits
 from .step import Leaf
 

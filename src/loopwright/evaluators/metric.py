@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from .._platform.locks import take_lock
+from .._platform import take_lock
 from .._regex import Pattern, compile_pattern
 from ..engine.context import Context
 from ..engine.functions import in_thread

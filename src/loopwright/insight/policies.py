@@ -25,7 +25,7 @@ from ..documents.schema.fields import duration
 from ..engine.loop import Loop
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..records.codec import Json, flow_text
-from ..records.figures import duration as seconds_text
+from ..records.display import duration as seconds_text
 
 __all__ = ["RECORDED", "StoppingPolicy", "grid", "policy_from_json"]
 

@@ -20,7 +20,7 @@ from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..journal import Entry, RunInfo, surviving
 from ..journal.replay import RecordedRun
 from ..records import NOTHING, History, Iteration, Status, Stop
-from ..records.figures import plural
+from ..records.display import plural
 
 __all__ = [
     "AUDIT",

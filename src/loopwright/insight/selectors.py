@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..errors import ConfigurationError, nearest
 from ..journal import Journal, RunInfo
-from ..records.figures import plural
+from ..records.display import plural
 
 __all__ = ["selected"]
 

@@ -15,10 +15,8 @@ from .entries import InMemory, Memory, MemoryEntry, entry
 
 if TYPE_CHECKING:
     from ..journal import open_memory
-    from .lessons import Lesson, Lessons, lessons_of
-    from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
-    from .space import Space, ranked
-    from .view import View, view_of
+    from .space import Lesson, Lessons, Space, lessons_of, ranked
+    from .view import Episode, Fact, Feedback, Note, SuccessRate, View, fact_id, view_of
 
 __all__ = [
     "Episode",
@@ -43,17 +41,17 @@ __all__ = [
 
 # Loaded at first use: a journal needs the entries only, and `open_memory` belongs to a layer above.
 _LAZY = {
-    "Episode": ".records",
-    "Fact": ".records",
-    "Feedback": ".records",
-    "Lesson": ".lessons",
-    "Lessons": ".lessons",
-    "Note": ".records",
+    "Episode": ".view",
+    "Fact": ".view",
+    "Feedback": ".view",
+    "Lesson": ".space",
+    "Lessons": ".space",
+    "Note": ".view",
     "Space": ".space",
-    "SuccessRate": ".records",
+    "SuccessRate": ".view",
     "View": ".view",
-    "fact_id": ".records",
-    "lessons_of": ".lessons",
+    "fact_id": ".view",
+    "lessons_of": ".space",
     "open_memory": "..journal",
     "ranked": ".space",
     "view_of": ".view",

@@ -28,7 +28,7 @@ from ..models.settings import (
 )
 from ..records import Reason, Result, Status, codec
 from ..records.codec import Json
-from ..records.excerpts import VALUE_CHARS, shortened
+from ..records.display import VALUE_CHARS, shortened
 from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
 from .conversation import Conversation, continued

@@ -1,21 +1,31 @@
 """The frozen values of a run: usage, evaluations, iterations, histories, reasons and results."""
 
-from .evaluation import Criterion, Evaluation, Tampering, as_evaluation, reaches
+from .evaluation import (
+    MAXIMISE,
+    MINIMISE,
+    Criterion,
+    Evaluation,
+    Measure,
+    Tampering,
+    as_evaluation,
+    number_text,
+    reaches,
+)
 from .history import History, agents_history
-from .isolation import Record, own, own_json, viewed
-from .iteration import Failure, Iteration
-from .metrics import MAXIMISE, MINIMISE, Measure, number_text
-from .outcome import Reason, Status, Stop
+from .iteration import NOTHING, Failure, Iteration, Usage, by_purpose, is_judging
 from .result import (
     ItemOutcome,
     LoopResults,
+    Reason,
     Result,
+    Status,
     StepOutcome,
+    Stop,
     failure_of,
     item_outcomes,
     item_stop,
 )
-from .usage import NOTHING, Usage, by_purpose, is_judging
+from .typed import Record, own, own_json, viewed
 
 __all__ = [
     "MAXIMISE",

@@ -3,6 +3,8 @@
 `History` is a window on an append-only list, so that a new one costs nothing and an earlier one stays a
 prefix of every later one. The columns behind it keep figures such as the best score up to date, so that
 no decision recomputes them.
+
+The iterations of a loop with an objective as a table: what was tried, its value, and why it was kept or not.
 """
 
 from __future__ import annotations
@@ -13,10 +15,15 @@ from dataclasses import FrozenInstanceError, replace
 from typing import ClassVar, Generic, overload
 
 from . import codec, display
-from .isolation import Record
-from .iteration import In, Iteration, Out
-from .metrics import Measure
-from .usage import NOTHING, Usage
+from .display import CELL, cut, idea_of, one_line
+from .evaluation import MINIMISE, Measure, number_text
+from .iteration import NOTHING, In, Iteration, Out, Usage
+from .typed import Record
+
+__all__ = [
+    "table_text",
+    "why",
+]
 
 # The figures of a history, of which a longer one computes its own: the index of the best iteration or
 # -1, the best score, the number of valid scores, the failures and the undecided in a row, and whether the
@@ -417,3 +424,63 @@ def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: flo
     put(window, "elapsed", elapsed)
     put(window, "usage", usage)
     put(window, "now", now)
+
+
+ROWS = 100  # a prompt must stay short; of more iterations, the latest count
+
+
+def why(item: Iteration) -> str:
+    """Return why an iteration was accepted or not, as a few words; "" in a loop without an objective."""
+    if item.accepted is None:
+        return ""
+    measure = item.objective
+    if measure is None or not item.eligible or item.passed is False:
+        return cut(one_line(item.feedback.strip().partition("\n")[0]), CELL) or "it has no value"
+    if item.files is not None and item.files.get("files") == 0:
+        return "no file changed"
+    if measure.change is None:
+        return "the first value"
+    base = f"{number_text(measure.value - measure.change)} {measure.unit}".rstrip()
+    if item.accepted:
+        return f"better than {base}"
+    return (
+        f"better than {base}, but by too little" if _gains(measure) else f"not better than {base}"
+    )
+
+
+def _gains(measure: Measure) -> bool:
+    gain = measure.change or 0.0
+    return gain < 0 if measure.direction == MINIMISE else gain > 0
+
+
+def table_text(history: History) -> str:
+    """Return the iterations as a Markdown table; "" in a loop without an objective.
+
+    >>> from loopwright.records import Evaluation
+    >>> item = Iteration(1, output="halve the rate", accepted=True, evaluation=Evaluation(),
+    ...     measures=(Measure("val_loss", 0.93, direction="minimise", objective=True),))
+    >>> print(table_text(History([item])))
+    | iteration | idea | val_loss | accepted | why |
+    |---|---|---|---|---|
+    | 1 | halve the rate | 0.93 | yes | the first value |
+    """
+    if history.last is None or history.last.accepted is None:
+        return ""
+    items = history[-ROWS:]
+    names = [item.objective.name for item in history if item.objective is not None]
+    head = ("iteration", "idea", names[0] if names else "value", "accepted", "why")
+    lines = [_row(head), _row(["---"] * len(head)).replace(" ", "")]
+    lines += [_row(_cells(item)) for item in items]
+    if len(history) > len(items):
+        lines.append(f"The first {len(history) - len(items)} iterations are left out.")
+    return "\n".join(lines)
+
+
+def _cells(item: Iteration) -> Iterable[str]:
+    measure = item.objective
+    value = "" if measure is None else str(measure).removeprefix(f"{measure.name} ")
+    return str(item.number), idea_of(item), value, "yes" if item.accepted else "no", why(item)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

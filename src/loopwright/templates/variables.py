@@ -17,8 +17,8 @@ from ..engine.context import Context, Scope
 from ..errors import StepError
 from ..records import Evaluation, History, Iteration, Result
 from ..records.codec import Json
-from ..records.decisions import table_text
-from ..records.excerpts import idea_of
+from ..records.display import idea_of
+from ..records.history import table_text
 from . import (
     Expression,
     Template,

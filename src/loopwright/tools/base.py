@@ -33,8 +33,8 @@ from ..models.protocol import ToolDefinition
 from ..records import codec
 from ..records import json_schema as structured
 from ..records.codec import Json
-from ..records.excerpts import marker, shown
-from ..records.tracebacks import described
+from ..records.display import marker, shown
+from ..records.redaction import described
 
 __all__ = [
     "HARD_LIMIT",

@@ -23,10 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._platform.processes import KILLED
+from .._platform import KILLED
 from ..errors import ConfigurationError
 from ..records.codec import Json
-from ..records.excerpts import marker
+from ..records.display import marker
 from .child_process import GRACE, READ, ChildProcess, encoded
 from .supervised import settle
 

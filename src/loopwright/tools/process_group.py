@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .._platform.processes import KILLED, end_group, new_group
+from .._platform import KILLED, end_group, new_group
 from .supervised import settle
 
 __all__ = ["ProcessGroup"]

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from .._platform.processes import KILLED, end_group, new_group
+from .._platform import KILLED, end_group, new_group
 from ..engine.run import COMMAND, TOKEN, end_leftovers, title_of
 from ..records.codec import Json
 

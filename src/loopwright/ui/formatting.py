@@ -11,14 +11,18 @@ from typing import NamedTuple
 from ..journal import RunInfo
 from ..records import Iteration, Status, StepOutcome, number_text
 from ..records.codec import Json
-from ..records.excerpts import clean, clean_json, numbered, one_line, reveal
-from ..records.figures import (
+from ..records.display import (
+    clean,
+    clean_json,
     cost,
     duration,
     measured,
     money,
+    numbered,
+    one_line,
     plural,
     rated,
+    reveal,
     score,
     spent,
     value_line,

@@ -10,7 +10,7 @@ from ..journal.replay import RecordedRun
 from ..progress import depth_of
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging, number_text
 from ..records.codec import Json, text_of
-from ..records.figures import cost, plural
+from ..records.display import cost, plural
 from .formatting import limit_text
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopwright import Context, Evaluation, Loop, Workflow, Workspace, run_sync, shell
-from loopwright._platform.locks import take_lock
+from loopwright._platform import take_lock
 from loopwright.ui.cli import main
 
 from ..agents.fakes import WRONG_THEN_RIGHT, fake, until_42, working

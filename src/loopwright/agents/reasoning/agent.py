@@ -29,8 +29,7 @@ from ...prompts.prompt import Text, filled_in, source_of
 from ...prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of
 from ...prompts.tool_prompt import answered
 from ...records import Evaluation, Reason, Result, Status, codec
-from ...records.codec import Json
-from ...records.sanitize import sanitised
+from ...records.codec import Json, sanitised
 from ...templates.variables import TemplatedValue, fill
 from ..phased.prompting import Tools
 from .completion import MARKER, completion

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from ...errors import ConfigurationError, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
-from ...records.codec import Json
-from ...records.sanitize import sanitised
+from ...records.codec import Json, sanitised
 from .completion import completion
 
 __all__ = ["STATUSES", "Execution", "execution_of", "executions"]

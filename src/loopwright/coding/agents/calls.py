@@ -18,7 +18,7 @@ from ...errors import StepError
 from ...models.prices import cost
 from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
-from ...records.excerpts import excerpt_line
+from ...records.display import excerpt_line
 from .call_settings import CallSettings, environment, is_missing, redactor_of, state_of, version_of
 from .events import EventReader, reader_of
 from .failures import AgentFailure, classified, failure_of

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...records.codec import Json
-from ...records.excerpts import excerpt_line
+from ...records.display import excerpt_line
 
 __all__ = ["AgentFailure", "classified", "failure_of"]
 

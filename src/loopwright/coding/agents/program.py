@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ..._platform.processes import KILLED
+from ..._platform import KILLED
 from ...tools.process import CUT_GRACE, DRAIN, PIPES, READ, ChildProcess
 from ...tools.supervised import settle
 

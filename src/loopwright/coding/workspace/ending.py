@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ...records import Iteration, Result, Status
 from ...records.codec import Json
-from ...records.excerpts import idea_of
+from ...records.display import idea_of
 from ...records.redaction import Redactor
 from .merge import HandOver, applied, make_branch, write_patch
 from .secrets import paths_with_secrets, without_changes

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..._home import Home
-from ..._platform.locks import take_lock
+from ..._platform import take_lock
 from ...errors import ConfigurationError
 from .git import Git, GitError
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from ..._platform.locks import take_lock
+from ..._platform import take_lock
 from ...records.codec import Json
 from .copying import copied
 from .git import Git, GitError

@@ -16,8 +16,7 @@ from ...engine.workflow import Workflow
 from ...errors import StepError
 from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
-from ...records.isolation import own_json
-from ...records.typed import CARRIERS, ValueType, json_of
+from ...records.typed import CARRIERS, ValueType, json_of, own_json
 from ...templates import Expression
 from ...templates.variables import TemplatedValue, rendered
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ..._platform.locks import RELEASE, TAKE, flock
+from ..._platform import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.encoding import (

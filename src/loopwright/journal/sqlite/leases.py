@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from ..._platform.processes import exists
+from ..._platform import exists
 from ...errors import JournalDamaged
 from ...records.codec import Json
 from ..recorded.encoding import Value, as_damage, seal

@@ -19,7 +19,7 @@ from pydantic_ai import exceptions as library
 
 from ...errors import ModelError, without_validation
 from ...records.codec import Json
-from ...records.excerpts import cut
+from ...records.display import cut
 from .transport import ResponseTrace
 
 __all__ = ["EndpointStatus", "from_status", "retry_after", "translate"]

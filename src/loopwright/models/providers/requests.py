@@ -37,7 +37,7 @@ from pydantic_ai.usage import RequestUsage
 from ...errors import Billed, ModelError
 from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
-from ...records.excerpts import cut
+from ...records.display import cut
 from ...records.redaction import Redactor
 from ..errors import too_many_calls
 from ..protocol import Reply, Request, ToolCall, input_at_most, received, tokens_at_most

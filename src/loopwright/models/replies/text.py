@@ -19,7 +19,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...records.excerpts import IGNORABLE
+from ...records.display import IGNORABLE
 
 __all__ = [
     "CLOSING",

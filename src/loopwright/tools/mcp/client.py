@@ -30,7 +30,7 @@ from mcp.shared.message import SessionMessage
 from ...errors import StepError, without_validation
 from ...models.providers.transport import is_compressed
 from ...records.codec import Json
-from ...records.excerpts import cut
+from ...records.display import cut
 from ..base import HARD_LIMIT
 from ..process import READ, ChildProcess, CommandResult, inherited, tail
 from .settings import VARIABLE, ServerSettings

@@ -11,8 +11,8 @@ import typer
 from ...insight.comparing import ComparedRun, Comparison
 from ...journal import Entry, Journal, RunInfo
 from ...records.codec import Json, text_of
-from ...records.figures import duration, score, value_line
-from ...records.metrics import number_text
+from ...records.display import duration, score, value_line
+from ...records.evaluation import number_text
 from ..diff import side_by_side
 from ..formatting import fit, one_line, sparkline
 from ..journals import DEFAULT, find_run, reading

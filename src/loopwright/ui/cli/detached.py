@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..._platform.processes import new_group
+from ..._platform import new_group
 from ...errors import LoopwrightError, StepError
 from ...tools.process import tail
 from ..journals import PROGRAM, command_line, create_folder, opened

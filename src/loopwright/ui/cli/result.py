@@ -17,7 +17,7 @@ from ...journal.questions import Question
 from ...journal.urls import shown_url
 from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
-from ...records.tracebacks import last_frame
+from ...records.redaction import last_frame
 from .. import formatting as texts
 from ..journals import command_line, resume_line, workspace_line
 from ..run_summary import result_json

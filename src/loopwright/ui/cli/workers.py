@@ -12,8 +12,8 @@ from ...journal import Journal
 from ...journal.urls import shown_url
 from ...records import Usage
 from ...records.codec import Json
-from ...records.figures import duration
-from ...records.figures import spent as spent_text
+from ...records.display import duration
+from ...records.display import spent as spent_text
 from .. import formatting as texts
 from ..journals import DEFAULT, reading
 from .options import AsJson, JournalUrl

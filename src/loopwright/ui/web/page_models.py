@@ -9,7 +9,8 @@ from types import MappingProxyType
 from markupsafe import Markup
 
 from ...journal.views import Mark, RunView
-from ...records import Iteration, Measure, charts, number_text
+from ...records import Iteration, Measure, number_text
+from ...records import display as charts
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..progress import item_at, noise_text

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..._platform.processes import new_group
+from ..._platform import new_group
 from ...errors import ConfigurationError, DocumentError, LoopwrightError
 from ...records.codec import text_of
 from ..journals import PROGRAM

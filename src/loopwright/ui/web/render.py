@@ -11,10 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...errors import ConfigurationError, RunNotFound
-from ...records import charts
+from ...records import display as charts
 from ...records.codec import Json, text_of
-from ...records.decisions import why
-from ...records.metrics import number_text
+from ...records.evaluation import number_text
+from ...records.history import why
 from .. import formatting as texts
 
 _HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from ...cluster.shared_runs import DelayedRun, QueueInfo, WorkerInfo, delay_text, open_runs
 from ...errors import ConfigurationError
 from ...records import Usage
-from ...records.figures import duration, spent
+from ...records.display import duration, spent
 from .page import Page
 from .render import render
 

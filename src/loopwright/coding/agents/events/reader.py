@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from ....records import NOTHING, Usage
 from ....records.codec import Json
-from ....records.excerpts import excerpt_line
+from ....records.display import excerpt_line
 from ..failures import AgentFailure
 from ..manifest import Manifest
 

@@ -1,1 +1,0 @@
-"""The differences between operating systems: file locks, and groups of processes."""
