@@ -36,8 +36,8 @@ from loopwright import (
 from loopwright.errors import ConfigurationError, OwnershipLost, RunNotFound
 from loopwright.insight import Recording, recordings_of
 from loopwright.journal import Journal, surviving
+from loopwright.journal.replay import request
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.tunes import request
 from loopwright.testing import run_virtual
 
 from .support import DyingJournal, KeepingJournal, entries_of, play

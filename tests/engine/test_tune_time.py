@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loopwright import Loop, MaxIterations, Reason, Result, Timeout
 from loopwright.errors import OwnershipLost
 from loopwright.journal import Entry, surviving
-from loopwright.journal.tunes import request
+from loopwright.journal.replay import request
 from loopwright.testing import run_virtual
 
 from .support import DyingJournal, entries_of, examples, play

@@ -10,8 +10,8 @@ import pytest
 from loopwright import Usage
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
 from loopwright.journal import Entry
-from loopwright.journal.inbox import status_of, take_up
-from loopwright.journal.tunes import request
+from loopwright.journal.questions import status_of, take_up
+from loopwright.journal.replay import request
 
 from .recording import (
     LONG,

@@ -13,7 +13,8 @@ from loopwright import run
 from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal, MemoryJournal, open_journal
 from loopwright.journal.postgres.journal import PostgresJournal
-from loopwright.journal.sqlite import Clocks, SqliteJournal, leases
+from loopwright.journal.sqlite import Clocks, SqliteJournal
+from loopwright.journal.sqlite import ownership as leases
 
 from .contract import JournalContract
 from .postgres_stores import PostgresStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.journal.live_lines import LINES, LiveLines
+from loopwright.journal.views import LINES, LiveLines
 
 
 def test_the_last_lines_are_kept_and_deleted_at_the_end(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, retrying, run
 from loopwright.errors import ConfigurationError, JournalDamaged, RunNotFound
 from loopwright.journal import Entry
-from loopwright.journal.recorded.pages import MAX_ITERATIONS, MAX_ROWS, WINDOW
+from loopwright.journal.recorded.journal import MAX_ITERATIONS, MAX_ROWS, WINDOW
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.views import EntriesView, Wanted
 from loopwright.records import Iteration

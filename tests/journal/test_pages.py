@@ -15,13 +15,13 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, ScoreAtLeast, run
 from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.schema import connect_reader
-from loopwright.journal.sqlite.views import (
+from loopwright.journal.sqlite.journal import (
     LIST_COLUMNS,
     PAGE_STATEMENTS,
     WATCH_STATEMENT,
     page_query,
 )
+from loopwright.journal.sqlite.schema import connect_reader
 from loopwright.journal.views import EntriesView, RunView, Wanted, enclosing, outermost
 
 

@@ -15,8 +15,8 @@ import pytest
 from loopwright.errors import ConfigurationError, JournalUnavailable, StepError
 from loopwright.journal import Entry, RunInfo, open_journal
 from loopwright.journal.postgres import connection, database
+from loopwright.journal.postgres.connection import STEPS, VERSION
 from loopwright.journal.postgres.journal import PostgresJournal
-from loopwright.journal.postgres.schema import STEPS, VERSION
 from postgres_server import GUEST, PASSWORD, PostgresServer
 
 from .postgres_stores import query

@@ -8,8 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from loopwright.journal.postgres.journal import PostgresJournal
-from loopwright.journal.postgres.reader import STATEMENTS, WATCHED, page_query
+from loopwright.journal.postgres.journal import STATEMENTS, WATCHED, PostgresJournal, page_query
 from loopwright.journal.views import Wanted
 
 from .recording import info, recorded, rounds

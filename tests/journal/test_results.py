@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopwright.journal import MemoryJournal
-from loopwright.journal.results import recorded_result
+from loopwright.journal.replay import recorded_result
 
 from .recording import info, record, rounds
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import JournalDamaged, JournalError, RunNotFound
-from loopwright.journal.recorded.encoding import as_damage
+from loopwright.journal.recorded.rows import as_damage
 from loopwright.journal.sqlite import SqliteJournal, schema
 
 from .recording import LONG, info, record, rounds, rounds_seen, shown

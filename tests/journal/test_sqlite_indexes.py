@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopwright.journal.sqlite import schema
-from loopwright.journal.sqlite.reader import STATEMENTS, runs_query
+from loopwright.journal.sqlite.journal import STATEMENTS, runs_query
 from loopwright.journal.views import Wanted
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
-from loopwright.journal.recorded.rows import RewindPlan
+from loopwright.journal.recorded.ownership import RewindPlan
 from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
 from loopwright.journal.sqlite.database import SideLock
-from loopwright.journal.sqlite.leases import LeaseOwner, place, register, started
+from loopwright.journal.sqlite.ownership import LeaseOwner, place, register, started
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, query

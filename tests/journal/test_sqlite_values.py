@@ -10,7 +10,7 @@ import pytest
 
 from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.journal import Entry
-from loopwright.journal.recorded.encoding import content_digest
+from loopwright.journal.recorded.rows import content_digest
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.sqlite.schema import FILE, write_content
 from loopwright.records import Evaluation, Iteration

@@ -18,12 +18,10 @@ from psycopg.rows import TupleRow
 from ..engine.budgets import Limits, SharedPermits
 from ..errors import ConfigurationError, JournalError, JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import Server, is_transient
+from ..journal.postgres.connection import DEAD, Server, is_transient, migrate
 from ..journal.postgres.database import PATIENCE
-from ..journal.postgres.owners import OWNED
-from ..journal.postgres.schema import migrate
-from ..journal.postgres.shared_schema import DEAD
-from ..journal.urls import shown_url
+from ..journal.postgres.ownership import OWNED
+from ..journal.protocol import shown_url
 from ..records import Usage
 from .permit_pool import PermitPool, Settled
 from .sessions import connected, is_pooled

@@ -16,7 +16,7 @@ from dataclasses import replace
 from .._extras import needs
 from ..errors import ConfigurationError
 from ..journal import RunInfo
-from ..journal.inbox import SCHEDULE
+from ..journal.questions import SCHEDULE
 from ..records.codec import Json
 
 __all__ = ["again_at_tick", "at_tick", "id_of_key", "next_tick", "scheduled"]

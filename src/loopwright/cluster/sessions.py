@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..journal.urls import session_options
+from ..journal.protocol import session_options
 
 if TYPE_CHECKING:
     import psycopg

@@ -13,7 +13,7 @@ from typing import Protocol
 from ..engine.budgets import MemoryPermits, SharedPermits
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
-from ..journal.tunes import UNASKED
+from ..journal.replay import UNASKED
 from ..records import NOTHING, Usage
 from ..records.codec import Json
 from ..records.display import plural

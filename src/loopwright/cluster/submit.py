@@ -15,7 +15,7 @@ from ..engine.run_record import described, fresh_row
 from ..engine.step import Step, StepLike, as_step
 from ..errors import ReplayMismatch, RunNotFound
 from ..journal import Journal, RunInfo, open_journal
-from ..journal.inbox import SCHEDULE, runs_of_schedule
+from ..journal.questions import SCHEDULE, runs_of_schedule
 from ..journal.recorded.journal import RecordedJournal
 from ..records import codec
 from ..records.codec import Json

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..journal import Journal, RunInfo, surviving
-from ..journal.inbox import unread_answers
+from ..journal.questions import unread_answers
 from .delivery import Deliverer, Delivery, sentence_of
 from .schedule import next_tick, scheduled
 from .shared_runs import SharedRuns

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from ..errors import ConfigurationError, RunLocked
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.entries import kept_by_fork
 from ..journal.open import open_journal
+from ..journal.protocol import kept_by_fork
 from ..journal.replay import RecordedRun
 from ..records import Usage
 from ..records.codec import Json

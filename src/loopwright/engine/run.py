@@ -58,7 +58,7 @@ from ..conditions import DEFAULT_SIGMA, Budget, raised_budget, tuned_budget, use
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
 from ..journal.protocol import Posted
-from ..journal.tunes import TunedLimits, applies, tuned_entries
+from ..journal.replay import TunedLimits, applies, tuned_entries
 from ..records import Result, Status
 from ..records.codec import Json
 from ..records.result import ended_entry, explored_by, failed_part

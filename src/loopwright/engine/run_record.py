@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checka
 from ..conditions import CEILING, UNITS, Budget, amount, unit_of
 from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
 from ..journal import Entry, Journal, NoLog, Rewind, RunInfo, RunLog, surviving
-from ..journal.inbox import status_of, take_up
 from ..journal.open import open_journal
-from ..journal.replay import RecordedRun
-from ..journal.results import ended_result, loop_result
+from ..journal.questions import status_of, take_up
+from ..journal.replay import RecordedRun, ended_result, loop_result
 from ..records import (
     Failure,
     History,

@@ -25,10 +25,10 @@ from typing import Any, Protocol
 
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
-from ..journal.file_store import FileStore
-from ..journal.live_lines import LiveLines
 from ..journal.open import open_memory
+from ..journal.protocol import FileStore
 from ..journal.replay import RecordedRun
+from ..journal.views import LiveLines
 from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
 from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of

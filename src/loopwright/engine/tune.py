@@ -14,10 +14,9 @@ from typing import Any, Literal, TypedDict, Unpack
 from ..conditions import CEILING, UNITS, Deadline
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.inbox import user_name
 from ..journal.open import open_journal
-from ..journal.replay import RecordedRun
-from ..journal.tunes import request, tuned_entries
+from ..journal.questions import user_name
+from ..journal.replay import RecordedRun, request, tuned_entries
 from ..records import codec
 from ..records.codec import Json
 from .functions import wait_shortly

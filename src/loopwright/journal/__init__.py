@@ -13,15 +13,13 @@ Rules:
 the store in one file.
 """
 
-from .entries import Entry
-from .entries import is_note as is_note
-from .entries import set_aside as set_aside
-from .entries import surviving as surviving
-from .file_store import FileStore
 from .in_memory import MemoryJournal, MemoryLog
 from .in_memory import NoLog as NoLog
 from .open import OpenMemory, open_journal, open_memory
-from .protocol import Journal, Posted, Rewind, RunInfo, RunLog
+from .protocol import Entry, FileStore, Journal, Posted, Rewind, RunInfo, RunLog
+from .protocol import is_note as is_note
+from .protocol import set_aside as set_aside
+from .protocol import surviving as surviving
 
 # The other names are for packages of Loopwright only.
 __all__ = [

@@ -13,12 +13,19 @@ from typing import Self, TypeVar
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
 from ..records import Iteration, Result, codec, own
-from .entries import Entry, set_aside, surviving
-from .file_store import FileStore
-from .inbox import cancel_waiting
-from .protocol import Posted, Rewind, RunInfo, existing_run, missing_run
-from .results import recorded_result
-from .tunes import UNASKED
+from .protocol import (
+    Entry,
+    FileStore,
+    Posted,
+    Rewind,
+    RunInfo,
+    existing_run,
+    missing_run,
+    set_aside,
+    surviving,
+)
+from .questions import cancel_waiting
+from .replay import UNASKED, recorded_result
 from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
 T = TypeVar("T")

@@ -1,18 +1,339 @@
-"""The protocol that every store of runs implements."""
+"""The protocol that every store of runs implements.
+
+Entries of a journal, and the entries that a rewind leaves in place.
+
+The contents of files that runs use, each stored once by its digest.
+
+URLs of journals: without their passwords, and as the options of sessions in PostgreSQL.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ..errors import RunLocked, RunNotFound
-from ..records import NOTHING, Iteration, Record, Result, Usage, viewed
+from ..errors import RunLocked, RunNotFound, StepError, nearest
+from ..records import (
+    NOTHING,
+    Evaluation,
+    Failure,
+    Iteration,
+    Record,
+    Result,
+    Usage,
+    own_json,
+    viewed,
+)
 from ..records.codec import Json
-from .entries import Entry
 
 if TYPE_CHECKING:
     from .views import RunPage, RunView, Wanted, Watch
+
+__all__ = [
+    "FileStore",
+]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Entry:
+    """One event of a run.
+
+    Args:
+        kind: the type of the event:
+
+            - `started`: an effect begins; `reserved` is its worst-case usage
+            - `finished`: an effect ended, with its `value` or `error`
+            - `cut`: an effect was cancelled and has no outcome; with a value, it stopped to ask a
+              person
+            - `expired`: a step exceeded its own time limit
+            - `iteration`: the record of an iteration; its `error` names the guard that cut it short
+            - `ended`: a loop ended; with an empty path, the run
+            - `suspended`, `interrupted`: the run paused
+            - `asked`, `answered`: a question to a person, and the answer
+            - `rewound`, `accepted`, `warned`: a rewind, an accepted change of code, a warning
+            - `reported`: the report of an agent about its end
+            - `would_stop`: the normal end of a loop that explores: its `stop` and the `iterations` until then
+            - `step`: the outcome of a step of the root workflow
+            - `tuned`: a person changed a limit; see `journal.tunes`
+            - `noise`: the noise of scores in past runs: `sigma` and the number of `runs`, by loop
+            - `forked`: the run continues another one; its `value` names that run and the path
+        path: the place in the run, such as `refine/2/execute`; empty for the run itself.
+        at: active seconds of the run at the event; for an effect, at its beginning.
+        value: the value of the event, by kind.
+        fingerprint: the identity of the step, for effects.
+        error: the failure of an effect or a guard.
+        usage: calls, tokens and dollars of the effect.
+        reserved: the usage reserved for an effect that has begun.
+        seconds: active seconds that an effect took; for an iteration, those of its loop so far.
+        seq: its number in the run, from 1; assigned by the journal.
+    """
+
+    kind: str
+    path: str
+    at: float
+    value: Json = None
+    fingerprint: str = ""
+    error: Failure | None = None
+    usage: Usage = NOTHING
+    reserved: Usage = NOTHING
+    seconds: float = 0.0
+    seq: int = 0
+
+    def view(self) -> Entry:
+        """Return the entry for one reader, who receives a copy of its value."""
+        copy = _View(
+            kind=self.kind,
+            path=self.path,
+            at=self.at,
+            value=None,
+            fingerprint=self.fingerprint,
+            error=self.error,
+            usage=self.usage,
+            reserved=self.reserved,
+            seconds=self.seconds,
+            seq=self.seq,
+        )
+        del copy.value
+        copy.recorded = self.value
+        return copy
+
+    def __repr__(self) -> str:
+        return f"Entry({self.seq} {self.kind} {self.path!r} at {self.at:.3f})"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the entry as a JSON object without empty fields."""
+        value = self.value
+        # The engine appends records themselves; JSON is made only for readers outside it.
+        if isinstance(value, Iteration | Evaluation):
+            value = value.to_json()
+        data: dict[str, Json] = {"seq": self.seq, "kind": self.kind, "path": self.path}
+        data["at"] = round(self.at, 6)
+        if value is not None:
+            data["value"] = value
+        if self.fingerprint:
+            data["fingerprint"] = self.fingerprint
+        if self.error is not None:
+            data["error"] = self.error.to_json()
+        if self.usage:
+            data["usage"] = self.usage.to_json()
+        if self.reserved:
+            data["reserved"] = self.reserved.to_json()
+        if self.seconds:
+            data["seconds"] = round(self.seconds, 6)
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Json]) -> Entry:
+        """Return the entry that `to_json` wrote."""
+        value = data.get("value")
+        if data["kind"] == "iteration":
+            value = Iteration.from_json(data["value"])
+        return cls(
+            data["kind"],
+            data["path"],
+            data["at"],
+            value=value,
+            fingerprint=data.get("fingerprint", ""),
+            error=Failure.from_json(data.get("error")),
+            usage=Usage.from_json(data.get("usage")),
+            reserved=Usage.from_json(data.get("reserved")),
+            seconds=data.get("seconds", 0.0),
+            seq=data.get("seq", 0),
+        )
+
+
+class _View(Entry):
+    """An entry for one reader: its value is copied when it is first read, as most readers read few of many."""
+
+    __slots__ = ("recorded",)
+    recorded: Json
+
+    def __getattr__(self, name: str) -> Json:
+        # Only the slot of the value is empty, until it is read.
+        if name != "value":
+            return object.__getattribute__(self, name)
+        self.value = own_json(self.recorded)
+        return self.value
+
+
+def surviving(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that no rewind has set aside, in order.
+
+    A rewind to a path sets aside all entries from the first one at or under that path onward, and
+    each "started" whose outcome is set aside with them; see `is_at` for the forms of a path.
+    """
+    remaining: list[Entry] = []
+    for entry in entries:
+        # In order, because a later rewind may set aside entries that follow an earlier one.
+        if entry.kind == "rewound":
+            remaining = _before(remaining, entry.path)
+        else:
+            remaining.append(entry)
+    return remaining
+
+
+def is_at(entry: Entry, path: str) -> bool:
+    """Return whether an entry is at or under a path.
+
+    `PATH/ended` names the end of the loop at PATH (`ended` alone the end of the run), `PATH/3/record`
+    the record of its third iteration.
+    """
+    own = entry.path
+    if own == path or own.startswith(path + "/"):
+        return True
+    if entry.kind == "ended":
+        return path == (f"{own}/ended" if own else "ended")
+    point = path.removesuffix("/record")
+    return point != path and entry.kind == "iteration" and point == f"{own}/{entry.value.number}"
+
+
+def _before(entries: list[Entry], path: str) -> list[Entry]:
+    first = next((i for i, e in enumerate(entries) if is_at(e, path)), None)
+    if first is None:
+        first = len(entries)  # the path has no entries yet: only the run's end is set aside
+    # Every rewind also removes the end of the run, so that the run continues.
+    remaining = [e for e in entries[:first] if e.kind != "ended" or e.path]
+    # A "started" without its outcome would be an effect in doubt.
+    finished = {e.path for e in remaining if e.kind == "finished"}
+    undone = {e.path for e in entries[first:] if e.kind == "finished"} - finished
+    remaining = [e for e in remaining if not (e.kind == "started" and e.path in undone)]
+    # A person set these limits for the run and not for the part that is repeated.
+    return remaining + [e for e in entries[first:] if e.kind == "tuned"]
+
+
+def set_aside(entries: Sequence[Entry], path: str) -> int:
+    """Return the number of surviving entries that a rewind to `path` sets aside.
+
+    Raises:
+        RunNotFound: if no entry is at or under that path; names the nearest path.
+    """
+    if not any(is_at(e, path) for e in entries):
+        raise RunNotFound(
+            f"nothing was recorded at {path!r}{nearest(path, {e.path for e in entries})}"
+        )
+    return len(entries) - len(_before(list(entries), path))
+
+
+def kept_by_fork(entries: Sequence[Entry], path: str) -> list[Entry]:
+    """Return the surviving entries of a run that a fork at `path` begins with.
+
+    Calls without an outcome are left out: they belong to the run that made them.
+
+    Raises:
+        RunNotFound: if no entry is at or under that path; names the nearest path.
+    """
+    remaining = surviving(entries)
+    if not any(is_at(entry, path) for entry in remaining):
+        # Composite steps have no entries, but a fork may begin at one.
+        parts = [entry.path.split("/") for entry in remaining]
+        points = {"/".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
+        raise RunNotFound(f"nothing was recorded at {path!r}{nearest(path, sorted(points))}")
+    first = next(i for i, entry in enumerate(remaining) if is_at(entry, path))
+    kept = [e for e in _before(remaining, path)[:first] if e.kind not in _OF_PROCESSES]
+    finished = {e.path for e in kept if e.kind == "finished"}
+    before = {id(entry) for entry in remaining[:first]}
+    return [
+        e
+        for e in kept
+        if id(e) in before and (e.kind not in ("started", "cut") or e.path in finished)
+    ]
+
+
+_OF_PROCESSES = ("suspended", "interrupted")  # the end of a process, which a fork does not share
+
+
+def is_note(fingerprint: str) -> bool:
+    """Return whether an effect only records a value for a later resume, by its fingerprint `note.…`.
+
+    Limits on the number of effects do not count notes.
+    """
+    return fingerprint.startswith("note.")
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class FileStore:
+    """Contents by the SHA-256 digest of their bytes: in a folder, or in memory.
+
+    Args:
+        folder: the folder, which the first content creates. Default: contents stay in memory.
+
+    Example:
+        >>> store = FileStore()
+        >>> digest = store.put(b"content")
+        >>> digest[:12], store.get(digest)
+        ('ed7002b439e9', b'content')
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._contents: dict[str, bytes] = {}
+
+    @property
+    def journal_folder(self) -> Path | None:
+        """The folder of the journal beside it; None for contents that are in no folder."""
+        return self._folder and self._folder.parent
+
+    def put(self, content: bytes) -> str:
+        """Store a content and return its digest; an existing content is not written again."""
+        digest = hashlib.sha256(content).hexdigest()
+        if self._folder is None:
+            self._contents[digest] = content
+            return digest
+        path = self._path(self._folder, digest)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Written under another name and renamed, so that a crash leaves no incomplete content. The
+            # thread is part of the name, because threads of one process may store the same content.
+            partial = path.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}.part")
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """Return the content with a digest.
+
+        Raises:
+            StepError: of kind `file_missing` if it is not there, or is damaged.
+        """
+        if self._folder is None:
+            content = self._contents.get(digest)
+        else:
+            try:
+                content = self._path(self._folder, digest).read_bytes()
+            except OSError:
+                content = None
+        # Checked at each read: a prompt must not contain a damaged file.
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
+            state = "is missing" if content is None else "is damaged"
+            where = "in memory" if self._folder is None else f"in {self._folder}"
+            raise StepError(f"the recorded file {digest[:12]} {state} {where}", kind="file_missing")
+        return content
+
+    def digests(self) -> list[str]:
+        """Return the digests of all contents."""
+        if self._folder is None:
+            return list(self._contents)
+        names = (path.name for path in sorted(self._folder.glob("??/*")))
+        return [name for name in names if _DIGEST.fullmatch(name)]
+
+    @staticmethod
+    def _path(folder: Path, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):
+            # The digest may come from a document; it must not name another path.
+            raise StepError(f"{digest!r:.80} is not the digest of a file", kind="file_missing")
+        return folder / digest[:2] / digest
+
 
 T = TypeVar("T")
 
@@ -334,3 +655,38 @@ def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
     return RunNotFound(
         f"there is no run {run_id!r} in this journal", "; list them with: loopwright runs"
     )
+
+
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@|(?<=[?&]password=)[^&]*")
+_OPTIONS: dict[str, Json] = {
+    "connect_timeout": "10",
+    # The defaults of libpq notice a vanished server after two hours.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+}
+
+
+def shown_url(url: str) -> str:
+    """Return a journal's URL without its password.
+
+    Example:
+        >>> shown_url("postgres://me:secret@db/runs")
+        'postgres://me:***@db/runs'
+    """
+    return _PASSWORD.sub(lambda match: f"{match[1]}:***@" if match[1] is not None else "***", url)
+
+
+def session_options(url: str, role: str) -> dict[str, Json]:
+    """Return the options of a session in the PostgreSQL database of a URL; those of the URL apply first.
+
+    Args:
+        url: a URL as libpq reads it.
+        role: what the session is for, as lists of sessions name it.
+
+    Raises:
+        psycopg.ProgrammingError: if libpq cannot read the URL.
+    """
+    from psycopg.conninfo import conninfo_to_dict  # comes with an extra
+
+    return {**_OPTIONS, "application_name": f"loopwright {role}", **conninfo_to_dict(url)}

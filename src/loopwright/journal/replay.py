@@ -1,26 +1,135 @@
-"""An index over the entries of a run, built once when the run is resumed or shown."""
+"""An index over the entries of a run, built once when the run is resumed or shown.
+
+Limits that people change while a run is recorded, and the entries that record them.
+
+A request is put into the inbox of the run, under the question UNASKED and a path of its own. The owner of
+the run records one entry of kind `tuned` for each limit, at the path of its loop ("" is the run):
+
+    {"id": …, "who": …, "when": seconds since the epoch, "loop": …, "key": …, "old": …, "new": …, "reason": …}
+
+`loop` is a path or a name; a name applies to all runs of that loop. A `new` of null removes the limit. What
+is decided after the entry uses the new limit, so a resume and a replay decide as the live run did.
+
+The result of a recorded run, ended or not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..records import (
     NOTHING,
     Evaluation,
+    Failure,
     History,
     ItemOutcome,
     Iteration,
+    LoopResults,
+    Reason,
+    Result,
+    Status,
     StepOutcome,
     Stop,
     Usage,
     as_evaluation,
+    failure_of,
     is_judging,
     item_outcomes,
 )
 from ..records.codec import Json
-from .entries import Entry, is_note
-from .tunes import TunedLimits
+from ..records.result import explored_by
+from .protocol import Entry, Posted, RunInfo, is_note, surviving
+
+__all__ = [
+    "ended_result",
+    "loop_result",
+    "recorded_result",
+]
+
+UNASKED = 0  # in place of the number of a question, which is at least 1
+_PREFIX = "tune/"
+
+
+class TunedLimits:
+    """The limits that people changed, in the order of their entries."""
+
+    __slots__ = ("_changes", "ids")
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[str, str, Json, float]] = []
+        self.ids: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._changes)
+
+    def add(self, entry: Entry, at: float | None = None) -> None:
+        """Add the change that an entry records, at its active second or at another one."""
+        value = entry.value
+        self.ids.add(value["id"])
+        self.set(value["loop"], value["key"], value["new"], entry.at if at is None else at)
+
+    def set(self, loop: str, key: str, new: Json, at: float = 0.0) -> None:
+        """Add a change of a loop, by its path or name; "" is the run."""
+        self._changes.append((loop, key, new, at))
+
+    def of(self, path: str, until: float = math.inf) -> dict[str, Json]:
+        """Return the changed limits of the loop at a path, by key; "" is the run.
+
+        Args:
+            path: the path.
+            until: the active second of the last change that counts.
+        """
+        return {
+            key: new for loop, key, new, at in self._changes if at <= until and applies(loop, path)
+        }
+
+
+def applies(loop: str, path: str) -> bool:
+    """Return whether the path or name of a loop in a request is that of the loop at a path."""
+    return loop == path or (bool(loop) and path.endswith(f"/{loop}") and "/" not in loop)
+
+
+def request(changes: Sequence[Json], *, reason: str, who: str, at: float) -> Posted:
+    """Return the request to change limits: a list of `{loop, key, old, new}`."""
+    # The time first, because an inbox is read in the order of its paths; the rest tells requests of one
+    # moment apart.
+    path = f"{_PREFIX}{at:018.6f}-{os.urandom(4).hex()}"
+    return Posted(path, UNASKED, {"changes": list(changes), "reason": reason}, who, at)
+
+
+def tuned_entries(recorded: Iterable[Entry], inbox: Sequence[Posted], active: float) -> list[Entry]:
+    """Return the entries for the requests in an inbox that are not recorded yet.
+
+    Args:
+        recorded: the entries of the run so far.
+        inbox: the inbox of the run.
+        active: the active seconds of the run.
+    """
+    before = [entry.value for entry in recorded if entry.kind == "tuned"]
+    ids = {value["id"] for value in before}
+    entries = []
+    for posted in inbox:
+        if posted.asked != UNASKED or not posted.path.startswith(_PREFIX) or posted.path in ids:
+            continue
+        for change in posted.value["changes"]:
+            # The request names the limit of its own moment; another request may be recorded since.
+            same = [v for v in before if (v["loop"], v["key"]) == (change["loop"], change["key"])]
+            value = {
+                "id": posted.path,
+                "who": posted.who,
+                "when": posted.at,
+                **change,
+                "old": same[-1]["new"] if same else change["old"],
+                "reason": posted.value["reason"],
+            }
+            before.append(value)
+            entries.append(Entry("tuned", change["loop"], active, value))
+    return entries
+
 
 # The parts of a wrapping step that record its output.
 _INNER = ("", "/do", "/try", "/within", "/attempt-1")
@@ -312,3 +421,154 @@ def _ancestors(path: str) -> Iterator[str]:
         yield path[:end]
         end = path.rfind("/", 0, end)
     yield ""
+
+
+_OPEN = {
+    "queued": "no worker has started it yet",
+    "running": "a process is running it",
+    "interrupted": "its process has ended; the recorded results are kept",
+}
+
+
+def recorded_result(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Result:
+    """Return the Result of a recorded run.
+
+    A run that has not ended counts as cancelled, with `detail`; its output is the best so far.
+    """
+    replay = RecordedRun(surviving(entries))
+    loops = _loops(info, replay)
+    end = replay.ended.get("") or _suspended(info, entries)
+    # The outermost loop has the name of the run.
+    own = loops.get(end["name"] if end is not None else info.name)
+    workspace = _workspace(info.name, replay) or (own.workspace if own is not None else None)
+    if end is not None:
+        result = ended_result(info.run_id, replay, end, loops)
+        return replace(result, workspace=workspace, request=end.get("request"))
+    # A Result needs a status of an end; readers of JSON get the real status from `recorded_json`.
+    stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
+    outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
+    return Result(
+        **_ended_by(stop),
+        output=own.output if own else next(outputs, None),
+        usage=replay.spent(""),
+        name=info.name,
+        loops=loops,
+        seconds=max(info.active, replay.active),
+        outcomes=replay.outcomes(),
+        history=own.history if own is not None else History(),
+        run_id=info.run_id,
+        judging=replay.judging,
+        agents=replay.reported(),
+        items=own.items if own is not None else (),
+        total=replay.iterations,
+        workspace=workspace,
+    )
+
+
+def _workspace(path: str, replay: RecordedRun) -> Mapping[str, Json] | None:
+    """Return where the files of a workflow with a workspace are, as in its result."""
+    names = ("workspace", "placed", "merged")
+    entries = [replay.finished.get(f"{path}/{name}") for name in names]
+    values = [entry.value for entry in entries if entry is not None]
+    if len(values) < len(names) or "folder" not in values[0]:
+        return None
+    begun, placed, merged = values
+    where = {"folder": begun["folder"], "base": begun["commit"], "iteration": 0}
+    return {**where, **{key: placed[key] for key in ("commit", "tree")}, **merged}
+
+
+def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
+    """Return the loops of a run, ended ones first, in the order of their ends."""
+    loops = LoopResults()
+    loops.lists = frozenset(replay.lists())
+    ended_paths = [path for path in replay.ended if path]
+    for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
+        loops.keep(path, _loop(info, replay, path))
+    return loops
+
+
+def _ended_by(stop: Stop) -> dict[str, Any]:
+    return {"status": stop.reason.status, "reason": stop.reason, "detail": stop.detail}
+
+
+def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
+    """Return the recorded end of a run that is still suspended."""
+    if info.status != Status.SUSPENDED:
+        return None
+    return next((e.value for e in reversed(entries) if e.kind == "suspended" and not e.path), None)
+
+
+def _loop(info: RunInfo, replay: RecordedRun, path: str) -> Result:
+    end = replay.ended.get(path)
+    if end is not None:
+        return loop_result(info.run_id, replay, path, end)
+    history, explored = replay.history(path)
+    stop = Stop(Reason.CANCELLED, f"the loop has not ended; the run is {info.status}")
+    return Result(
+        **_ended_by(stop),
+        output=history.best.output if history.best else None,
+        history=history,
+        usage=replay.spent(path),
+        run_id=info.run_id,
+        name=path.rsplit("/", 1)[-1],
+        seconds=history.elapsed,
+        explored_iterations=explored,
+        items=replay.table(path),
+        error=failure_of(stop, history),
+    )
+
+
+def ended_result(
+    run_id: str, replay: RecordedRun, ended: Json, loops: Mapping[str, Result]
+) -> Result:
+    """Return the result in the entry of a run's end, with values without their declared types."""
+    stop, own = Stop.from_json(ended["stop"]), loops.get(ended["name"])
+    return Result(
+        stop.reason.status,
+        stop.reason,
+        stop.detail,
+        ended["output"],
+        own.history if own is not None else History(),
+        usage=Usage.from_json(ended["usage"]),
+        run_id=run_id,
+        name=ended["name"],
+        also=stop.also,
+        loops={name: loops[name] for name in ended["loops"] if name in loops},
+        steps=ended["steps"],
+        warnings=tuple(ended["warnings"]),
+        seconds=ended["seconds"],
+        judging=replay.judging,
+        reported_score=own.reported_score if own is not None else None,
+        held_out=own.held_out if own is not None else None,
+        explored_iterations=explored_by(own, loops),
+        agents=replay.reported(),
+        outcomes=replay.outcomes(ended["steps"]),
+        total=replay.iterations,
+        items=own.items if own is not None else (),
+        error=Failure.from_json(ended.get("error")),
+        workspace=ended.get("workspace"),
+    )
+
+
+def loop_result(run_id: str, replay: RecordedRun, path: str, value: Json) -> Result:
+    """Return the result in the entry of a loop's end, with values without their declared types."""
+    history, explored = replay.history(path)
+    stop = Stop.from_json(value["stop"])
+    return Result(
+        stop.reason.status,
+        stop.reason,
+        stop.detail,
+        value["output"],
+        history,
+        usage=replay.spent(path),
+        run_id=run_id,
+        name=value["name"],
+        also=stop.also,
+        seconds=history.elapsed,
+        reported_score=value.get("reported_score"),
+        held_out=value.get("held_out"),
+        explored_iterations=explored,
+        items=replay.table(path),
+        error=failure_of(stop, history),
+        workspace=value.get("workspace"),
+    )

@@ -10,7 +10,7 @@ from ..engine.context import Context
 from ..engine.functions import in_thread
 from ..engine.step import Leaf
 from ..errors import ConfigurationError
-from ..journal.file_store import FileStore
+from ..journal.protocol import FileStore
 from ..models.files import File, FileReference
 from ..records import codec
 from ..records.codec import Json

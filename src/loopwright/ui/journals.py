@@ -16,10 +16,9 @@ from .._home import HOME
 from ..coding.workspace.store import checked_home
 from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
-from ..journal.file_store import FileStore
-from ..journal.inbox import runs_of_schedule
 from ..journal.open import open_journal
-from ..journal.urls import shown_url
+from ..journal.protocol import FileStore, shown_url
+from ..journal.questions import runs_of_schedule
 
 DEFAULT = "sqlite:.loopwright/runs.db"
 MAX_ROWS = 1_000_000  # of a list

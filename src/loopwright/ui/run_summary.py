@@ -8,8 +8,7 @@ from pathlib import Path
 from .. import agents
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import Question, open_questions
-from ..journal.replay import RecordedRun
-from ..journal.results import recorded_result
+from ..journal.replay import RecordedRun, recorded_result
 from ..records import (
     Iteration,
     Result,

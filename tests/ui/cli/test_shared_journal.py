@@ -13,7 +13,7 @@ import pytest
 from loopwright import Usage
 from loopwright.cluster.shared_runs import open_runs
 from loopwright.journal import RunInfo, open_journal
-from loopwright.journal.postgres.schema import VERSION
+from loopwright.journal.postgres.connection import VERSION
 from postgres_server import PostgresServer
 
 from .conftest import Project

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.journal.live_lines import LINES
+from loopwright.journal.views import LINES
 
 from .conftest import Server, serving, visiting
 from .lines import Terminal, program

@@ -1,4 +1,40 @@
-"""Connections to a PostgreSQL database, and the errors of the journal for those of the database."""
+"""Connections to a PostgreSQL database, and the errors of the journal for those of the database.
+
+The tables that workers share, in the schema `loopwright_queue`; they are migrated with those of the journal.
+
+::
+
+    workers     a row per worker: its process, its queues and its latest beat
+    returned    why a run went back to its queue, and how often
+    hosts       the host that has the workspace of a run
+    permits     how many calls each worker may have in progress, by the name of a cap
+    rates       the tokens of a rate, and until when a name is paused
+    accounts    what the runs of a queue or of a key have spent
+    spending    the same for each run, so that a repeated report changes nothing
+
+Permits and rates are unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls in
+progress. All times are those of the database.
+
+The tables of a journal in PostgreSQL, in the schema `loopwright`, and how they are migrated.
+
+::
+
+    format      the version of the tables
+    runs        a row per run: its name, state, owner and place in a queue; sealed by a checksum
+    owners      a row per opened store: its process, its session and its latest beat
+    owners_now  a view: which owners are alive by the clock of the database
+    entries     a row per run and commit with its entries, chained by checksums
+    inbox       answers of people, a row per question, whoever owns the run; the first one stays
+    contents    long values, each once per run
+    forks       a row per run and run whose contents it refers to
+    files       the contents of files that runs use, by digest
+    memories    a row per entry, never changed and never deleted
+    commits     a row per store with the number of its latest transaction
+
+The second version adds the tables of `shared_schema`.
+
+Every name is written with its schema, because a session behind a connection pooler has no settings.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +47,12 @@ from typing import TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg.abc import PQGen
+from psycopg.abc import PQGen, Query
 from psycopg.adapt import Buffer, Loader
 
 from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
 from ...records.codec import Json
-from ..urls import session_options, shown_url
+from ..protocol import session_options, shown_url
 
 Row = tuple[Json, ...]
 OLDEST = 140000  # the number of the oldest server version
@@ -203,3 +239,302 @@ def is_transient(error: Exception) -> bool:
 def storable(text: str) -> str:
     """Return a text without NUL, which no text of PostgreSQL can hold."""
     return text.replace("\0", "\ufffd")
+
+
+DEAD = 6.0  # seconds without a beat after which a worker has no permits
+TURN = 1.0  # seconds for which a worker keeps more than its share of a cap that others wait for
+_RETRY = 0.05  # seconds after which a worker asks again for a permit of a full cap
+_ALIVE = f"NOT w.closed AND w.beat > clock_timestamp() - interval '{DEAD} seconds'"
+
+# A worker states how many permits it has and how many more it wants, so a statement whose answer was lost can be
+# repeated. If others wait, each has the same share, and the rest goes round: a worker that has more than its
+# share gives it back after its turn, and asks again behind the others.
+_SETTLE = f"""
+CREATE OR REPLACE FUNCTION loopwright_queue.settle(
+  wanted text, taker bigint, have integer, want integer, cap integer, calls integer, per float8,
+  OUT granted integer, OUT wait float8, OUT allowed integer) LANGUAGE plpgsql AS $$
+DECLARE
+  rate loopwright_queue.rates; mine loopwright_queue.permits; now float8;
+  held bigint; waiting integer; older boolean; share integer; remaining float8;
+BEGIN
+  LOOP
+    SELECT * INTO rate FROM loopwright_queue.rates WHERE name = wanted FOR UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO loopwright_queue.rates VALUES (wanted, NULL, 0, 0) ON CONFLICT DO NOTHING;
+  END LOOP;
+  now := extract(epoch FROM clock_timestamp());
+  granted := want; wait := 0; allowed := have + want;
+  IF cap > 0 THEN
+    SELECT * INTO mine FROM loopwright_queue.permits WHERE name = wanted AND worker = taker;
+    SELECT coalesce(sum(p.held), 0), count(*) FILTER (WHERE p.wants > 0),
+        coalesce(bool_or(p.wants > 0 AND p.asked < CASE WHEN mine.wants > 0 THEN mine.asked ELSE now END), false)
+      INTO held, waiting, older
+      FROM loopwright_queue.permits p JOIN loopwright_queue.workers w ON w.id = p.worker
+      WHERE p.name = wanted AND p.worker <> taker AND {_ALIVE};
+    share := CASE WHEN waiting = 0 THEN cap ELSE cap / (waiting + 1) END;
+    granted := least(want, cap - have - held, CASE WHEN waiting = 0 OR older THEN share ELSE share + 1 END - have);
+    granted := greatest(granted, 0);
+    allowed := CASE WHEN waiting > 0 AND now - greatest(coalesce(mine.taken, 0), CASE WHEN granted > 0 THEN now
+      ELSE 0 END) < {TURN} THEN share + 1 ELSE share END;
+    -- Permits that only this worker has are passed on there, without the store.
+    wait := CASE WHEN held = 0 THEN {TURN} ELSE {_RETRY} END;
+  END IF;
+  IF rate.until > now THEN
+    granted := 0; wait := rate.until - now;
+  ELSIF calls > 0 THEN
+    remaining := least(calls, coalesce(rate.tokens, calls) + (now - rate.at) * calls / per);
+    granted := least(granted, floor(remaining)::integer);
+    IF granted > 0 THEN
+      UPDATE loopwright_queue.rates r SET tokens = remaining - granted, at = now WHERE r.name = wanted;
+    ELSIF remaining < 1 THEN
+      wait := (1 - remaining) * per / calls;
+    END IF;
+  END IF;
+  IF cap > 0 AND (mine IS NULL OR mine.held <> have + granted OR mine.wants <> want - granted) THEN
+    INSERT INTO loopwright_queue.permits AS p VALUES (wanted, taker, have + granted, want - granted, now, now)
+      ON CONFLICT (name, worker) DO UPDATE SET held = excluded.held, wants = excluded.wants,
+        asked = CASE WHEN granted > 0 OR p.wants = 0 THEN now ELSE p.asked END,
+        taken = CASE WHEN granted > 0 THEN now ELSE p.taken END;
+  END IF;
+END $$
+"""
+# The amounts of a run only grow, so the reports of a run that two workers had for a moment do no harm.
+_SPEND = """
+CREATE OR REPLACE FUNCTION loopwright_queue.spend(
+  account text, run text, usd_now numeric, tokens_now bigint, calls_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  before loopwright_queue.spending;
+BEGIN
+  INSERT INTO loopwright_queue.accounts VALUES (account, 0, 0, 0) ON CONFLICT DO NOTHING;
+  PERFORM FROM loopwright_queue.accounts a WHERE a.name = account FOR UPDATE;
+  INSERT INTO loopwright_queue.spending VALUES (account, run, 0, 0, 0) ON CONFLICT DO NOTHING;
+  SELECT * INTO before FROM loopwright_queue.spending s WHERE s.name = account AND s.run_id = run;
+  usd_now := greatest(usd_now, before.usd);
+  tokens_now := greatest(tokens_now, before.tokens);
+  calls_now := greatest(calls_now, before.calls);
+  UPDATE loopwright_queue.spending s SET usd = usd_now, tokens = tokens_now, calls = calls_now
+    WHERE s.name = account AND s.run_id = run;
+  UPDATE loopwright_queue.accounts a SET usd = a.usd + usd_now - before.usd,
+      tokens = a.tokens + tokens_now - before.tokens, calls = a.calls + calls_now - before.calls
+    WHERE a.name = account;
+END $$
+"""
+SHARED = (
+    "CREATE SCHEMA IF NOT EXISTS loopwright_queue",
+    (
+        "CREATE TABLE IF NOT EXISTS loopwright_queue.workers("
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host text NOT NULL, pid integer NOT NULL, "
+        "since timestamptz NOT NULL, beat timestamptz NOT NULL, queues text NOT NULL, finished integer NOT NULL, "
+        "closed boolean NOT NULL)"
+    ),
+    (
+        'CREATE TABLE IF NOT EXISTS loopwright_queue.returned(run_id text COLLATE "C" PRIMARY KEY, '
+        "reason text NOT NULL, at float8 NOT NULL, times integer NOT NULL)"
+    ),
+    (
+        'CREATE TABLE IF NOT EXISTS loopwright_queue.hosts(run_id text COLLATE "C" PRIMARY KEY, '
+        'host text COLLATE "C" NOT NULL)'
+    ),
+    # Versions before the first release had other tables of these names.
+    "DROP FUNCTION IF EXISTS loopwright_queue.take",
+    "DROP TABLE IF EXISTS loopwright_queue.permits, loopwright_queue.rates",
+    (
+        'CREATE UNLOGGED TABLE loopwright_queue.permits(name text COLLATE "C" NOT NULL, worker bigint NOT NULL, '
+        "held integer NOT NULL, wants integer NOT NULL, asked float8 NOT NULL, taken float8 NOT NULL, "
+        "PRIMARY KEY(name, worker)) WITH (fillfactor=50)"
+    ),
+    (
+        'CREATE UNLOGGED TABLE loopwright_queue.rates(name text COLLATE "C" PRIMARY KEY, tokens float8, '
+        "at float8 NOT NULL, until float8 NOT NULL) WITH (fillfactor=50)"
+    ),
+    (
+        'CREATE TABLE IF NOT EXISTS loopwright_queue.accounts(name text COLLATE "C" PRIMARY KEY, usd numeric NOT NULL, '
+        "tokens bigint NOT NULL, calls bigint NOT NULL) WITH (fillfactor=50)"
+    ),
+    (
+        'CREATE TABLE IF NOT EXISTS loopwright_queue.spending(name text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, '
+        "usd numeric NOT NULL, tokens bigint NOT NULL, calls bigint NOT NULL, PRIMARY KEY(name, run_id))"
+    ),
+    _SETTLE,
+    _SPEND,
+)
+"""The statements that create the tables. They may exist: the schema of the journal can be dropped alone."""
+_LOST_PINS = (
+    "SELECT run_id, host FROM loopwright_queue.hosts h WHERE NOT EXISTS("
+    "SELECT FROM loopwright.runs r WHERE r.run_id = h.run_id) ORDER BY run_id"
+)
+_WRONG_ACCOUNTS = (
+    "SELECT a.name FROM loopwright_queue.accounts a LEFT JOIN loopwright_queue.spending s ON s.name = a.name "
+    "GROUP BY a.name HAVING a.usd <> coalesce(sum(s.usd), 0) OR a.tokens <> coalesce(sum(s.tokens), 0) "
+    "OR a.calls <> coalesce(sum(s.calls), 0) ORDER BY a.name"
+)
+
+
+def problems_of(db: Connection) -> list[str]:
+    """Return a sentence for each row of these tables that contradicts another table."""
+    pins = db.execute(_LOST_PINS).fetchall()
+    accounts = db.execute(_WRONG_ACCOUNTS).fetchall()
+    return [
+        *(
+            f"{_text(run)} is pinned to {_text(host)}, but there is no such run"
+            for run, host in pins
+        ),
+        *(f"the account {_text(name)} differs from the sum of its runs" for (name,) in accounts),
+    ]
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+MIGRATION_LOCK = 0x4C6F7057  # "LopW"
+_RUNS = """
+CREATE TABLE loopwright.runs(
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id text COLLATE "C" NOT NULL UNIQUE,
+  name text COLLATE "C" NOT NULL, status text COLLATE "C" NOT NULL, reason text COLLATE "C" NOT NULL,
+  detail text NOT NULL, input text NOT NULL, source text NOT NULL, fingerprint text NOT NULL,
+  created float8 NOT NULL, updated float8 NOT NULL, active float8 NOT NULL, epoch bigint NOT NULL,
+  iterations bigint NOT NULL, score float8, usage text NOT NULL, opened float8 NOT NULL,
+  last bigint NOT NULL, head bytea NOT NULL, seal bytea NOT NULL, owner bigint,
+  cancel smallint NOT NULL, queue text COLLATE "C" NOT NULL, priority integer NOT NULL,
+  wake_at float8 NOT NULL, deliveries integer NOT NULL) WITH (fillfactor=80)
+"""
+_OWNERS = """
+CREATE TABLE loopwright.owners(
+  id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, host text NOT NULL, pid integer NOT NULL,
+  version text NOT NULL, backend integer, backend_start timestamptz, since timestamptz NOT NULL,
+  beat timestamptz NOT NULL, lease float8 NOT NULL, silence float8 NOT NULL, held integer NOT NULL,
+  closed boolean NOT NULL) WITH (fillfactor=50)
+"""
+# An owner is alive while its lease lasts, and while its session exists or was there a moment ago. Both
+# count from the start of the server if that is later, or a restart would make all owners appear dead. A
+# beat in the future was written before the clock of the server was set back: then only the session counts.
+_OWNERS_NOW = """
+CREATE OR REPLACE VIEW loopwright.owners_now AS
+SELECT id, host, pid, version, since, beat, held,
+  extract(epoch FROM beat - since)::float8 AS seconds,
+  extract(epoch FROM beat)::float8 AS seen,
+  extract(epoch FROM greatest(beat, pg_postmaster_start_time()))::float8 + lease AS until,
+  NOT closed AND CASE WHEN beat > clock_timestamp() + interval '1 second'
+    THEN backend IS NOT NULL AND s.there
+    ELSE greatest(beat, pg_postmaster_start_time()) + make_interval(secs => lease) > clock_timestamp()
+      AND (backend IS NULL OR s.there
+        OR greatest(beat, pg_postmaster_start_time()) + make_interval(secs => silence)
+          > clock_timestamp())
+    END AS alive{more}
+FROM loopwright.owners, LATERAL (SELECT EXISTS(SELECT FROM pg_stat_activity a WHERE a.pid=backend
+  AND (a.backend_start IS NULL OR a.backend_start=owners.backend_start)) AS there) s
+"""
+_FIRST = (
+    _RUNS,
+    "CREATE INDEX runs_by_name ON loopwright.runs(name, id)",
+    "CREATE INDEX runs_by_end ON loopwright.runs(status, reason, id)",
+    (
+        "CREATE INDEX runs_not_ended ON loopwright.runs(status, wake_at) "
+        "WHERE status IN ('queued','running','suspended','interrupted')"
+    ),
+    _OWNERS,
+    _OWNERS_NOW.format(more=""),
+    (
+        'CREATE TABLE loopwright.entries(run bigint NOT NULL, first bigint NOT NULL, loop text COLLATE "C", '
+        "mark bigint, body text NOT NULL, sum bytea NOT NULL, PRIMARY KEY(run, first))"
+    ),
+    "CREATE INDEX entries_by_loop ON loopwright.entries(run, loop, mark) WHERE loop IS NOT NULL",
+    (
+        "CREATE TABLE loopwright.contents(run bigint NOT NULL, id bigint NOT NULL, digest bytea NOT NULL, "
+        "size integer NOT NULL, body text NOT NULL, PRIMARY KEY(run, id))"
+    ),
+    (
+        'CREATE TABLE loopwright.inbox(run bigint NOT NULL, asked bigint NOT NULL, path text COLLATE "C" '
+        "NOT NULL, value text NOT NULL, who text NOT NULL, at float8 NOT NULL, seal bytea NOT NULL, "
+        "PRIMARY KEY(run, asked, path))"
+    ),
+    "CREATE TABLE loopwright.files(digest bytea PRIMARY KEY, body bytea NOT NULL)",
+    (
+        "CREATE TABLE loopwright.memories(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+        'space text COLLATE "C" NOT NULL, kind text NOT NULL, at float8 NOT NULL, run text NOT NULL, '
+        'key text COLLATE "C" NOT NULL, value text NOT NULL, sum bytea NOT NULL)'
+    ),
+    "CREATE INDEX memories_by_space ON loopwright.memories(space, id)",
+    "CREATE UNIQUE INDEX memories_by_key ON loopwright.memories(space, key) WHERE key<>''",
+)
+_SECOND = (
+    # The latest transaction with operations of each store, for a commit whose answer is lost.
+    (
+        'CREATE TABLE loopwright.commits(store text COLLATE "C" PRIMARY KEY, number bigint NOT NULL, '
+        "at timestamptz NOT NULL) WITH (fillfactor=50)"
+    ),
+    # `prune` deletes files without a run, but not one whose run is about to be committed.
+    "ALTER TABLE loopwright.files ADD COLUMN stored timestamptz NOT NULL DEFAULT now()",
+    *SHARED,
+)
+_THIRD = (
+    (
+        "CREATE TABLE loopwright.forks(run bigint NOT NULL, origin bigint NOT NULL, "
+        "PRIMARY KEY(run, origin))"
+    ),
+    "CREATE INDEX forks_by_origin ON loopwright.forks(origin)",
+)
+_FOURTH = (
+    # The runs that an owner named in its latest beat; NULL for one of an earlier version.
+    "ALTER TABLE loopwright.owners ADD COLUMN claims bigint[]",
+    _OWNERS_NOW.format(more=", lease, claims"),
+)
+# The steps from version n to n + 1, in order.
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+VERSION = len(STEPS)
+# Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
+_FORMAT = (
+    "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid=c.relnamespace "
+    "WHERE n.nspname='loopwright' AND c.relname='format'"
+)
+
+
+def version_of(db: Connection, server: Server) -> int:
+    """Return the version of the tables; 0 if there are none yet.
+
+    Raises:
+        JournalUnavailable: if a newer version of Loopwright wrote them.
+    """
+    if not db.execute(_FORMAT).fetchall():
+        return 0
+    [(version,)] = db.execute("SELECT coalesce(max(version), 0) FROM loopwright.format").fetchall()
+    assert isinstance(version, int)
+    if version > VERSION:
+        raise JournalUnavailable(
+            f"{server.name}: a newer version of Loopwright wrote it (format {version}, this version "
+            f"reads {VERSION}); upgrade Loopwright"
+        )
+    return version
+
+
+def migrate(db: Connection, server: Server, steps: tuple[tuple[Query, ...], ...] = STEPS) -> int:
+    """Bring the tables to the latest version, in one transaction; return the version before."""
+    before = version_of(db, server)
+    if before == len(steps):
+        return before
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        version = version_of(db, server)  # another process may have been quicker
+        if version == 0:
+            db.execute("CREATE SCHEMA IF NOT EXISTS loopwright")
+            db.execute("CREATE TABLE loopwright.format(version integer NOT NULL)")
+        for statement in (statement for step in steps[version:] for statement in step):
+            db.execute(statement)
+        if version < len(steps):
+            db.execute("DELETE FROM loopwright.format")
+            db.execute("INSERT INTO loopwright.format VALUES (%s)", (len(steps),))
+    return before
+
+
+def notes_of(db: Connection, lease: float) -> list[str]:
+    """Return what an operator should know about the server of a connection."""
+    major = db.info.server_version // 10000
+    notes = [f"the server is PostgreSQL {major}"]
+    if db.pooled:
+        notes.append(
+            f"a connection pooler is between: a process that died is noticed after its lease of {lease:g} "
+            "seconds, and pages and cancellations are noticed by polling; connect to the server directly "
+            "to avoid this"
+        )
+    return notes

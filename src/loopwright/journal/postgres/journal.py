@@ -1,29 +1,403 @@
-"""PostgresJournal: the Journal protocol on a PostgreSQL database."""
+"""PostgresJournal: the Journal protocol on a PostgreSQL database.
+
+Memory in the database of a PostgresJournal, written by the journal's writer.
+
+A reader that asks for the entries after a number must not miss one that is committed later with a smaller
+number. So numbers are assigned under a lock of the space that lasts until the commit.
+
+Reads a PostgreSQL journal: single runs, pages of the run list, and what changed.
+
+Statements are constants, so that a test can ask PostgreSQL for their query plans.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeVar
+from itertools import islice
+from typing import Protocol, TypeVar
 
 import psycopg
 
 from ...errors import StepError
-from ..file_store import FileStore
-from ..recorded.encoding import as_damage
-from ..recorded.journal import RecordedJournal
-from ..recorded.memory import AppendQueue
+from ...memory import MemoryEntry
+from ...records import Reason, codec
+from ...records.codec import Json
+from ..protocol import FileStore, Posted, RunInfo
+from ..recorded.journal import (
+    FIRST,
+    WINDOW,
+    AppendQueue,
+    MemoryRow,
+    PageReader,
+    Perform,
+    RecordedJournal,
+    memory_entry,
+    memory_row,
+)
+from ..recorded.rows import RunRow, Value, as_damage, read_row, utf8
 from ..recorded.writer import BEAT, Transaction
-from .connection import Connection, Row, Server, patiently
-from .database import PATIENCE, OnPoint
-from .memory import PostgresMemory, append_rows
-from .owners import LEASE
-from .reader import PostgresWatch, Reader
-from .runs import PostgresRuns, prune, prune_files
-from .schema import VERSION, notes_of
-from .shared_schema import problems_of
+from ..views import Wanted
+from .connection import VERSION, Connection, Row, Server, notes_of, patiently, problems_of, storable
+from .database import (
+    COLUMNS,
+    PATIENCE,
+    OnPoint,
+    PostgresRuns,
+    answers_of,
+    find_run,
+    presents,
+    prune,
+    prune_files,
+)
+from .ownership import LEASE, CommitListener
+
+# Ordered, so that two writers with the same spaces cannot wait for each other.
+_LOCK = (
+    "SELECT pg_advisory_xact_lock(number) FROM "
+    "(SELECT DISTINCT hashtextextended(space, 0) AS number FROM unnest(%s::text[]) AS s(space) "
+    "ORDER BY 1) AS locks"
+)
+_STORED = (
+    "SELECT m.id, m.space, m.key FROM unnest(%s::text[], %s::text[]) AS k(space, key) "
+    "JOIN loopwright.memories m ON m.space=k.space AND m.key=k.key WHERE m.key<>''"
+)
+_INSERT = (
+    "INSERT INTO loopwright.memories(space, kind, at, run, key, value, sum) "
+    "SELECT space, kind, at, run, key, value, sum FROM unnest(%s::text[], %s::text[], %s::float8[], "
+    "%s::text[], %s::text[], %s::text[], %s::bytea[]) WITH ORDINALITY "
+    "AS u(space, kind, at, run, key, value, sum, place) ORDER BY place RETURNING id"
+)
+_READ = (
+    "SELECT id, space, kind, at, run, key, value, sum FROM loopwright.memories "
+    "WHERE space=%s AND id>%s AND (%s::text[]='{}' OR kind=ANY(%s)) "
+    "ORDER BY id DESC LIMIT NULLIF(%s::bigint, 0)"
+)
+_SPACES = "SELECT space, count(*) FROM loopwright.memories GROUP BY space ORDER BY space"
+
+
+class Reads(Protocol):
+    """Calls a function with a connection that reads, in a thread."""
+
+    def __call__(self, work: Callable[[Connection], T], /) -> Awaitable[T]: ...
+
+
+class PostgresMemory:
+    """The memory in the database of a journal: `PostgresJournal.memory`, or `open_memory` with its URL.
+
+    `read` reads from the database, `perform` performs a transaction in the journal's writer, `appends`
+    collects the appends of one pass of an event loop.
+    """
+
+    def __init__(
+        self, read: Reads, perform: Perform[Connection], appends: AppendQueue[Connection]
+    ) -> None:
+        self._read = read
+        self._perform = perform
+        self._appends = appends
+
+    async def append(self, *entries: MemoryEntry) -> list[int]:
+        """Append entries and return their numbers once they are durable; see Memory.append."""
+        if not entries:
+            return []
+        return await self._appends.join(
+            [memory_row(_storable(item)) for item in entries], self._perform
+        )
+
+    async def entries(
+        self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
+    ) -> list[MemoryEntry]:
+        """Return the entries of a space in order; see Memory.entries."""
+        named = list(kinds)
+        values = (storable(utf8(space)[0]), after, named, named, latest)
+        rows = await self._read(lambda db: db.execute(_READ, values).fetchall())
+        return [memory_entry(row) for row in reversed(rows)]
+
+    async def spaces(self) -> dict[str, int]:
+        """Return the names of the spaces with the number of their entries; see Memory.spaces."""
+        rows = await self._read(lambda db: db.execute(_SPACES).fetchall())
+        return {name.decode(): count for name, count in rows}
+
+    async def close(self) -> None:
+        """Do nothing: the journal owns the connections."""
+
+
+def _storable(item: MemoryEntry) -> MemoryEntry:
+    """Return an entry without NUL in its names, which no text of PostgreSQL can hold."""
+    if "\0" not in item.space + item.kind + item.run + item.key:
+        return item
+    return replace(
+        item,
+        space=storable(item.space),
+        kind=storable(item.kind),
+        run=storable(item.run),
+        key=storable(item.key),
+    )
+
+
+def append_rows(db: Connection, rows: Sequence[MemoryRow]) -> list[int]:
+    """Insert the rows whose keys are new, and return the numbers of all rows."""
+    names = [(row[0], row[4]) for row in rows]
+    spaces, keys = [name[0] for name in names], [name[1] for name in names]
+    db.execute(_LOCK, (spaces,))
+    stored = db.execute(_STORED, (spaces, keys)).fetchall()
+    by_key: dict[tuple[Value, Value], int] = {
+        (space.decode(), key.decode()): number for number, space, key in stored
+    }
+    fresh: list[int] = []  # places of the rows that are new
+    places: dict[tuple[Value, Value], int] = {}
+    for place, name in enumerate(names):
+        if name not in by_key and (not name[1] or name not in places):
+            places[name] = place
+            fresh.append(place)
+    if fresh:
+        columns = [[rows[place][i] for place in fresh] for i in range(7)]
+        # RETURNING promises no order, but the numbers rise in the order of the rows.
+        inserted = sorted(key for (key,) in db.execute(_INSERT, columns).fetchall())
+        numbers = dict(zip(fresh, inserted, strict=True))
+    return [
+        by_key[name] if name in by_key else numbers[places[name] if name[1] else place]
+        for place, name in enumerate(names)
+    ]
+
+
+_LIMIT = "LIMIT NULLIF(%s::bigint, -1)"
+STATEMENTS = {
+    "timeline": "SELECT first, body, sum FROM loopwright.entries WHERE run=%s AND first>=%s "
+    f"ORDER BY first {_LIMIT}",
+    "row of": "SELECT max(first) FROM loopwright.entries WHERE run=%s AND first<=%s",
+    "row before": "SELECT sum FROM loopwright.entries WHERE run=%s AND first<%s "
+    "ORDER BY first DESC LIMIT 1",
+    "iterations": "SELECT mark, first FROM loopwright.entries WHERE run=%s AND loop IS NOT NULL "
+    f"ORDER BY mark {_LIMIT} OFFSET %s",
+    "iterations of a loop": "SELECT mark, first FROM loopwright.entries WHERE run=%s AND loop=%s "
+    f"ORDER BY mark {_LIMIT} OFFSET %s",
+    # Those of the run and of the runs that it was forked from; an id is unique over all runs.
+    "contents": "WITH r AS (SELECT %s::bigint AS id) SELECT c.id, digest, size, body "
+    "FROM loopwright.contents c WHERE c.run IN (SELECT id FROM r UNION ALL "
+    "SELECT origin FROM loopwright.forks f JOIN r ON f.run=r.id) "
+    "AND c.id=ANY(ARRAY(SELECT json_array_elements_text(%s::json)::bigint))",
+    "newest key": "SELECT max(id) FROM loopwright.runs",
+    "names": "SELECT min(name) FROM loopwright.runs WHERE name>%s",
+    "next loop": "SELECT min(loop) FROM loopwright.entries WHERE run=%s AND loop>%s",
+    "extent of a loop": "SELECT count(*) FROM loopwright.entries WHERE run=%s AND loop=%s",
+    "extent of a run": "SELECT count(*) FROM loopwright.entries WHERE run=%s AND loop IS NOT NULL",
+    "mark": "SELECT mark FROM loopwright.entries WHERE run=%s AND loop=%s "
+    "ORDER BY mark LIMIT 1 OFFSET %s",
+    "outline": "SELECT mark, first, body, sum, (SELECT p.sum FROM loopwright.entries p "
+    "WHERE p.run=e.run AND p.first<e.first ORDER BY p.first DESC LIMIT 1) FROM loopwright.entries e "
+    f"WHERE run=%s AND loop=%s AND mark>=%s ORDER BY mark {_LIMIT}",
+    "marks": "SELECT mark FROM loopwright.entries WHERE run=%s AND loop=%s "
+    f"ORDER BY mark {_LIMIT} OFFSET %s",
+    "tried again": "SELECT first, body FROM loopwright.entries WHERE run=%s AND first>=%s "
+    "AND (body ~ '/attempt-([2-9]|1[0-9])' OR body LIKE '[[\"r\",%%') ORDER BY first",
+    "latest row": "SELECT first, body FROM loopwright.entries WHERE run=%s "
+    "ORDER BY first DESC LIMIT 1",
+}
+LIVE = "SELECT coalesce(array_agg(id), '{}') FROM loopwright.owners_now WHERE alive"
+WATCHED = (
+    "SELECT status, updated, epoch, cancel, (SELECT max(first) FROM loopwright.entries "
+    "WHERE run=runs.id) FROM loopwright.runs WHERE run_id=%s"
+)
+# An ended run keeps the key of its last owner, which no longer holds it.
+_HELD = "status='running' AND owner IN (SELECT id FROM loopwright.owners WHERE host||':'||pid=%s)"
+_INPUT = (  # a long input is a content
+    "coalesce((SELECT body FROM loopwright.contents c WHERE c.run=runs.id AND runs.input LIKE '{\"$%%' "
+    "AND c.id=coalesce((runs.input::json->>'$text'), (runs.input::json->>'$json'))::bigint), runs.input)"
+)
+_TEXTS = ("run_id", "name", "detail", _INPUT)
+# The text of a run is not indexed, so the search reads rows until the page is full.
+_MANY = 200  # rows that a search for text reads at a time
+
+
+def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]:
+    """Return the terms that select runs, and their values.
+
+    A running run without a live owner is stored as running, and counts as interrupted.
+    """
+    terms: list[str] = []
+    values: list[object] = []
+    reason = wanted.reason
+    status = wanted.status or (Reason(reason).status.value if reason else "")
+    if status == "running":
+        terms.append("status='running' AND owner=ANY(%s)")
+        values.append(live)
+    elif status == "interrupted":
+        terms.append("(status='interrupted' OR (status='running' AND owner=ANY(%s) IS NOT TRUE))")
+        values.append(live)
+    elif status:
+        terms.append("status=%s")
+        values.append(status)
+    if reason:
+        terms.append("reason=%s")
+        values.append(reason)
+    if wanted.name:
+        terms.append("name=%s")
+        values.append(storable(wanted.name))
+    if wanted.queue:
+        terms.append("queue=%s")
+        values.append(storable(wanted.queue))
+    if wanted.worker:
+        terms.append(_HELD)
+        values.append(storable(wanted.worker))
+    return terms, values
+
+
+def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list[object]]:
+    """Return the statement for a page of runs, and its values."""
+    newer = bool(wanted.after)
+    low, high = wanted.after, wanted.before or FIRST
+    if wanted.text:
+        low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
+    terms, values = run_terms(wanted, live)
+    terms += ["id<%s", "id>%s"]
+    values += [high, low]
+    if wanted.text:
+        text = storable(wanted.text).replace("\\", "\\\\")
+        like = "%" + text.replace("%", "\\%").replace("_", "\\_") + "%"
+        terms.append(f"({' OR '.join(f'{column} ILIKE %s' for column in _TEXTS)})")
+        values += [like] * len(_TEXTS)
+    order = f" ORDER BY id {'ASC' if newer else 'DESC'} LIMIT %s"
+    where = " AND ".join(terms)
+    query = "".join(["SELECT ", columns, " FROM loopwright.runs WHERE ", where, order])
+    return query, [*values, wanted.limit]
+
+
+class Reader(PageReader):
+    """A connection that only reads, for one thread at a time."""
+
+    def __init__(self, db: Connection) -> None:
+        super().__init__()
+        self.db = db
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Read everything inside at one moment."""
+        # Otherwise a page could show an iteration whose run row is from before it.
+        self.db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            if not self.db.closed:
+                self.db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.db.close()
+
+    def select(self, statement: str, *values: Value) -> list[tuple[Json, ...]]:
+        """Return the rows of a statement; see RowReader."""
+        return self._rows_of(STATEMENTS[statement], values)
+
+    def _rows_of(self, query: str, values: Sequence[object]) -> list[tuple[Json, ...]]:
+        return self.db.execute(query, values).fetchall()
+
+    def body_elsewhere(self, digest: bytes) -> bytes | None:
+        """Return None: every content is in its table."""
+        return None
+
+    def inbox(self, row: RunRow) -> list[Posted]:
+        """Return the answers in the inbox of a run."""
+        return answers_of(self.db, row.key)
+
+    def row(self, run_id: str) -> RunRow:
+        """Return the row of a run. Raises RunNotFound."""
+        return find_run(self.db, run_id)
+
+    def shown(self, run_id: str) -> tuple[RunRow, RunInfo]:
+        """Return the row of a run, and the run in its present state. Raises RunNotFound."""
+        [shown] = presents(self.db, [self.row(run_id)])
+        return shown
+
+    def page(self, wanted: Wanted) -> list[tuple[RunRow, RunInfo]]:
+        """Return the rows and present states of a page of runs."""
+        query, values = page_query(wanted, self._live(), COLUMNS)
+        return presents(self.db, list(map(self.checked, self._rows_of(query, values))))
+
+    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
+        """Return a page of runs, newest first."""
+        terms, values = run_terms(wanted, self._live())
+        limit, text = wanted.limit, wanted.text.lower()
+        if not text:
+            return list(self._runs(terms, values, limit, offset))
+        found = (
+            info
+            for start in self._starts()
+            for info in self._runs(terms, values, _MANY, start)
+            if text in codec.text_of(info.to_json()).lower()
+        )
+        return list(islice(found, offset, offset + limit))
+
+    def _starts(self) -> range:
+        [(count,)] = self._rows_of("SELECT count(*) FROM loopwright.runs", ())
+        return range(0, count, _MANY)
+
+    def _runs(
+        self, terms: list[str], values: list[object], limit: int, offset: int
+    ) -> Iterator[RunInfo]:
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        query = f"SELECT {COLUMNS} FROM loopwright.runs{where} ORDER BY id DESC LIMIT %s OFFSET %s"
+        rows = [read_row(row) for row in self._rows_of(query, [*values, limit, offset])]
+        return (self.complete(row, info) for row, info in presents(self.db, rows))
+
+    def _live(self) -> list[int]:
+        [(live,)] = self._rows_of(LIVE, ())
+        return list(live)
+
+
+class PostgresWatch:
+    """Detects commits of any process: announced at most once per beat of each; see Watch."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._listener: CommitListener | None = None
+        self._db: Connection | None = None
+        self._lock = threading.Lock()
+
+    def version(self) -> int:
+        if self._listener is None:
+            self._listener = CommitListener(self._server)
+        return self._listener.count
+
+    async def state(self, run_id: str) -> object:
+        return await self._ask(lambda db: db.execute(WATCHED, (run_id,)).fetchone())
+
+    async def list_state(self, wanted: Wanted) -> object:
+        if wanted.text:
+            return await self._ask(lambda db: db.execute(STATEMENTS["newest key"]).fetchone())
+        query, values = page_query(replace(wanted, status="", reason=""), [], "id, status, epoch")
+        return await self._ask(lambda db: tuple(db.execute(query, values).fetchall()))
+
+    async def _ask(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.to_thread(self._answer, work)
+
+    def _answer(self, work: Callable[[Connection], T]) -> T:
+        with self._lock:
+            try:
+                if self._db is None:
+                    self._db = self._server.connect("watch")
+                return work(self._db)
+            except psycopg.Error as error:
+                if self._db is not None:
+                    self._db.close()
+                    self._db = None
+                raise self._server.error(error) from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from ...errors import JournalError, LoopwrightError, OwnershipLost
 from ...records import NOTHING, Evaluation, Iteration, Usage
 from ...records.codec import Json, encode
-from ..entries import Entry
-from ..protocol import RunInfo
-from .encoding import DEPTHS, KINDS, RunRow, Value, chain_start, chained, content_digest, utf8
+from ..protocol import Entry, RunInfo
+from .rows import DEPTHS, KINDS, RunRow, Value, chain_start, chained, content_digest, utf8
 
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum

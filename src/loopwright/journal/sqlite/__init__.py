@@ -13,8 +13,7 @@
 5. Memories have tables of their own and share the writer's transactions (`memory`).
 """
 
-from .journal import SqliteJournal
-from .leases import Clocks
-from .memory import SqliteMemory
+from .journal import SqliteJournal, SqliteMemory
+from .ownership import Clocks
 
 __all__ = ["Clocks", "SqliteJournal", "SqliteMemory"]

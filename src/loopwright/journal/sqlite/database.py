@@ -29,7 +29,9 @@ from pathlib import Path
 from ..._platform import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..protocol import Posted, RunInfo, missing_run
-from ..recorded.encoding import (
+from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
+from ..recorded.ownership import RewindPlan, find_row, locked, rewound, taken
+from ..recorded.rows import (
     RunRow,
     Value,
     answer_values,
@@ -38,10 +40,8 @@ from ..recorded.encoding import (
     read_row,
     sealed_values,
 )
-from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
-from ..recorded.rows import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.writer import CommitOperation
-from .leases import LEASE, Clocks, LeaseOwner, owner_at, register, renew
+from .ownership import LEASE, Clocks, LeaseOwner, owner_at, register, renew
 from .schema import FILE, connect_writer, create_private, journal_error, own_folder, write_content
 
 OnPoint = Callable[[str, int], None]

@@ -1,29 +1,456 @@
-"""SqliteJournal: the Journal protocol on one SQLite file."""
+"""SqliteJournal: the Journal protocol on one SQLite file.
+
+Memory in the file of an SqliteJournal: separate tables, written by the journal's writer.
+
+::
+
+    memories        a row per entry, never changed and never deleted; `sum` is its checksum
+    memory_format   the version of these tables, independent of the journal's
+
+Appends of one pass of an event loop become one operation. Waiting operations share a transaction
+with each other and with the journal. A unique index keeps each key once per space.
+
+Reads an SQLite journal over a connection that cannot write.
+
+Statements are constants, so that a test can ask SQLite for their query plans.
+
+The statements for pages of an SQLite journal; see `recorded/pages`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from ...errors import ConfigurationError, JournalUnavailable, nearest
-from ..file_store import FileStore
-from ..live_lines import LiveLines
-from ..protocol import RunInfo, missing_run
-from ..recorded.encoding import as_damage
-from ..recorded.journal import RecordedJournal
-from ..recorded.memory import AppendQueue
-from ..recorded.pages import PageReader
+from ...memory import MemoryEntry
+from ...records import Reason, codec
+from ...records.codec import Json
+from ..protocol import FileStore, Posted, RunInfo, missing_run
+from ..recorded.journal import (
+    FIRST,
+    WINDOW,
+    AppendQueue,
+    MemoryRow,
+    PageReader,
+    Perform,
+    RecordedJournal,
+    memory_entry,
+    memory_row,
+)
+from ..recorded.ownership import present
+from ..recorded.rows import RowReader, RunRow, Value, as_damage, read_row, utf8
 from ..recorded.writer import BEAT, Transaction
-from ..views import RunPage, Wanted
-from .database import OnPoint, SqliteRuns, files_of
-from .leases import LEASE, Clocks
-from .memory import SqliteMemory, append_rows
-from .schema import VERSION, connect_reader, expect_journal, journal_error
-from .views import Pages, SqliteWatch
+from ..views import LiveLines, RunPage, Wanted
+from .database import OnPoint, SqliteRuns, files_of, find_run, insert_many, posted
+from .ownership import LEASE, Clocks, owner_at, owners_at
+from .schema import VERSION, connect_reader, expect_journal, journal_error, read_content
+
+MEMORY_VERSION = 1
+_MEMORIES = (
+    "CREATE TABLE memories(id INTEGER PRIMARY KEY,space TEXT NOT NULL,kind TEXT NOT NULL,"
+    "at REAL NOT NULL,run TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL,sum BLOB NOT NULL)"
+    "STRICT"
+)
+_TABLES = (
+    _MEMORIES,
+    "CREATE INDEX memories_by_space ON memories(space,id)",
+    "CREATE UNIQUE INDEX memories_by_key ON memories(space,key)WHERE key<>''",
+    "CREATE TABLE memory_format(version INTEGER NOT NULL)STRICT",
+    f"INSERT INTO memory_format VALUES({MEMORY_VERSION})",
+)
+_FORMAT = "SELECT count(*) FROM sqlite_schema WHERE name='memory_format'"
+_INSERT = "INSERT INTO memories(id,space,kind,at,run,key,value,sum) VALUES "
+_WIDTH = 8
+# In one row: the last number, and the numbers of the keys that are stored already.
+_BEFORE = (
+    "SELECT (SELECT coalesce(max(id),0) FROM memories),"
+    "(SELECT json_group_array(json_array(m.id,m.space,m.key)) FROM json_each(?) k "
+    "CROSS JOIN memories m ON m.space=json_extract(k.value,'$[0]') "
+    "AND m.key=json_extract(k.value,'$[1]') WHERE m.key<>'')"
+)
+_READ = (
+    "SELECT id,space,kind,at,run,key,value,sum FROM memories WHERE space=?1 AND id>?2 "
+    "AND (?3='[]' OR kind IN (SELECT value FROM json_each(?3))) ORDER BY id DESC LIMIT ?4"
+)
+_SPACES = "SELECT space,count(*) FROM memories GROUP BY space ORDER BY space"
+
+
+class SqliteMemory:
+    """The memory in the file of a journal: `SqliteJournal.memory`, or `open_memory` with its URL.
+
+    `perform` performs a transaction in the journal's writer, `appends` collects the appends of one
+    pass of an event loop.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        perform: Perform[sqlite3.Connection],
+        appends: AppendQueue[sqlite3.Connection],
+    ) -> None:
+        self.path = path
+        self._perform = perform
+        self._appends = appends
+
+    async def append(self, *entries: MemoryEntry) -> list[int]:
+        """Append entries and return their numbers once they are durable; see Memory.append."""
+        if not entries:
+            return []
+        return await self._appends.join([memory_row(item) for item in entries], self._perform)
+
+    async def entries(
+        self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
+    ) -> list[MemoryEntry]:
+        """Return the entries of a space in order; see Memory.entries."""
+        values = (utf8(space)[0], after, json.dumps(list(kinds)), latest or -1)
+        rows = await asyncio.to_thread(self._read, _READ, values)
+        return [memory_entry(row) for row in reversed(rows)]
+
+    async def spaces(self) -> dict[str, int]:
+        """Return the names of the spaces with the number of their entries; see Memory.spaces."""
+        rows = await asyncio.to_thread(self._read, _SPACES, ())
+        return {name.decode("utf-8", "replace"): count for name, count in rows}
+
+    async def close(self) -> None:
+        """Do nothing: the journal owns the file."""
+
+    def _read(self, statement: str, values: MemoryRow) -> list[tuple[Json, ...]]:
+        if not expect_journal(self.path):
+            return []
+        try:
+            with as_damage(str(self.path)):
+                db, _ = connect_reader(self.path)
+                with closing(db):
+                    if not _has_tables(db, self.path):
+                        return []
+                    return db.execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise journal_error(error, str(self.path)) from error
+
+
+def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the tables of memories exist.
+
+    Raises:
+        JournalUnavailable: if a newer version created them.
+    """
+    if not db.execute(_FORMAT).fetchone()[0]:
+        return False
+    version = db.execute("SELECT max(version) FROM memory_format").fetchone()[0]
+    if version != MEMORY_VERSION:
+        raise JournalUnavailable(
+            f"{path}: a newer version of Loopwright wrote its memories (format {version}, this version "
+            f"reads {MEMORY_VERSION}); upgrade Loopwright"
+        )
+    return True
+
+
+def append_rows(path: Path, db: sqlite3.Connection, rows: Sequence[MemoryRow]) -> list[int]:
+    """Insert the rows whose keys are new, and return the numbers of all rows.
+
+    No other process commits meanwhile, so the numbers are assigned here: few, long statements,
+    because each releases the interpreter's lock, which a busy event loop can keep for milliseconds.
+    """
+    # Created at the first append: most journals have no memory.
+    if not _has_tables(db, path):
+        for statement in _TABLES:
+            db.execute(statement)
+    names = [(row[0], row[4]) for row in rows]
+    keyed = json.dumps([name for name in names if name[1]])
+    last, stored = db.execute(_BEFORE, (keyed,)).fetchone()
+    by_key: dict[tuple[Value, Value], int] = {
+        (space, key): number for number, space, key in json.loads(stored)
+    }
+    numbers: list[int] = []
+    fresh: list[Value] = []
+    for name, row in zip(names, rows, strict=True):
+        number = by_key.get(name)
+        if number is None:
+            number = last = last + 1
+            fresh += (number, *row)
+            if name[1]:
+                # The key may occur twice among these rows.
+                by_key[name] = number
+        numbers.append(number)
+    insert_many(db, _INSERT, _WIDTH, fresh)
+    return numbers
+
+
+STATEMENTS = {
+    "timeline": "SELECT first, body, sum FROM entries WHERE run=? AND first>=? "
+    "ORDER BY first LIMIT ?",
+    "row of": "SELECT max(first) FROM entries WHERE run=? AND first<=?",
+    "row before": "SELECT sum FROM entries WHERE run=? AND first<? ORDER BY first DESC LIMIT 1",
+    "iterations": "SELECT mark, first FROM entries WHERE id IN (SELECT id FROM entries "
+    "WHERE run=? AND loop IS NOT NULL ORDER BY mark LIMIT ? OFFSET ?) ORDER BY mark",
+    "iterations of a loop": "SELECT mark, first FROM entries WHERE run=? AND loop=? "
+    "ORDER BY mark LIMIT ? OFFSET ?",
+    "first reason": "SELECT min(reason) FROM runs WHERE status=?",
+    "next reason": "SELECT min(reason) FROM runs WHERE status=? AND reason>?",
+    "contents": "SELECT id, digest, size, body FROM contents "
+    "WHERE ?1>0 AND id IN (SELECT value FROM json_each(?2))",
+}
+_LIVE = "owner IN (SELECT value FROM json_each(?))"
+# An ended run keeps the key of its last owner, which no longer holds it.
+_HELD = "status='running' AND owner IN (SELECT id FROM owners WHERE host||':'||pid=?)"
+End = tuple[str, str]  # a status and a reason, as they are stored
+
+
+def run_terms(
+    wanted: Wanted, end: End | None, live: str, *, live_only: bool
+) -> tuple[list[str], list[Value]]:
+    """Return the terms that select runs by name, queue and worker and by an end, and their values.
+
+    `live` is a JSON list of the keys of live owners: the owner of a running run must be in it, or
+    must not be in it if `live_only` is false.
+    """
+    terms: list[str] = []
+    values: list[Value] = []
+    if end:
+        terms += ["status=?", "reason=?"]
+        values += end
+        if end[0] == "running":
+            terms.append(_LIVE if live_only else f"{_LIVE} IS NOT TRUE")
+            values.append(live)
+    if wanted.name:
+        terms.append("name=?")
+        values.append(wanted.name)
+    if wanted.queue:
+        terms.append("queue=?")
+        values.append(wanted.queue)
+    if wanted.worker:
+        terms.append(_HELD)
+        values.append(wanted.worker)
+    return terms, values
+
+
+def runs_query(
+    wanted: Wanted, end: End | None, live: str, *, live_only: bool
+) -> tuple[str, list[Value]]:
+    """Return the statement for the newest runs and its values; those of LIMIT and OFFSET follow."""
+    terms, values = run_terms(wanted, end, live, live_only=live_only)
+    where = [" WHERE ", " AND ".join(terms)] if terms else []
+    return "".join(["SELECT * FROM runs", *where, " ORDER BY id DESC LIMIT ? OFFSET ?"]), values
+
+
+class RunReader(RowReader):
+    """A connection that cannot write, for one thread at a time."""
+
+    def __init__(self, db: sqlite3.Connection, files: Path, now: Callable[[], float]) -> None:
+        self._db = db
+        self._files = files
+        self._now = now
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def select(self, statement: str, *values: Value) -> list[tuple[Json, ...]]:
+        """Return the rows of a statement; see RowReader."""
+        return self._db.execute(STATEMENTS[statement], values).fetchall()
+
+    def body_elsewhere(self, digest: bytes) -> bytes | None:
+        """Return a content stored as a file; see RowReader."""
+        return read_content(self._files, digest)
+
+    def inbox(self, row: RunRow) -> list[Posted]:
+        """Return the answers in the inbox of a run."""
+        return posted(self._db, row.key)
+
+    def row(self, run_id: str) -> RunRow:
+        """Return the row of a run. Raises RunNotFound."""
+        return find_run(self._db, run_id)
+
+    def shown(self, run_id: str) -> tuple[RunRow, RunInfo]:
+        """Return the row of a run, and the run in its present state. Raises RunNotFound."""
+        row = self.row(run_id)
+        return row, present(row, owner_at(self._db, row.owner, self._now()))
+
+    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
+        """Return a page of runs, newest first."""
+        limit, status, text = wanted.limit, wanted.status, wanted.text.lower()
+        owners = owners_at(self._db, self._now())
+        live = json.dumps([key for key, owner in owners.items() if owner.alive])
+        # Several ends are merged below, so each needs the rows up to the end of the page.
+        page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]
+        rows: list[RunRow] = []
+        for end, live_only in self.ends(status):
+            query, values = runs_query(wanted, end, live, live_only=live_only)
+            rows += map(read_row, self._db.execute(query, [*values, *page]))
+        rows.sort(key=lambda row: -row.key)
+        if status and not text:
+            rows = rows[offset : offset + limit]
+        infos = (self.complete(row, present(row, owners.get(row.owner or 0))) for row in rows)
+        if not text:
+            return list(infos)
+        # Here and not in SQL: the input may be a content, and the text must match the printed row.
+        matching = (info for info in infos if text in codec.text_of(info.to_json()).lower())
+        return list(islice(matching, offset, offset + limit))
+
+    def ends(self, status: str, reason: str = "") -> list[tuple[End | None, bool]]:
+        """Return the stored (status, reason) pairs that a status means, each with `live_only`.
+
+        An empty status is every run: one pair, None. A running run without a live owner is stored
+        as running, and counts as interrupted.
+        """
+        if not status:
+            return [(None, True)]
+        pairs: list[tuple[End | None, bool]] = [(end, True) for end in self._ends(status, reason)]
+        if status == "interrupted":
+            # The row of a killed process still says running.
+            pairs += [(end, False) for end in self._ends("running", reason)]
+        return pairs
+
+    def _ends(self, status: str, reason: str) -> list[End]:
+        if reason:
+            return [(status, reason)]
+        ends: list[End] = []
+        [(raw,)] = self.select("first reason", status)
+        # One step per reason over the index, which takes as long for a million runs as for ten.
+        while raw is not None:
+            ends.append((status, raw.decode("utf-8", "replace")))
+            [(raw,)] = self.select("next reason", *ends[-1])
+        return ends
+
+
+LIST_COLUMNS = "id, status, epoch"
+WATCH_STATEMENT = (
+    "SELECT status, updated, epoch, (SELECT max(first) FROM entries WHERE run=runs.id) "
+    "FROM runs WHERE run_id=?"
+)
+_INPUT = (  # a long input is a content
+    "coalesce((SELECT body FROM contents WHERE id=coalesce(json_extract(runs.input,'$.\"$text\"'),"
+    "json_extract(runs.input,'$.\"$json\"'))),runs.input)"
+)
+_TEXTS = ("run_id", "name", "detail", _INPUT)
+PAGE_STATEMENTS = {
+    "newest key": "SELECT max(id) FROM runs",
+    "names": "SELECT min(name) FROM runs WHERE name>?",
+    "next loop": "SELECT min(loop) FROM entries WHERE run=? AND loop>?",
+    "extent of a loop": "SELECT count(*) FROM entries WHERE run=? AND loop=?",
+    "extent of a run": "SELECT count(*) FROM entries WHERE run=? AND loop>''",
+    "mark": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT 1 OFFSET ?",
+    "outline": "SELECT mark, first, body, sum, (SELECT p.sum FROM entries p WHERE p.run=e.run "
+    "AND p.first<e.first ORDER BY p.first DESC LIMIT 1) FROM entries e "
+    "WHERE run=? AND loop=? AND mark>=? ORDER BY mark LIMIT ?",
+    "marks": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT ? OFFSET ?",
+    "tried again": "SELECT first, body FROM entries WHERE run=? AND first>=? "
+    "AND (body GLOB '*/attempt-[2-9]*' OR body GLOB '*/attempt-1[0-9]*' "
+    "OR body GLOB '[[][[]\"r\",*') ORDER BY first",
+    "latest row": "SELECT first, body FROM entries WHERE run=? ORDER BY first DESC LIMIT 1",
+}
+
+
+def page_query(
+    wanted: Wanted,
+    end: End | None,
+    live: str,
+    *,
+    live_only: bool,
+    columns: str = "*",
+) -> tuple[str, list[Value]]:
+    """Return the statement for a page of runs, and its values.
+
+    `end` is a stored status and reason: with both, the index returns the runs in the order of the
+    page. See `run_terms` for `live` and `live_only`.
+    """
+    newer = bool(wanted.after)
+    low, high = wanted.after, wanted.before or FIRST
+    if wanted.text:
+        # A text has no index: the window bounds the time of one request.
+        low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
+    terms, values = run_terms(wanted, end, live, live_only=live_only)
+    terms += ["id<?", "id>?"]
+    values += [high, low]
+    if wanted.text:
+        # Characters with a meaning in patterns are escaped.
+        like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        terms.append(f"({' OR '.join(f'{column} LIKE ? ESCAPE ?' for column in _TEXTS)})")
+        values += [like, "\\"] * len(_TEXTS)
+    order = f" ORDER BY id {'ASC' if newer else 'DESC'} LIMIT ?"
+    where = " AND ".join(terms)
+    return "".join(["SELECT ", columns, " FROM runs WHERE ", where, order]), [*values, wanted.limit]
+
+
+class SqliteWatch:
+    """Detects commits of any process at the cost of microseconds; for one thread. See Watch."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+
+    def version(self) -> int:
+        return self._ask(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0])) or 0
+
+    async def state(self, run_id: str) -> object:
+        return self._ask(lambda db: db.execute(WATCH_STATEMENT, (run_id,)).fetchone())
+
+    async def list_state(self, wanted: Wanted) -> object:
+        if wanted.text:
+            return self._ask(lambda db: db.execute(PAGE_STATEMENTS["newest key"]).fetchone())
+        every = replace(wanted, status="", reason="")
+        query, values = page_query(every, None, "[]", live_only=False, columns=LIST_COLUMNS)
+        return self._ask(lambda db: tuple(db.execute(query, values).fetchall()))
+
+    def _ask(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Return the result of `work` on the connection; None if no journal exists yet."""
+        try:
+            db = self._connected()
+            return work(db) if db is not None else None
+        except (sqlite3.Error, OSError) as error:
+            raise journal_error(error, str(self._path)) from error
+
+    def _connected(self) -> sqlite3.Connection | None:
+        if self._db is None and expect_journal(self._path):
+            self._db = connect_reader(self._path)[0]
+        return self._db
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+class Pages(RunReader, PageReader):
+    """A reader that also answers the queries of pages."""
+
+    def __init__(self, db: sqlite3.Connection, files: Path, now: Callable[[], float]) -> None:
+        RunReader.__init__(self, db, files, now)
+        PageReader.__init__(self)
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Read everything inside at one moment, and take the file's locks once."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
+
+    def select(self, statement: str, *values: Value) -> list[tuple[Json, ...]]:
+        text = STATEMENTS.get(statement) or PAGE_STATEMENTS[statement]
+        return self._db.execute(text, values).fetchall()
+
+    def page(self, wanted: Wanted) -> list[tuple[RunRow, RunInfo]]:
+        owners = owners_at(self._db, self._now())
+        live = json.dumps([key for key, owner in owners.items() if owner.alive])
+        status = wanted.status or (Reason(wanted.reason).status.value if wanted.reason else "")
+        rows: list[RunRow] = []
+        for end, live_only in self.ends(status, wanted.reason):
+            query, values = page_query(wanted, end, live, live_only=live_only)
+            rows += map(self.checked, self._db.execute(query, values).fetchall())
+        return [(row, present(row, owners.get(row.owner or 0))) for row in rows]
+
 
 T = TypeVar("T")
 _SYNCHRONOUS = ("full", "normal")

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from ..._home import HOME, Home
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
-from ..recorded.encoding import content_digest
+from ..recorded.rows import content_digest
 
 FILE = 1 << 20  # bytes; a larger content becomes a file
 _PRIVATE = 0o600

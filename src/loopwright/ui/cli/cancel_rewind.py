@@ -12,7 +12,7 @@ import typer
 from ...engine.run_record import rewind_with_input
 from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, Rewind, RunInfo, surviving
-from ...journal.inbox import runs_of_schedule, schedule_of
+from ...journal.questions import runs_of_schedule, schedule_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input

@@ -13,7 +13,7 @@ from ...engine.fork import fork as forked
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, RunInfo
-from ...journal.entries import kept_by_fork
+from ...journal.protocol import kept_by_fork
 from ..formatting import spent
 from ..journals import find_run, folder_of, reading
 from ..run_files import in_place

@@ -19,9 +19,8 @@ from ...cluster.shared_runs import open_runs
 from ...coding.workspace.store import refuse_tracked
 from ...errors import ConfigurationError, JournalDamaged
 from ...journal import Journal
-from ...journal.copying import Copied, copy_runs, oldest_first
-from ...journal.file_store import FileStore
-from ...journal.urls import shown_url
+from ...journal.open import Copied, copy_runs, oldest_first
+from ...journal.protocol import FileStore, shown_url
 from ...memory import Memory
 from ...records.codec import Json
 from .. import formatting as texts

@@ -9,7 +9,7 @@ import typer
 
 from ...errors import ConfigurationError, RunNotFound, listed, nearest
 from ...journal import Journal
-from ...journal.urls import shown_url
+from ...journal.protocol import shown_url
 from ...memory import Episode, Fact, View, ranked, view_of
 from ...memory.entries import Memory
 from ...records.codec import text_of

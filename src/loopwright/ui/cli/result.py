@@ -13,8 +13,8 @@ from ...coding.workspace.store import GitStore
 from ...conditions import CEILING, UNITS, amount, unit_of
 from ...errors import LoopwrightError
 from ...journal import Entry, RunInfo, surviving
+from ...journal.protocol import shown_url
 from ...journal.questions import Question
-from ...journal.urls import shown_url
 from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...records.redaction import last_frame

@@ -20,9 +20,9 @@ from ...engine.run_record import bounds_of, raise_limit
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, DocumentError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
+from ...journal.protocol import shown_url
 from ...journal.questions import Question, pending
-from ...journal.results import recorded_result
-from ...journal.urls import shown_url
+from ...journal.replay import recorded_result
 from ...records import Reason, Result, Status
 from ...records.codec import Json
 from .. import formatting as texts

@@ -12,9 +12,9 @@ import typer
 from ... import agents
 from ...errors import ConfigurationError, RunNotFound, nearest
 from ...journal import Journal, RunInfo, surviving
+from ...journal.protocol import shown_url
 from ...journal.questions import pending
 from ...journal.replay import RecordedRun
-from ...journal.urls import shown_url
 from ...journal.views import Wanted, step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json

@@ -13,10 +13,9 @@ import typer
 from ... import agents
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
+from ...journal.protocol import shown_url
 from ...journal.questions import open_questions
-from ...journal.replay import RecordedRun
-from ...journal.results import recorded_result
-from ...journal.urls import shown_url
+from ...journal.replay import RecordedRun, recorded_result
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
 from ...records import Iteration, Reason, Result

@@ -20,9 +20,9 @@ from ...cluster.submit import place, wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
+from ...journal.protocol import shown_url
 from ...journal.questions import pending
-from ...journal.results import recorded_result
-from ...journal.urls import shown_url
+from ...journal.replay import recorded_result
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts

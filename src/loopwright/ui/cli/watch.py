@@ -9,10 +9,10 @@ from typing import Any
 from ...conditions import Budget
 from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
-from ...journal.live_lines import LiveLines
+from ...journal.protocol import shown_url
 from ...journal.questions import open_questions
-from ...journal.results import recorded_result
-from ...journal.urls import shown_url
+from ...journal.replay import recorded_result
+from ...journal.views import LiveLines
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
 from ..run_summary import recorded_json

@@ -18,7 +18,7 @@ from ...cluster.trust import TrustedDigests, shared_digests
 from ...conditions import Budget
 from ...errors import ConfigurationError
 from ...journal import open_journal
-from ...journal.urls import shown_url
+from ...journal.protocol import shown_url
 from .. import formatting as texts
 from ..journals import DEFAULT
 from ..trust import trusted_contents

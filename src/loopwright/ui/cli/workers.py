@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...cluster import QueueInfo, WorkerInfo
 from ...cluster.shared_runs import DelayedRun, delay_text, open_runs
 from ...journal import Journal
-from ...journal.urls import shown_url
+from ...journal.protocol import shown_url
 from ...records import Usage
 from ...records.codec import Json
 from ...records.display import duration

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
-from ...journal.live_lines import LiveLines
-from ...journal.tunes import TunedLimits
-from ...journal.views import RunView, Wanted, Watch
+from ...journal.replay import TunedLimits
+from ...journal.views import LiveLines, RunView, Wanted, Watch
 from ...records.codec import Json
 from ..progress import Progress
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...journal import Journal
-from ...journal.live_lines import LiveLines
+from ...journal.views import LiveLines
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
 from .project import ProjectFolder, RunProcesses
 from .queries import Records

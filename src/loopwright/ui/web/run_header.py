@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from ...conditions import UNITS
 from ...journal import RunInfo
-from ...journal.live_lines import LiveCall, LiveLines
-from ...journal.views import RunView, enclosing
+from ...journal.views import LiveCall, LiveLines, RunView, enclosing
 from ...records import Iteration, Usage
 from ...records.codec import Json, text_of
 from .. import formatting as texts

@@ -19,7 +19,7 @@ import psycopg
 
 from ...errors import JournalError
 from ..recorded.log import DurableLog
-from ..recorded.rows import OwnerState
+from ..recorded.ownership import OwnerState
 from .connection import Connection, Server
 
 LEASE = 10.0  # seconds that a lease lasts without a beat

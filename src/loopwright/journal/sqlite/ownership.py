@@ -22,8 +22,8 @@ from pathlib import Path
 from ..._platform import exists
 from ...errors import JournalDamaged
 from ...records.codec import Json
-from ..recorded.encoding import Value, as_damage, seal
-from ..recorded.rows import OwnerState
+from ..recorded.ownership import OwnerState
+from ..recorded.rows import Value, as_damage, seal
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
 UNSEEN = "alive"  # in place of the start time of a process whose start time is not visible
