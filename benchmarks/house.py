@@ -39,7 +39,7 @@ LATE = {
         "loopwright.journal.postgres",
         "loopwright.journal.postgres.journal",
     ): "needs the driver of PostgreSQL",
-    ("loopwright.models.providers.provider_model", "loopwright.models.providers.requests"): (
+    ("loopwright.models.providers.endpoints", "loopwright.models.providers.client"): (
         "needs the client library, which takes a second to load"
     ),
     ("loopwright.records.typed", "loopwright.records.typed_codec"): "needs pydantic",
@@ -47,8 +47,11 @@ LATE = {
         "loopwright.testing.fake_agent",
         "loopwright.coding.agents",
     ): "the fake agent starts in milliseconds",
-    ("loopwright.tools.mcp.server", "loopwright.tools.mcp.client"): "needs the client of MCP",
-    ("loopwright.ui.cli.doctor", "loopwright.models.providers.doctor"): "needs the client library",
+    ("loopwright.tools.mcp", "loopwright.tools.mcp_client"): "needs the client of MCP",
+    (
+        "loopwright.ui.cli.doctor",
+        "loopwright.models.providers.transport",
+    ): "needs the client library",
     (
         "loopwright.ui.cli.runs",
         "loopwright.cluster.shared_runs",

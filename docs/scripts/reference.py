@@ -23,10 +23,9 @@ from loopwright import errors
 from loopwright.conditions.base import TAGS
 from loopwright.documents import export_schema
 from loopwright.documents.schema.document import ACTIONS
-from loopwright.models import scripted_rules
+from loopwright.models import scripted as scripted_rules
 from loopwright.records import Reason, Status
-from loopwright.templates.filters import FILTERS, METHODS
-from loopwright.templates.predicates import PREDICATES
+from loopwright.templates.filters import FILTERS, METHODS, PREDICATES
 from loopwright.templates.template import TAGS as TEMPLATE_TAGS
 from loopwright.templates.variables import OF_ITEMS, OF_LOOPS
 from loopwright.ui.cli import COMMANDS

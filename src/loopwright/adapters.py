@@ -10,7 +10,7 @@ from .engine.composites import sequence
 from .engine.step import CompositeStep
 
 if TYPE_CHECKING:
-    from .models.settings import ModelSettings
+    from .models.protocol import ModelSettings
 
 __all__ = ["feedback", "improve", "keep_input", "merge", "rotate", "use_output"]
 

@@ -28,8 +28,8 @@ from loopwright import (
 )  # fmt: skip
 from loopwright.coding.agent_command import script_of
 from loopwright.errors import ConfigurationError
+from loopwright.tools.commands import ShellStep
 from loopwright.tools.sandbox import sandbox_problem
-from loopwright.tools.shell import ShellStep
 from warm_python import warm_python
 
 AGENT = 'echo "$LOOPWRIGHT_ITERATION" >> log; cat > prompt; touch "part$LOOPWRIGHT_ITERATION"'

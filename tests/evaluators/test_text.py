@@ -10,12 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopwright.models.replies.strict_json import JSON_BYTES, JSON_DEPTH, read_json
-from loopwright.models.replies.text import (
+from loopwright.models.reply_text import (
+    JSON_BYTES,
+    JSON_DEPTH,
     clean_text,
     lines_with_quotes,
     normalise_characters,
     normalise_reply,
+    read_json,
     strip_emphasis,
     strip_fence,
 )

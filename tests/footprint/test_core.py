@@ -12,7 +12,7 @@ MEGABYTES, DISTRIBUTIONS = 27.25, 22
 # Modules that hold the code for a package of an extra, or for pytest; each is imported when it is used.
 OF_EXTRAS = {
     "loopwright.models.providers": "models",
-    "loopwright.tools.mcp.client": "mcp",
+    "loopwright.tools.mcp_client": "mcp",
     "loopwright.journal.postgres": "postgres",
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",

@@ -13,7 +13,7 @@ from loopwright import File, Models, Status, prompt, run, run_sync
 from loopwright.errors import ConfigurationError
 from loopwright.journal import open_journal
 from loopwright.models import ProviderModel, Reply, Request
-from loopwright.models.files import MAX_FILE_BYTES
+from loopwright.models.protocol import MAX_FILE_BYTES
 from loopwright.prompts.tool_prompt import tool_prompt
 
 PNG = base64.b64decode(

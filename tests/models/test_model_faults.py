@@ -12,7 +12,7 @@ from loopwright import errors, models
 from loopwright.errors import StepError
 from loopwright.models import KINDS, ModelError
 from loopwright.models.errors import model_error_of
-from loopwright.models.providers.failures import EndpointStatus, from_status, retry_after
+from loopwright.models.providers.transport import EndpointStatus, from_status, retry_after
 
 DAYS = 31 * 86_400.0  # the longest that is told: nobody waits for it
 NOW = 1_792_567_680.0  # Wed, 21 Oct 2026 07:28:00 GMT

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import KINDS, ModelError, Policy
-from loopwright.models.retry_policy import Tally, decide
+from loopwright.models.errors import Tally, decide
 
 POLICY = Policy()
 

@@ -20,8 +20,8 @@ from loopwright.models import (
     read_prices,
     worst_case,
 )
-from loopwright.models.prices import Tier
 from loopwright.models.protocol import tokens_at_most
+from loopwright.models.registry import Tier
 from loopwright.records import Usage
 
 

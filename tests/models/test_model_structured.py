@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import read_value
-from loopwright.models.replies.strict_json import JsonReading, read_json
+from loopwright.models.reply_text import JsonReading, read_json
 from loopwright.records.json_schema import check_schema
 
 SCHEMA = {

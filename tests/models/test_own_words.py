@@ -13,7 +13,7 @@ from model_worlds import KEYS, ask, question
 from loopwright import run_sync
 from loopwright.evaluators import score
 from loopwright.models import ModelError, Models, ProviderModel, Reply, ScriptedModel, own_words
-from loopwright.models.replies.text import THINKING, Words, is_blank, words_of
+from loopwright.models.reply_text import THINKING, Words, is_blank, words_of
 from loopwright.prompts import prompt
 
 THOUGHT = "<think>is it 3? no, 4</think>\n\nIt is 4."

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.models import read_value
-from loopwright.models.replies.scan import MAX_VALUES, scan
+from loopwright.models.reply_values import MAX_VALUES, scan
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

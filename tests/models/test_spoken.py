@@ -13,7 +13,7 @@ from model_worlds import KEYS
 
 from loopwright import run
 from loopwright.models import Models, ProviderModel, own_words
-from loopwright.models.replies.spoken import SpokenText
+from loopwright.models.reply_text import SpokenText
 from loopwright.prompts import prompt
 
 PLAN = "first I PLAN it"

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from loopwright.tools.process_group import ProcessGroup
+from loopwright.tools.supervised import ProcessGroup
 
 IGNORES = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
 HANDLES = (

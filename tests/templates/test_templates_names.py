@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from jinja2.parser import Parser
 
 from loopwright.templates import compile_expression, compile_template
-from loopwright.templates.program import Program, names_of, paths_in, paths_of
-from loopwright.templates.sandbox import SANDBOX
-from loopwright.templates.syntax import checked, rewrite
+from loopwright.templates.sandbox import SANDBOX, Program, names_of, paths_in, paths_of
+from loopwright.templates.template import checked, rewrite
 
 
 def test_names_are_the_free_names() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from loopwright import Context, Entry, MemoryJournal, Result, run
 from loopwright.engine.step import CompositeStep
 from loopwright.journal import RunInfo
-from loopwright.prompts.tool_calls import tools_of
+from loopwright.prompts.tool_prompt import tools_of
 from loopwright.records import Reason, Status
 from loopwright.records.codec import Json
 from loopwright.tools import McpServer, call_tool, mcp_server

@@ -228,7 +228,7 @@ def test_declaring_a_server_loads_no_client_library() -> None:
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the library is missing, what is to be installed is said."""
     monkeypatch.setitem(sys.modules, "mcp", None)
-    monkeypatch.delitem(sys.modules, "loopwright.tools.mcp.client", raising=False)
+    monkeypatch.delitem(sys.modules, "loopwright.tools.mcp_client", raising=False)
     with pytest.raises(ConfigurationError, match=r"pip install 'loopwright\[mcp\]'"):
         call(misbehaving(), ("echo", {}))
 
@@ -277,7 +277,7 @@ def test_a_server_over_http_cannot_send_more_than_the_limit(encoding: str) -> No
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
-        import loopwright.tools.mcp.client  # noqa: F401 - its import needs more memory than the response
+        from loopwright.tools import mcp_client  # noqa: F401 - its import needs more memory than the response
 
         tracemalloc.start()
         result = call(mcp_server("far", url=url, start_timeout=20), ("echo", {}))

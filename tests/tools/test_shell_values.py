@@ -13,7 +13,7 @@ from processes import done
 
 from loopwright.errors import StepError
 from loopwright.tools import run_command
-from loopwright.tools.child_process import PASSED_ON, STRING_BYTES
+from loopwright.tools.process import PASSED_ON, STRING_BYTES
 
 PAYLOADS = (
     "$(touch hacked)",

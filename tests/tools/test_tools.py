@@ -19,8 +19,7 @@ from loopwright import Context, MemoryJournal, Status, run
 from loopwright.errors import ConfigurationError
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.tool_calls import tools_of
-from loopwright.prompts.tool_prompt import tool_prompt, tool_step
+from loopwright.prompts.tool_prompt import tool_prompt, tool_step, tools_of
 from loopwright.records.display import PROMPT_CHARS, shown
 from loopwright.tools import FunctionTool, Tool, call_tool, command_tool, tool
 from loopwright.tools.base import INLINE_BYTES, bounded

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..prompts import tool_prompt
-    from ..prompts.tool_calls import OnResults, call_with_tools
+    from ..prompts.tool_prompt import OnResults, call_with_tools
     from ..records.codec import sanitised as sanitised
     from .lifecycle import Event, Lifecycle, LifecycleListener, Move, State, lifecycle_of
     from .phased.agent import COMPLEXITIES, ROLES, PhasedAgent

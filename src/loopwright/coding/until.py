@@ -18,8 +18,8 @@ from ..errors import ConfigurationError, nearest
 from ..evaluators.gates import gates
 from ..evaluators.judge import judge as judge_of
 from ..records.codec import Json
+from ..tools.commands import ShellStep
 from ..tools.sandbox import HIDDEN, Sandbox, SandboxMode
-from ..tools.shell import ShellStep
 from .agent_command import AGENT_OUTPUT, has_placeholder, known_agent, program_of, script_of
 from .agents.step import AgentOptions
 from .agents.step import agent as agent_step

@@ -32,8 +32,8 @@ from ..errors import (
 )
 from ..records import Criterion, Evaluation, as_evaluation, codec, reaches
 from ..records.codec import Json
+from ..tools.commands import CommandOptions, ShellStep
 from ..tools.process import CommandResult, tail
-from ..tools.shell import CommandOptions, ShellStep
 from .criteria import verdict
 from .json_schema import json_schema
 from .parsing.scores import finder, read_score_by_pattern

@@ -13,7 +13,7 @@ from .._regex import compile_pattern
 from ..engine.functions import in_thread
 from ..engine.step import FunctionStep, digest_of
 from ..errors import ConfigurationError, EvaluationError
-from ..models.replies.strict_json import read_json
+from ..models.reply_text import read_json
 from ..records import Criterion, Evaluation, codec
 from ..records.codec import Json
 from ..records.json_schema import Schema, library, validator_of

@@ -22,8 +22,8 @@ from ..engine.step import FunctionStep, Step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, codec, number_text
 from ..records.codec import Json
+from ..tools.commands import CommandOptions, ShellStep
 from ..tools.process import CommandResult
-from ..tools.shell import CommandOptions, ShellStep
 from .check import command_check, output_of, run_check
 from .checklist import Check, as_check
 from .gates import before

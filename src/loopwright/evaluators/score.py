@@ -19,7 +19,7 @@ from ..engine.step import (
     fingerprinted,
 )
 from ..errors import ConfigurationError
-from ..models.replies.text import normalise_reply, own_words
+from ..models.reply_text import normalise_reply, own_words
 from ..prompts.prompt import Prompt
 from ..records import Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json

@@ -14,8 +14,8 @@ from ..engine.step import FunctionStep, digest_of
 from ..errors import EvaluationError
 from ..records import Criterion, Evaluation
 from ..records.codec import Json
+from ..tools.commands import CommandOptions, ShellStep
 from ..tools.process import CommandResult
-from ..tools.shell import CommandOptions, ShellStep
 from .check import broken, output_of, run_check
 from .parsing.reports import read_report_file
 

@@ -19,8 +19,8 @@ from ..engine.context import Context
 from ..engine.functions import FunctionTypes
 from ..engine.step import Leaf, digest_of, source_digest
 from ..errors import ConfigurationError, StepError
-from ..models.prices import Price, cost, price_of
 from ..models.providers.endpoints import is_own_origin
+from ..models.registry import Price, cost, price_of
 from ..records import Evaluation, Usage, codec, own_json
 from ..records.codec import Json
 from ..records.typed import ValueType, value_type

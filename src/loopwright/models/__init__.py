@@ -9,18 +9,27 @@ from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
 from .errors import KINDS as KINDS
 from .errors import ModelFault as ModelFault
-from .files import File, FileReference
-from .prices import FREE, Price, Tier, cost, price_of, read_prices
-from .protocol import Finish, Message, Model, Reply, Request, Role, Timers, ToolCall, ToolDefinition
+from .errors import Policy
+from .protocol import (
+    File,
+    FileReference,
+    Finish,
+    Message,
+    Model,
+    ModelSettings,
+    Reply,
+    Request,
+    Role,
+    Timers,
+    ToolCall,
+    ToolDefinition,
+)
 from .providers.endpoints import PLACES as PLACES
-from .providers.endpoints import PROVIDERS, Api, Endpoint, Provider, endpoint_of
-from .providers.provider_model import ProviderModel
-from .registry import Models, worst_case
-from .replies.text import own_words
-from .replies.values import Problem, Reading, read_value
-from .retry_policy import Policy
+from .providers.endpoints import PROVIDERS, Api, Endpoint, Provider, ProviderModel, endpoint_of
+from .registry import FREE, Models, Price, Tier, cost, price_of, read_prices, worst_case
+from .reply_text import own_words
+from .reply_values import Problem, Reading, read_value
 from .scripted import ScriptedModel
-from .settings import ModelSettings
 
 __all__ = [
     "FREE",

@@ -9,37 +9,387 @@ Rules:
    the text, the data or a later message. Reading a reply twice changes nothing.
 4. Estimates of tokens are upper bounds: one token is at least one byte of text.
 5. All values are plain JSON or frozen, and convert to JSON and back without a change.
+
+Files in prompts: images, audio, PDF and text.
+
+The settings of a model call in a prompt, a judge or an agent.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import mimetypes
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, cast
+from pathlib import Path
+from typing import Literal, Protocol, TypedDict, cast
+from urllib.parse import urlsplit
 
-from ..errors import ConfigurationError, ModelError, nearest
+from ..errors import ConfigurationError, ModelError, listed, nearest
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
-from .files import FileReference
-from .replies.text import is_blank, words_of
-from .replies.values import read_loosely, read_value
-from .settings import checked_cutoff, checked_headers, header_digests
+from .reply_text import is_blank, words_of
+from .reply_values import read_loosely, read_value
 
 __all__ = [
+    "CUTOFFS",
     "DEFAULT_MAX_TOKENS",
+    "EFFORTS",
+    "MAX_FILE_BYTES",
     "MAX_TOOL_CALLS",
+    "SAMPLING",
+    "File",
+    "FileReference",
     "Finish",
     "Message",
     "Model",
+    "ModelSettings",
     "Reply",
     "Request",
     "Timers",
     "ToolCall",
     "ToolDefinition",
+    "checked_cutoff",
+    "checked_headers",
+    "checked_sampling",
+    "checked_settings",
+    "header_digests",
     "input_at_most",
     "received",
     "tokens_at_most",
 ]
+
+MAX_FILE_BYTES = 20_000_000  # the limit of the providers for one request, in which a file is base64
+_PREFIXES = ("image/", "audio/", "text/")
+_OTHERS = ("application/pdf", "application/json", "application/x-yaml", "application/xml")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a prompt sends to its model; give one of `path`, `url` and `data`.
+
+    Args:
+        path: a local file, under `files_root` of the prompt. At most 20 MB.
+        url: the address of an image, which the provider loads.
+        data: the content, with `media_type`. At most 20 MB.
+        media_type: such as `image/png`, `audio/wav`, `application/pdf`, `text/plain`. Default: that of
+            the ending of `path` or `url`.
+
+    Raises:
+        ConfigurationError: for no source or several, an unknown media type, or content that is too large.
+
+    Example:
+
+    >>> File("chart.png").media_type
+    'image/png'
+    """
+
+    path: str | os.PathLike[str] = ""
+    url: str = field(default="", kw_only=True)
+    data: bytes | None = field(default=None, kw_only=True, repr=False)
+    media_type: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        path = os.fspath(self.path)
+        if sum((bool(path), bool(self.url), self.data is not None)) != 1:
+            raise ConfigurationError("file: give one of a path, url= and data=")
+        if self.data is not None and not isinstance(self.data, bytes):
+            raise ConfigurationError("file: data: is not bytes; read the file in binary mode")
+        object.__setattr__(self, "path", path)
+        name = path or urlsplit(self.url).path
+        kind = self.media_type or mimetypes.guess_type(name)[0] or ""
+        object.__setattr__(self, "media_type", kind)
+        if not kind.startswith(_PREFIXES) and kind not in _OTHERS:
+            unknown = f"{kind} cannot be sent" if kind else "the media type is unknown"
+            raise ConfigurationError(
+                f"file {name or 'data'!r:.200}: {unknown}; give media_type= of an image, audio, PDF or text"
+            )
+        if self.url:
+            _check_url(self.url, kind)
+        check_size(name or "data", len(self.data or b""))
+
+    def described(self) -> Json:
+        """Return the file as JSON, with a digest in place of content."""
+        description: dict[str, Json] = {"media_type": self.media_type}
+        if self.path:
+            description["path"] = Path(self.path).as_posix()
+        elif self.url:
+            description["url"] = self.url
+        else:
+            description["data"] = hashlib.sha256(self.data or b"").hexdigest()
+        return description
+
+    def read(self, root: Path) -> bytes:
+        """Return the content of `data`, or of `path` under a folder.
+
+        Raises:
+            ConfigurationError: for a path outside the folder, one that cannot be read, or a large file.
+        """
+        if self.data is not None:
+            return self.data
+        # Resolved before the check, so that a link inside the folder cannot lead out of it.
+        path = Path(os.path.realpath(root / self.path))
+        if not path.is_relative_to(os.path.realpath(root)):
+            raise ConfigurationError(
+                f"file {self.path!r} is outside {root}; give files_root= of another folder"
+            )
+        try:
+            # Checked before reading: the file may be larger than the memory.
+            check_size(str(self.path), path.stat().st_size)
+            return path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(
+                f"file {self.path!r} cannot be read: {error.strerror or error}"
+            ) from None
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise ConfigurationError for content of more than 20 MB."""
+    if size > MAX_FILE_BYTES:
+        raise ConfigurationError(
+            f"file {name!r:.200} has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}"
+        )
+
+
+def _check_url(url: str, media_type: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"file: {url!r:.200} is not an address; use https://…")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigurationError(
+            "file: the address contains a user or password; give data= instead"
+        )
+    if not media_type.startswith("image/"):
+        raise ConfigurationError(
+            f"file {url!r:.200}: only images are sent by address; give the file by path or data="
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileReference:
+    """A file of a message as it is recorded: its digest or address, never its content.
+
+    Args:
+        media_type: the media type.
+        digest: the SHA-256 digest of the content; default "".
+        url: the address of an image; default "".
+        name: the name of the file; default "".
+        size: the size in bytes; default 0.
+
+    Example:
+
+    >>> FileReference("image/png", url="https://example.org/a.png").to_json()
+    {'media_type': 'image/png', 'url': 'https://example.org/a.png'}
+    """
+
+    media_type: str
+    digest: str = ""
+    url: str = ""
+    name: str = ""
+    size: int = 0
+
+    def to_json(self) -> dict[str, Json]:
+        """Return a JSON object without empty fields."""
+        names = ("media_type", "digest", "url", "name", "size")
+        return {name: value for name in names if (value := getattr(self, name))}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> FileReference:
+        """Return the reference of an object from `to_json`."""
+        return cls(**data)
+
+
+# fmt: skip
+
+CUTOFFS = ("fail", "retry", "accept")
+EFFORTS = ("none", "minimal", "low", "medium", "high")
+SAMPLING = (
+    "top_p", "seed", "stop", "reasoning_effort", "frequency_penalty", "presence_penalty",
+    "extra_body",
+)  # fmt: skip
+# Headers are recorded as digests and shown to people, so a key must not be one of them.
+_SECRET = ("authorization", "proxy-authorization", "cookie", "set-cookie")
+_KEYS = ("api-key", "apikey", "api_key", "token", "secret", "password", "credential")
+# Another value of these would break the connection or send it elsewhere (request smuggling).
+_OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
+
+
+class ModelSettings(TypedDict, total=False):
+    """The settings of a model call; a setting that the endpoint does not support is left out with a warning.
+
+    `temperature`: 0 to 2. `max_tokens`: limit of the reply. `top_p`: 0 to 1. `seed`: an integer. `stop`: one
+    or several texts that end the reply. `reasoning_effort`: none to high. `frequency_penalty` and
+    `presence_penalty`: -2 to 2. `timeout`: seconds for one call. `on_cutoff`: the reaction to a reply that
+    reaches `max_tokens`: `fail` (default with `max_tokens`), `retry` (default without: once more with a
+    larger limit) or `accept` (text only: the truncated text is the output). `extra_body`: more fields of the
+    request. `extra_headers`: more headers, without keys. `base_url`: the address of another server.
+    `api_key_env`: the environment variable with its key.
+
+    Example:
+        >>> settings: ModelSettings = {"temperature": 0.2, "max_tokens": 200}
+        >>> settings["max_tokens"]
+        200
+    """
+
+    temperature: float | None
+    max_tokens: int | None
+    top_p: float | None
+    seed: int | None
+    stop: str | list[str] | None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    timeout: float | None
+    on_cutoff: Literal["fail", "retry", "accept"] | None
+    extra_body: Mapping[str, Json] | None
+    extra_headers: Mapping[str, str] | None
+    base_url: str
+    api_key_env: str
+
+
+def checked_settings(settings: Mapping[str, Json]) -> ModelSettings:
+    """Return the settings that are not None.
+
+    Raises:
+        ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
+    """
+    for name in settings:
+        if name not in ModelSettings.__annotations__:
+            hint = nearest(name, ModelSettings.__annotations__)
+            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
+    checked = {name: value for name, value in settings.items() if value is not None}
+    if "temperature" in checked:
+        codec.number("temperature", checked["temperature"], minimum=0, maximum=2)
+    if "max_tokens" in checked:
+        codec.integer("max_tokens", checked["max_tokens"], minimum=1)
+    if "timeout" in checked:
+        checked["timeout"] = codec.number("timeout", checked["timeout"], minimum=0, above=True)
+    for name in ("base_url", "api_key_env"):
+        if not isinstance(checked.get(name, ""), str):
+            raise ConfigurationError(f"{name}: {checked[name]!r:.80} is not text")
+    checked |= checked_sampling({name: checked[name] for name in SAMPLING if name in checked})
+    checked_headers(checked.get("extra_headers", {}))
+    checked_cutoff(checked.get("on_cutoff", ""), schema=False)
+    return cast("ModelSettings", checked)
+
+
+def checked_sampling(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings that are not None.
+
+    Raises:
+        ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
+    """
+    checked: dict[str, Json] = {}
+    for name, value in settings.items():
+        if name not in SAMPLING:
+            hint = nearest(name, SAMPLING) or listed(name, SAMPLING, lead="use one of")
+            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
+        if value is not None:
+            checked[name] = _CHECKS[name](name, value)
+    return checked
+
+
+def _share(name: str, value: Json) -> float:
+    return codec.number(name, value, minimum=0, maximum=1)
+
+
+def _seed(name: str, value: Json) -> int:
+    # True is an int for Python and not a seed.
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"{name}: {value!r} is not an integer")
+    return value
+
+
+def _stop(name: str, value: Json) -> Json:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not texts:
+        raise ConfigurationError(f"{name}: {value!r:.80} is not a text or a list of texts")
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise ConfigurationError(
+                f"{name}: {text!r:.80} is not a text with at least one character"
+            )
+    return value if isinstance(value, str) else list(texts)
+
+
+def _effort(name: str, value: Json) -> str:
+    if value not in EFFORTS:
+        hint = nearest(str(value), EFFORTS) or f"; use one of {', '.join(EFFORTS)}"
+        raise ConfigurationError(f"{name}: {value!r:.40} is unknown{hint}")
+    return str(value)
+
+
+def _penalty(name: str, value: Json) -> float:
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not ok or not -2 <= value <= 2:
+        raise ConfigurationError(f"{name}: {value!r:.40} is not a number from -2 to 2")
+    return float(value)
+
+
+def _body(name: str, value: Json) -> Json:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ConfigurationError(f"{name}: {value!r:.80} is not an object")
+    return codec.normalise(dict(value), what=name)
+
+
+_CHECKS = {
+    "top_p": _share,
+    "seed": _seed,
+    "stop": _stop,
+    "reasoning_effort": _effort,
+    "frequency_penalty": _penalty,
+    "presence_penalty": _penalty,
+    "extra_body": _body,
+}
+
+
+def checked_cutoff(value: str, *, schema: bool) -> str:
+    """Check and return `on_cutoff`; "" is the default.
+
+    Raises:
+        ConfigurationError: for another word, or for `accept` with a schema.
+    """
+    if value and value not in CUTOFFS:
+        hint = nearest(str(value), CUTOFFS) or f"; use one of {', '.join(CUTOFFS)}"
+        raise ConfigurationError(f"on_cutoff: {value!r:.40} is unknown{hint}")
+    if value == "accept" and schema:
+        raise ConfigurationError(
+            "on_cutoff: accept is for text; a truncated JSON value cannot be read: use fail or retry"
+        )
+    return value
+
+
+def header_digests(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the recorded form of headers: their names and digests of their values."""
+    return {
+        name.lower(): hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        for name, value in headers.items()
+    }
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Check and return the additional headers of a request.
+
+    Raises:
+        ConfigurationError: for a header with a key, a header that the client sets, or one that is not text.
+    """
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(f"extra_headers: {headers!r:.80} is not an object")
+    for name, value in headers.items():
+        plain = str(name).lower()
+        if not isinstance(name, str) or not name or not isinstance(value, str):
+            raise ConfigurationError(f"extra_headers: {name!r:.40}: name and value must be text")
+        if plain in _SECRET or any(part in plain for part in _KEYS):
+            raise ConfigurationError(
+                f"extra_headers: {name} contains a key; name its environment variable in api_key_env"
+            )
+        # A line break would end the header and begin another one.
+        if plain in _OURS or any(c in name + value for c in "\r\n\0") or not name.isascii():
+            raise ConfigurationError(f"extra_headers: {name!r:.40} cannot be set; leave it out")
+    return dict(headers)
+
 
 DEFAULT_MAX_TOKENS = 4096  # below the limit of every current model, so that no provider rejects it
 IMAGE_TOKENS = 20_000  # of one image, above the most that a provider counts

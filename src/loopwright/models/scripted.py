@@ -8,6 +8,11 @@ Rules:
    reply is an error, and a script can raise every kind of model error.
 4. After a resume the script continues where the journal ends: each reply carries the number of its
    rule in `parts`, so that recorded attempts can be counted by rule.
+
+The rules of scripted replies, from YAML text, JSON text or a list. Every problem has its place.
+
+Plain scalars have the meaning that they have in documents (YAML 1.2): `NO` and `yes` are text. A reply
+that is a number keeps the digits as they were written.
 """
 
 from __future__ import annotations
@@ -16,18 +21,332 @@ import asyncio
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from .._regex import Pattern, compile_pattern
 from ..engine.run_state import NO_EXIT, NO_STUB, Stub
-from ..errors import ModelError, StepError, StepTimeout
+from ..errors import DocumentError, ModelError, Problem, StepError, StepTimeout, nearest
 from ..journal import Entry, MemoryJournal
 from ..records import Usage, codec
 from ..records.codec import Json
+from .errors import KINDS
 from .protocol import Finish, Reply, Request, ToolCall, received
-from .scripted_rules import ERRORS, Rule, ScriptedReply, read_rules
 
-__all__ = ["ScriptedEffects", "ScriptedModel", "dry_run_resources"]
+__all__ = [
+    "ERRORS",
+    "FINISHES",
+    "Rule",
+    "ScriptedEffects",
+    "ScriptedModel",
+    "ScriptedReply",
+    "dry_run_resources",
+    "read_rules",
+]
+
+# A script belongs to its user, so a slow search on a busy machine must not change the reply.
+SCRIPT_SECONDS = 5.0
+# A file of replies may come from another person, so reading it has limits.
+MAX_CHARS = 4_000_000
+MAX_DEPTH = 32
+MAX_NODES = 200_000
+TOO_LARGE = f"has more than {MAX_DEPTH} levels or {MAX_NODES:,} values"
+# The kinds of the vocabulary, and two frequent cases of a kind that have a name.
+ERRORS: Mapping[str, tuple[str, str]] = {
+    **{kind: (kind, "") for kind in KINDS},
+    "stream_incomplete": ("transient", "stream_incomplete"),
+    "context_too_long": ("permanent", "context_too_long"),
+}
+Finishes = Literal["stop", "length", "refused", "content_filter", "tool_calls"]
+FINISHES = get_args(Finishes)
+USAGE = tuple(Usage.__dataclass_fields__)
+Place = tuple[int | str, ...]
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+def _seconds(value: object, info: ValidationInfo) -> float | None:
+    return None if value is None else codec.number(str(info.field_name), value, minimum=0)
+
+
+def _filled(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, list | tuple) and value:
+        return value
+    if info.field_name == "replies":
+        raise ValueError("give a list of at least one reply")
+    raise ValueError("give a list of rules, such as - {step: '*draft*', replies: ['a text']}")
+
+
+def _one_of_errors(value: object) -> str:
+    if value and value not in ERRORS:
+        raise ValueError(f"unknown error {value!r}{_nearest(value, ERRORS)}")
+    return str(value)
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise ValueError(
+            f"{codec.flow_text(value)} is not the kind of an error; give a word such as timeout"
+        )
+    return value
+
+
+def _compiled(value: object) -> Pattern | None:
+    return None if value is None else compile_pattern(str(value), timeout=SCRIPT_SECONDS)
+
+
+def _read_usage(value: object) -> Usage | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"{codec.flow_text(value)} is not an object; use keys of {', '.join(USAGE)}"
+        )
+    for key in value:
+        if key not in USAGE:
+            raise ValueError(f"unknown key {key!r}{_nearest(key, USAGE)}")
+    return Usage(**{"calls": 1, **value})
+
+
+Normal = Annotated[Json, BeforeValidator(codec.normalise)]
+Text = Annotated[str, BeforeValidator(lambda value: codec.normalise(codec.text_of(value)))]
+Seconds = Annotated[float | None, BeforeValidator(_seconds)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, arbitrary_types_allowed=True
+    )
+
+
+class _Call(_Model):
+    id: str = ""
+    name: str = Field(min_length=1)
+    arguments: Normal = Field(default_factory=dict)
+
+
+class ScriptedReply(_Model):
+    """One reply of a script: its content or its error, after `after` seconds."""
+
+    text: Text = ""
+    data: Normal = Field(None, alias="json")
+    tool_calls: tuple[_Call, ...] = ()
+    finish: Finishes = "stop"
+    usage: Annotated[Usage | None, PlainValidator(_read_usage)] = None
+    error: Annotated[str, BeforeValidator(_one_of_errors)] = ""
+    message: Text = ""
+    reason: Text = ""
+    retry_after: Seconds = None
+    after: Seconds = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, value: object) -> object:
+        if isinstance(value, str | bool | int | float):
+            return {"text": value}
+        if isinstance(value, dict) and value.get("json") is not None and "text" not in value:
+            return {**value, "text": codec.encode(codec.normalise(value["json"]))}
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> ScriptedReply:
+        if not self.model_fields_set & {"text", "data", "tool_calls"} and not self.error:
+            raise ValueError("is empty; give text, json, tool_calls or error")
+        return self
+
+
+class Rule(_Model):
+    """Which calls get which replies: a glob over the path, a pattern over the prompt, or both.
+
+    Without `replies` it is a stub of another effect in a dry run: its output, exit code or error.
+    """
+
+    step: str = Field("", strict=True)
+    # A Pattern, which pydantic cannot describe.
+    prompt: Annotated[Json, BeforeValidator(_compiled)] = None
+    replies: Annotated[tuple[ScriptedReply, ...], BeforeValidator(_filled)] = ()
+    output: Normal = None
+    exit: int | None = Field(None, strict=True, ge=-64, le=255)
+    error: Annotated[str, BeforeValidator(_word)] = ""
+
+    @model_validator(mode="after")
+    def _check_result(self) -> Rule:
+        stub = self.model_fields_set & {"output", "exit", "error"}
+        if not stub and not self.replies:
+            raise ValueError(
+                "has no result; give replies of a model, or output, exit or error of another effect"
+            )
+        if stub and self.model_fields_set & {"replies", "prompt"}:
+            raise ValueError(
+                f"{' and '.join(sorted(stub))} cannot stand beside replies or prompt; write two rules"
+            )
+        if "error" in stub and len(stub) > 1:
+            raise ValueError("error stands alone; remove output and exit")
+        return self
+
+
+_RULES = TypeAdapter(Annotated[tuple[Rule, ...], BeforeValidator(_filled)])
+_KEYS: Mapping[str, Sequence[str]] = {
+    "rule": tuple(Rule.model_fields),
+    "reply": tuple(name if name != "data" else "json" for name in ScriptedReply.model_fields),
+    "tool call": tuple(_Call.model_fields),
+}
+
+
+def read_rules(source: str | Sequence[Json], file: str = "replies") -> tuple[Rule, ...]:
+    """Return the rules in YAML or JSON text, or in a parsed list; messages name `file`.
+
+    Raises:
+        DocumentError: with every problem and its place.
+    """
+    reader = _Reader(file)
+    value = reader.parse(source) if isinstance(source, str) else source
+    rules: tuple[Rule, ...] = ()
+    try:
+        rules = _RULES.validate_python(value)
+    except ValidationError as error:
+        for detail in error.errors():
+            reader.problem(detail["loc"], _message(detail))
+    except RecursionError:
+        reader.problem((), TOO_LARGE)
+    if reader.problems:
+        raise DocumentError(reader.problems)
+    return rules
+
+
+def _message(error: ErrorDetails) -> str:
+    """Return one error of the validation as a sentence that says what to do."""
+    place, value = error["loc"], error["input"]
+    name = str(place[-1]) if place else ""
+    match error["type"]:
+        case "extra_forbidden":
+            names = _KEYS[_object_at(place[:-1])]
+            return f"unknown key {name!r}{_nearest(name, names)}"
+        case "literal_error":
+            return f"unknown {name} {codec.flow_text(value)}{_nearest(value, FINISHES)}"
+        case "model_type" | "model_attributes_type":
+            kind = "null" if value is None else type(value).__name__
+            return f"{kind} is not a {_object_at(place)}; give text, or an object"
+        case _ if name == "exit":
+            return f"{codec.flow_text(value)} is not an exit code; give a number from -64 to 255"
+        case "string_type" if name == "step":
+            return f"{codec.flow_text(value)} is not text; give a glob such as '*draft*'"
+        case "value_error":
+            return str(error["ctx"]["error"])
+    return "is missing; name the tool to call" if name == "name" else error["msg"]
+
+
+def _object_at(place: Place) -> str:
+    return {1: "rule", 3: "reply"}.get(len(place), "tool call")
+
+
+def _nearest(value: object, names: Sequence[str] | Mapping[str, object]) -> str:
+    return nearest(str(value), names) or f"; use one of {', '.join(names)}"
+
+
+@dataclass
+class _Reader:
+    """Reads the text, and knows the line and column of each value."""
+
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[Place, tuple[int, int]] = field(default_factory=dict)
+
+    def problem(self, place: Place, message: str) -> None:
+        line, column = self.lines.get(place) or self.lines.get(place[:-1]) or (0, 0)
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+        self.problems.append(Problem(self.file, line, column, path.lstrip("."), message))
+
+    def parse(self, text: str) -> Json:
+        try:
+            if len(text) > MAX_CHARS:
+                raise ValueError(f"has {len(text):,} characters; at most {MAX_CHARS:,} are read")
+            _check_depth(text)
+            node = yaml.compose(text, Loader=_Plain)
+            return self._value(node, ()) if node is not None else None
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+            what = f"{error.problem or 'cannot be read'}; it is neither YAML nor JSON"
+            raise DocumentError([Problem(self.file, line, column, "", what)]) from None
+        except (ValueError, RecursionError, yaml.YAMLError) as error:
+            what = str(error) if isinstance(error, ValueError) else "cannot be read as YAML"
+            raise DocumentError([Problem(self.file, 0, 0, "", what)]) from None
+
+    def _value(self, node: yaml.Node, place: Place) -> Json:
+        self.lines[place] = (node.start_mark.line + 1, node.start_mark.column + 1)
+        if len(place) > MAX_DEPTH or len(self.lines) > MAX_NODES:
+            raise ValueError(TOO_LARGE)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(item, (*place, i)) for i, item in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place)
+        value = _scalar(node)
+        is_reply = len(place) == 3 and place[1] == "replies"
+        # A reply of `1.0` is the text "1.0"; as a number it would become "1".
+        return str(node.value) if is_reply and value is not None else value
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Json]:
+        members: dict[str, Json] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            repeated = name in members
+            members[name] = self._value(value, (*place, name))
+            if repeated:
+                self.problem((*place, name), f"the key {name!r} is repeated")
+        return members
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting by the events of the text, because composing the nodes would recurse."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Plain):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ValueError(TOO_LARGE)
+
+
+class _Plain(yaml.SafeLoader):
+    """A loader without resolvers: `_scalar` decides the type of each scalar."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - the name is PyYAML's
+
+
+_INT = re.compile(r"[-+]?[0-9]{1,300}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_WORDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+def _scalar(node: yaml.Node) -> Json:
+    """Return the value of a scalar by the core schema of YAML 1.2; a quoted scalar is text."""
+    text = str(node.value)
+    if getattr(node, "style", None) is not None:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
 
 LIBRARY = "scripted"  # in recorded replies; see rule 4
 _REFUSED = ("refused", "content_filter")

@@ -1,9 +1,7 @@
 """Prompts as steps, and prompts whose model may call tools."""
 
-from .conversation import Conversation
-from .files import Files
-from .prompt import Prompt, Text, prompt
-from .settings import PromptSettings
+from .prompt import Files, Prompt, Text, prompt
+from .settings import Conversation, PromptSettings
 from .tool_prompt import Selected, ToolPrompt, ToolStep, tool_prompt, tool_step
 
 __all__ = [

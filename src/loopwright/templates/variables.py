@@ -27,7 +27,7 @@ from . import (
     compile_expression,
     compile_template,
 )
-from .syntax import COUNTER_FIELDS
+from .template import COUNTER_FIELDS
 
 __all__ = [
     "FIXED",

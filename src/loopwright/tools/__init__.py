@@ -1,14 +1,19 @@
 """Tools for steps and models: Python functions, commands and MCP servers."""
 
-from .base import Tool, ToolOptions, ToolSet, call_tool
-from .command import CommandTool, command_tool
-from .function import FunctionTool, tool
-from .mcp.server import McpServer, McpTool, mcp_server
-from .mcp.settings import Selection
+from .base import FunctionTool, Tool, ToolOptions, ToolSet, call_tool, tool
+from .commands import (
+    CommandOptions,
+    CommandTool,
+    Output,
+    ShellStep,
+    UsageSource,
+    Value,
+    command_tool,
+    shell,
+)
+from .mcp import McpServer, McpTool, Selection, mcp_server
 from .process import CommandResult, run_command
 from .sandbox import Sandbox, SandboxMode
-from .shell import CommandOptions, Output, ShellStep, Value, shell
-from .usage_report import UsageSource
 
 __all__ = [
     "CommandOptions",

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from ...engine.context import Context
 from ...models import Message
 from ...prompts.prompt import Prompt, filled_in
-from ...prompts.tool_calls import tools_of
-from ...prompts.tool_prompt import answered
+from ...prompts.tool_prompt import answered, tools_of
 from ...records.codec import Json
 from ...tools.base import Tool
 from .capabilities import AgentState, Hooks

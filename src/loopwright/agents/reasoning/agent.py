@@ -23,8 +23,8 @@ from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_o
 from ...errors import ConfigurationError, StepError, nearest
 from ...models import Message
 from ...models.call import ModelAttempt
-from ...models.replies.text import is_blank
-from ...models.settings import ModelSettings
+from ...models.protocol import ModelSettings
+from ...models.reply_text import is_blank
 from ...prompts.prompt import Text, filled_in, source_of
 from ...prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of
 from ...prompts.tool_prompt import answered

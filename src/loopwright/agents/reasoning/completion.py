@@ -24,8 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...models.replies.strict_json import read_json
-from ...models.replies.text import own_words
+from ...models.reply_text import own_words, read_json
 
 __all__ = ["MARKER", "completion"]
 

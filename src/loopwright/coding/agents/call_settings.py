@@ -16,7 +16,7 @@ from typing import Literal
 from ...engine.context import Context
 from ...engine.step import digest_of
 from ...errors import StepError
-from ...models.prices import Price
+from ...models.registry import Price
 from ...records import codec
 from ...records.codec import Json
 from ...records.redaction import Redactor

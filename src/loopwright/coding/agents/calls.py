@@ -15,7 +15,7 @@ from typing import TypedDict
 from ...engine.context import Context
 from ...engine.step import Leaf
 from ...errors import StepError
-from ...models.prices import cost
+from ...models.registry import cost
 from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
 from ...records.display import excerpt_line

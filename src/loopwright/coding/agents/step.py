@@ -12,8 +12,8 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 from ...engine.context import Context
 from ...engine.step import CompositeStep, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError, StepTimeout, nearest
-from ...models.prices import read_prices
-from ...models.replies.values import read_value
+from ...models.registry import read_prices
+from ...models.reply_values import read_value
 from ...prompts.prompt import Text, filled_in, source_of, unsupplied_names
 from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json

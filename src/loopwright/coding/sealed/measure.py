@@ -22,9 +22,9 @@ from ...evaluators.parsing.reports import (
     read_report,
     read_report_file,
 )
+from ...tools.commands import ShellStep
 from ...tools.process import CommandResult
 from ...tools.sandbox import Sandbox, SandboxMode
-from ...tools.shell import ShellStep
 from .runners import Runner, runner_of
 
 __all__ = ["TestCommand", "TestRun", "feedback_of", "isolated"]

@@ -16,7 +16,7 @@ from ...engine.loop_options import has_check
 from ...engine.step import Step
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of
-from ...prompts.tool_calls import MAX_ROUNDS
+from ...prompts.tool_prompt import MAX_ROUNDS
 from ...records.codec import Json
 from ..project import LoadedDocument
 from ..schema.agents import CodingAgentSpec

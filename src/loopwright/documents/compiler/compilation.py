@@ -32,7 +32,7 @@ from ...templates.variables import (
     needed,
 )
 from ...tools.base import Tool
-from ...tools.mcp.server import McpServer
+from ...tools.mcp import McpServer
 from ..project import Project, Sent
 from ..schema.document import Action, StepSpec
 from ..schema.traverse import holds_loops, is_loop, running_order

@@ -16,21 +16,17 @@ from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
 from ...evaluators.rubric.criteria_prompt import Criteria, Validator, criteria_of
 from ...models import Reply, Timers
-from ...models.files import File
-from ...models.protocol import MAX_TOOL_CALLS
+from ...models.protocol import MAX_TOOL_CALLS, File
 from ...models.providers.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.registry import MODEL_VARIABLE
-from ...prompts.conversation import Conversation
-from ...prompts.files import file_of
-from ...prompts.prompt import Prompt, Text
-from ...prompts.settings import PromptSettings
-from ...prompts.tool_calls import MAX_ROUNDS
-from ...prompts.tool_prompt import Selected, ToolPrompt
+from ...prompts.prompt import Prompt, Text, file_of
+from ...prompts.settings import Conversation, PromptSettings
+from ...prompts.tool_prompt import MAX_ROUNDS, Selected, ToolPrompt
 from ...records.codec import Json
 from ...templates import TemplateError
 from ...templates.variables import TemplatedValue
 from ...tools.base import Tool
-from ...tools.mcp.server import McpServer
+from ...tools.mcp import McpServer
 from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
 from ..schema.fields import SETTINGS

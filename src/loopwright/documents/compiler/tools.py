@@ -15,12 +15,10 @@ from ...models.providers.endpoints import origin_of
 from ...prompts.tool_prompt import Selected, ToolStep
 from ...records.codec import Json
 from ...templates.variables import TemplatedValue, rendered
-from ...tools.base import NAME, Tool
-from ...tools.command import CommandTool, command_tool
-from ...tools.function import tool
-from ...tools.mcp.server import McpServer, mcp_server
+from ...tools.base import NAME, Tool, tool
+from ...tools.commands import MAX_OUTPUT, CommandTool, command_tool, shell
+from ...tools.mcp import McpServer, mcp_server
 from ...tools.sandbox import Sandbox
-from ...tools.shell import MAX_OUTPUT, shell
 from ..schema.document import Action, Document
 from ..schema.tools import SandboxSpec, SandboxWord, ServerSpec, ToolSpec
 from ..schema.traverse import variables_of

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ...models.settings import SAMPLING
+from ...models.protocol import SAMPLING
 from ...records.codec import Json
 from ..yaml.scalars import shorten
 

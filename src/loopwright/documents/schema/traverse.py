@@ -10,7 +10,7 @@ from ...agents.phased.phase import PHASES
 from ...conditions import CEILING
 from ...engine.loop import DEFAULT_LIMIT
 from ...records.codec import Json
-from ...tools.mcp.settings import VARIABLE
+from ...tools.mcp import VARIABLE
 from ..yaml.source import Location
 from .agents import CodingAgentSpec
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec

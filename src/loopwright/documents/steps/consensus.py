@@ -22,7 +22,7 @@ from ...engine.composites import run_all
 from ...engine.context import Context
 from ...engine.step import CompositeStep, Step, digest_of, fingerprinted
 from ...errors import StepError
-from ...models.replies.text import normalise_reply
+from ...models.reply_text import normalise_reply
 from ...prompts.prompt import Prompt
 from ...records import Reason, Result, Status, codec
 from ...records.codec import Json

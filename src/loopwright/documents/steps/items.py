@@ -9,8 +9,7 @@ from ...engine.context import Context
 from ...engine.lists import ItemsStep
 from ...engine.step import digest_of
 from ...errors import StepError
-from ...models.replies.strict_json import read_json
-from ...models.replies.text import clean_text, strip_fence
+from ...models.reply_text import clean_text, read_json, strip_fence
 from ...records import codec
 from ...records.codec import Json
 from ...templates.variables import TemplatedValue, rendered

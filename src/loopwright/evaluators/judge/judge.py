@@ -23,11 +23,10 @@ from ...engine.context import Context
 from ...engine.functions import Purpose
 from ...engine.step import CompositeStep, StepLike, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError
-from ...models.protocol import MAX_TOOL_CALLS
-from ...models.settings import ModelSettings
+from ...models.protocol import MAX_TOOL_CALLS, ModelSettings
 from ...prompts.prompt import Text, filled_in, source_of
 from ...prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
-from ...prompts.tool_calls import MAX_ROUNDS
+from ...prompts.tool_prompt import MAX_ROUNDS
 from ...records import Criterion, Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
 from ...tools.base import ToolSet

@@ -13,11 +13,9 @@ from ...engine.context import Context
 from ...models import Message, Reply
 from ...models.protocol import MAX_TOOL_CALLS
 from ...prompts.settings import PromptSettings, warn_of
-from ...prompts.tool_calls import MAX_ROUNDS
-from ...prompts.tool_prompt import answered
+from ...prompts.tool_prompt import MAX_ROUNDS, answered
 from ...records import codec
-from ...tools.base import Tool, ToolSet
-from ...tools.function import as_tool
+from ...tools.base import Tool, ToolSet, as_tool
 
 __all__ = ["Examination", "JudgeTools"]
 

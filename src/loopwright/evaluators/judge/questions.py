@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 from ...engine.context import Context
 from ...errors import ConfigurationError
 from ...models import Message, ModelError, Reply, own_words
-from ...models.replies.scan import scan
+from ...models.reply_values import scan
 from ...prompts.settings import PromptSettings
 from ...records import codec
 from ...records.codec import Json

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...errors import StepError
 from ...models.protocol import Reply
-from ...models.replies.scan import scan
-from ...models.replies.text import clean_text, normalise_characters, own_words
+from ...models.reply_text import clean_text, normalise_characters, own_words
+from ...models.reply_values import scan
 from ...records.codec import Json, text_of
 from ...templates import TemplateValue
 

@@ -30,7 +30,7 @@ from typing import Literal
 
 from ..._regex import compile_pattern
 from ...errors import ConfigurationError
-from ...models.replies.text import (
+from ...models.reply_text import (
     lines_with_quotes,
     normalise_characters,
     own_words,

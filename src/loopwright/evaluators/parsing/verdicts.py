@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import ConfigurationError
-from ...models.replies.text import (
+from ...models.reply_text import (
     clean_text,
     lines_with_quotes,
     normalise_characters,

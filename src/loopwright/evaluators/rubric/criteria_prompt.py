@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ...engine.context import Context
-from ...models.replies.text import clean_text, own_words
+from ...models.reply_text import clean_text, own_words
 from ...prompts.prompt import Prompt, Reask
 from ...records import Result
 from ...records.codec import Json

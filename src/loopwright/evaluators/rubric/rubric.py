@@ -22,7 +22,7 @@ from typing import TypedDict, Unpack, cast
 from ...engine.context import Context
 from ...engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
 from ...errors import EvaluationError
-from ...models.settings import ModelSettings
+from ...models.protocol import ModelSettings
 from ...prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
 from ...records import (
     Criterion,

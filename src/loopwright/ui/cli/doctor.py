@@ -20,7 +20,7 @@ from ...models.providers.endpoints import ALIASES, PROVIDERS, Allowed
 from .output import Output
 
 if TYPE_CHECKING:
-    from ...models.providers.doctor import ProviderReport
+    from ...models.providers.transport import ProviderReport
 
 _COLOURS = {"ready": "green", "no key": "dim", "not tried": "dim"}
 
@@ -56,7 +56,7 @@ def doctor(
     if model_url and not names:
         names = ["openai_compatible"]
     with needs("doctor", "models"):
-        from ...models.providers.doctor import try_providers
+        from ...models.providers.transport import try_providers
     named = bool(names)
     # This provider has no address of its own to try.
     wanted = names or [name for name in PROVIDERS if name != "openai_compatible"]

@@ -11,7 +11,7 @@ from ....evaluators.agreement import agreement
 from ....evaluators.parsing.answers import agents_in, objects_in, reply_text
 from ....evaluators.parsing.scores import ScoreReading, finder, read_score, read_score_by_pattern
 from ....evaluators.presets import weighted
-from ....models.replies.text import clean_text, normalise_reply
+from ....models.reply_text import clean_text, normalise_reply
 from ....records import Evaluation
 from ....records.codec import Json
 

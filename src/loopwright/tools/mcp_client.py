@@ -27,15 +27,18 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
 
-from ...errors import StepError, without_validation
-from ...models.providers.transport import is_compressed
-from ...records.codec import Json
-from ...records.display import cut
-from ..base import HARD_LIMIT
-from ..process import READ, ChildProcess, CommandResult, inherited, tail
-from .settings import VARIABLE, ServerSettings
+from ..errors import StepError, without_validation
+from ..models.providers.transport import is_compressed
+from ..records.codec import Json
+from ..records.display import cut
+from .base import HARD_LIMIT
+from .mcp import VARIABLE, ServerSettings
+from .process import READ, ChildProcess, CommandResult, inherited, tail
 
-__all__ = ["McpConnection", "connect"]
+__all__ = [
+    "McpConnection",
+    "connect",
+]
 
 PAGES = 100  # of a list of tools; a server may return a next page for ever
 DAY = 86_400.0  # seconds

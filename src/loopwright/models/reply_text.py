@@ -1,4 +1,6 @@
-"""The text of a reply: the own words of the model, its fence, and the normal form of its characters.
+"""What a model wrote, read once: its own words, and a value that fits a schema.
+
+The text of a reply: the own words of the model, its fence, and the normal form of its characters.
 
 Own words are a reply without thinking and without marks of a chat template.
 
@@ -9,26 +11,55 @@ Own words are a reply without thinking and without marks of a chat template.
 3. `<analysis>` and similar words are headings in a text. Only a reader of a value skips such a block, where
    it opens the reply and text follows it.
 4. Every scan is linear in the text.
+
+The own words of a model while its reply arrives, for listeners to streamed text.
+
+1. A tag that may still continue is held back until it is complete.
+2. Blocks that open the reply are never sent, nor is the white space around them. If a block never ends,
+   `own_words` decides at the end whether it contains the answer.
+3. A closing tag without an opening tag is sent, as the text before it has been sent already.
+4. The mark that ends a turn, and the text after it, are not sent.
+
+Strict JSON in the reply of a model, for every caller that expects one value and no other text.
+
+Rules:
+
+1. One code fence around the reply is removed, and nothing else is repaired. `values` reads replies
+   tolerantly.
+2. Any text gives a value or a problem with a sentence, never an exception. The time is linear.
+3. A value can be stored: no NUL, no lone surrogate, finite numbers, each key once, limited size and depth.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from ...records.display import IGNORABLE
+import regex
+
+from ..records.codec import Json
+from ..records.display import IGNORABLE
 
 __all__ = [
     "CLOSING",
+    "DECODER",
     "END",
+    "JSON_BYTES",
+    "JSON_DEPTH",
     "OPENING",
     "ROLES",
     "THINKING",
+    "JsonProblem",
+    "JsonReading",
+    "SpokenText",
     "Words",
     "clean_text",
+    "cleaned",
     "closes_fence",
     "is_blank",
     "lines_with_quotes",
@@ -36,6 +67,7 @@ __all__ = [
     "normalise_reply",
     "opening_fence",
     "own_words",
+    "read_json",
     "strip_emphasis",
     "strip_fence",
     "words_of",
@@ -362,3 +394,262 @@ def lines_with_quotes(text: str) -> Iterator[tuple[str, bool]]:
             continue
         fence = opening_fence(line)
         yield line, bool(fence) or line.lstrip().startswith(">")
+
+
+# For a stream, the `regex` library tells whether a tag may still continue (a partial match).
+_OPENING_MARK = regex.compile(
+    rf"{OPENING}|<\|channel\|>[ \t]*(?:analysis|commentary)", regex.IGNORECASE
+)
+_CLOSING_MARK = regex.compile(
+    rf"{CLOSING}|<\|channel\|>[ \t]*final[^<\n]{{0,40}}<\|message\|>", regex.IGNORECASE
+)
+# A mark of a chat template before the first word; a role may follow it.
+_MARK = regex.compile(
+    r"<\|(?:im_start|start|start_header_id|end_header_id|begin_of_text|assistant)\|>"
+    r"|<start_of_turn>|<bos>|<s>|<\uff5cAssistant\uff5c>|\[/INST\]",
+    regex.IGNORECASE,
+)
+_ENDING = regex.compile(END.pattern)
+_ROLE_NAMES = frozenset(ROLES.split("|"))
+_BEGINS = "<[\u25c1\u25c3"
+_PLAIN = regex.compile(rf"[^\s{regex.escape(_BEGINS)}]++")
+_SPACE = regex.compile(r"\s++")
+
+
+class SpokenText:
+    """Passes text that arrives in pieces to `receiver`, without thinking; call `end` after the last piece."""
+
+    __slots__ = (
+        "_all",
+        "_data",
+        "_ended",
+        "_inside",
+        "_last",
+        "_left_out",
+        "_pending",
+        "_receiver",
+        "_role",
+        "_sent",
+        "_space",
+    )  # fmt: skip
+
+    def __init__(self, receiver: Callable[[str], None]) -> None:
+        self._receiver = receiver
+        self._all: list[str] = []
+        self._pending = ""  # not decided yet
+        self._space = ""  # white space that is sent only before a word
+        self._last = ""  # the character before the pending text
+        self._inside = 0  # number of open thinking blocks
+        self._ended = False  # the turn of the model ended; text of other turns may follow
+        self._data = False  # the first word begins a JSON value, whose strings may contain marks
+        self._role = False  # the previous part is a mark
+        self._left_out = False  # a part was left out: the white space after it is too
+        self._sent = False  # a word was sent
+
+    def __call__(self, piece: str) -> None:
+        self._all.append(piece)
+        self._pending += piece
+        self._process(final=False)
+
+    def end(self) -> None:
+        """Send the text that was held back."""
+        self._process(final=True)
+        # The block never ended and nothing was sent: the answer, if there is one, is in the complete text.
+        if self._inside and not self._sent:
+            self._send(own_words("".join(self._all)))
+        elif not self._inside and self._sent and not self._ended:
+            self._send(self._space)
+        self._space = self._pending = ""
+        if hasattr(self._receiver, "end"):
+            self._receiver.end()
+
+    def _send(self, text: str) -> None:
+        if text:
+            self._receiver(text)
+
+    def _process(self, *, final: bool) -> None:
+        """Process as much of the pending text as possible."""
+        text, at, ready = self._pending, 0, []
+        while at < len(text):
+            step = self._step(text, at, final)
+            if step is None:
+                break
+            part, end = step
+            ready.append(part)
+            self._last = text[end - 1]
+            at = end
+        self._pending = text[at:]
+        self._send("".join(ready))
+
+    def _step(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
+        """Return the text to send for the next part, and its end; None if the part may continue."""
+        if (space := _SPACE.match(text, at)) is not None:
+            skipped = self._inside or self._ended or (self._left_out and not self._sent)
+            self._space += "" if skipped else space[0]
+            return "", space.end()
+        if (plain := _PLAIN.match(text, at)) is not None:
+            # "assis" may become the role "assistant" with the next piece.
+            if self._role and not final and plain.end() == len(text):
+                return None
+            of_mark = self._role and plain[0].lower() in _ROLE_NAMES
+            self._role = False
+            return "" if of_mark else self._words(plain[0]), plain.end()
+        return self._tag(text, at, final)
+
+    def _tag(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
+        for pattern, meaning in self._tags(text[at - 1] if at else self._last):
+            match = pattern.match(text, at, partial=not final)
+            if match is None:
+                continue
+            # The character after a tag may be a backtick or the beginning of a role.
+            if not final and (match.partial or match.end() == len(text)):
+                return None
+            quoted = self._inside > 0 and text[match.end() : match.end() + 1] == "`"
+            # HTML strikes text out with these tags. Only what came before is the same for every cut.
+            quoted |= match[0] == "</s>" and "<s>" in "".join(self._all)[1 : at - len(text)]
+            if not quoted:
+                self._crossed(meaning)
+                return "", match.end()
+        return self._words(text[at]), at + 1
+
+    def _tags(self, before: str) -> list[tuple[regex.Pattern[str], str]]:
+        """Return the tags that are possible here, after the character `before`."""
+        if self._inside:
+            return [] if before == "`" else [(_CLOSING_MARK, "close"), (_OPENING_MARK, "open")]
+        if not self._sent:
+            return [(_CLOSING_MARK, "close"), (_OPENING_MARK, "open"), (_MARK, "mark")]
+        # In JSON, a mark inside a string is content.
+        ends = before in "}]\n" if self._data else before != "`"
+        return [(_ENDING, "end")] if ends and not self._ended else []
+
+    def _crossed(self, meaning: str) -> None:
+        """Enter or leave a thinking block."""
+        self._space, self._left_out, self._role = "", True, meaning == "mark"
+        if meaning == "open":
+            self._inside += 1
+        elif meaning == "end":
+            self._ended = True
+        elif meaning == "close":
+            self._inside = max(0, self._inside - 1)
+
+    def _words(self, text: str) -> str:
+        """Return words with the white space before them, or "" inside thinking."""
+        if self._inside or self._ended:
+            return ""
+        if not self._sent:
+            self._data = text[0] in "{["
+        words = f"{self._space}{text}"
+        self._space, self._sent = "", True
+        return words
+
+
+JSON_BYTES = 5_000_000  # a reply of a million tokens is smaller
+JSON_DEPTH = 64  # as in `records.codec`, so that every value that is read can be stored
+
+JsonProblem = Literal["empty", "too_large", "too_deep", "duplicate_key", "not_finite", "malformed"]
+
+# A fence that closes on the last line of the value.
+_TIGHT = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)[ \t]*```", re.DOTALL)
+_STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonReading:
+    """The value of a JSON reply, or the `problem` with it and a sentence."""
+
+    value: Json = None
+    problem: JsonProblem | None = None
+    detail: str = ""
+
+
+class _JsonError(ValueError):
+    def __init__(self, problem: JsonProblem, detail: str) -> None:
+        super().__init__(detail)
+        self.problem: JsonProblem = problem
+
+
+def read_json(text: str) -> JsonReading:
+    """Read one JSON value (RFC 8259), alone or in one code fence.
+
+    Each of these has its own problem: text before or after the value, NaN and infinities (also 1e400),
+    a repeated key, more than 64 levels, more than 5,000,000 bytes of UTF-8. `clean_text` is applied to
+    strings and keys.
+    """
+    source = strip_fence(clean_text(text))
+    if source.startswith("```") and (tight := _TIGHT.fullmatch(source)) is not None:
+        source = tight[1]
+    try:
+        # The decoder recurses, so the depth is checked before it runs.
+        _check_size(source)
+        value = DECODER.decode(source)
+    except _JsonError as refusal:
+        return JsonReading(problem=refusal.problem, detail=str(refusal))
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        return JsonReading(
+            problem="malformed",
+            detail=f"the reply is not JSON at {place}; expected one JSON value and nothing else",
+        )
+    except ValueError:
+        return JsonReading(
+            problem="malformed",
+            detail="the reply holds a number too long to read; expected one plain JSON value",
+        )
+    return JsonReading(value=cleaned(value))
+
+
+def _check_size(source: str) -> None:
+    if not source.strip():
+        raise _JsonError("empty", "the reply is empty; expected one JSON value")
+    # The number of characters is the cheap lower bound.
+    if len(source) > JSON_BYTES or len(source.encode()) > JSON_BYTES:
+        limit = f"{JSON_BYTES:,} bytes"
+        raise _JsonError("too_large", f"the reply is too large; expected at most {limit} of JSON")
+    depth, quoted = 0, False
+    for token in _STRUCTURE.finditer(source):
+        mark = token[0]
+        if mark == '"':
+            quoted = not quoted
+        elif not quoted and mark in "[{":
+            depth += 1
+        elif not quoted and mark in "]}":
+            depth -= 1
+        if depth > JSON_DEPTH:
+            limit = f"{JSON_DEPTH} levels"
+            raise _JsonError("too_deep", f"the reply nests too deep; expected at most {limit}")
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    # Keys are cleaned before they are compared, so that two keys cannot become one later.
+    members = {clean_text(key): value for key, value in pairs}
+    if len(members) < len(pairs):
+        raise _JsonError(
+            "duplicate_key", "the reply repeats a key of an object; expected each key once"
+        )
+    return members
+
+
+def _refuse_constant(name: str) -> float:
+    raise _JsonError("not_finite", f"the reply holds {name}; expected finite numbers only")
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    return number if math.isfinite(number) else _refuse_constant("a number beyond any float")
+
+
+# By default Python accepts NaN and 1e400, and keeps the last of repeated keys.
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+)
+
+
+def cleaned(value: Json) -> Json:
+    """Return a value whose strings are cleaned by `clean_text`."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [cleaned(member) for member in value]
+    if isinstance(value, dict):
+        return {key: cleaned(member) for key, member in value.items()}
+    return value

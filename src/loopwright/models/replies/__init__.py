@@ -1,1 +1,0 @@
-"""What a model wrote, read once: its own words, and a value that fits a schema."""
