@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from loopwright import Workspace
-from loopwright.coding.sealed.copy import CleanCopy
+from loopwright.coding.sealed.clean_copy import CleanCopy
 from loopwright.coding.workspace.workspace import Files
 
 from .measuring import Row, wall

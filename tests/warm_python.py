@@ -30,7 +30,7 @@ PRELOADED = (
     "sqlite3", "loopwright.documents", "loopwright.engine.run", "loopwright.journal.sqlite", "loopwright.models",
     "loopwright.prompts.prompt", "loopwright.evaluators", "loopwright.agents", "loopwright.tools.process",
     "loopwright.coding.until", "loopwright.coding.workspace.workspace", "loopwright.coding.agents.step",
-    "loopwright.coding.sealed.evaluator", "loopwright.memory.space", "loopwright.ui.cli.run", "loopwright.ui.cli.until",
+    "loopwright.coding.sealed.evaluators", "loopwright.memory.space", "loopwright.ui.cli.run", "loopwright.ui.cli.until",
     "loopwright.ui.cli.check", "loopwright.ui.cli.show", "loopwright.ui.web.app", "loopwright.cluster.worker",
     "loopwright.journal.postgres.journal",
 )  # fmt: skip

@@ -53,10 +53,8 @@ from .records import (
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
     from .coding.agents import agent
-    from .coding.keep_or_revert import keep_or_revert_loop
-    from .coding.sealed.evaluator import tests
-    from .coding.sealed.metric import sealed_metric
-    from .coding.until import until
+    from .coding.sealed.evaluators import sealed_metric, tests
+    from .coding.until import keep_or_revert_loop, until
     from .coding.workspace import Workspace
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
@@ -169,7 +167,7 @@ _LAZY = {
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",
-    "keep_or_revert_loop": "coding.keep_or_revert",
+    "keep_or_revert_loop": "coding.until",
     "metric": "evaluators",
     "prompt": "prompts",
     "rubric": "evaluators",
@@ -187,8 +185,8 @@ _LAZY = {
     "fork": "engine.fork",
     "fork_sync": "engine.fork",
     "stream": "engine.streaming",
-    "sealed_metric": "coding.sealed.metric",
-    "tests": "coding.sealed.evaluator",
+    "sealed_metric": "coding.sealed.evaluators",
+    "tests": "coding.sealed.evaluators",
     "tool": "tools",
     "tune": "engine.tune",
     "tune_sync": "engine.tune",

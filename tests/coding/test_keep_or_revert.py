@@ -24,7 +24,7 @@ from loopwright import (
     metric,
     run_sync,
 )
-from loopwright.coding.metric_task import MetricOption
+from loopwright.coding.until_document import MetricOption
 from loopwright.errors import ConfigurationError
 from warm_python import warm_python
 

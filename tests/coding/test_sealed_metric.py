@@ -19,8 +19,7 @@ from loopwright import (
     run_sync,
     sealed_metric,
 )
-from loopwright.coding.metric_task import MetricOption
-from loopwright.coding.until_document import UntilOptions, until_document
+from loopwright.coding.until_document import MetricOption, UntilOptions, until_document
 from loopwright.documents import load
 from loopwright.errors import DocumentError
 

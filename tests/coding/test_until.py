@@ -26,7 +26,7 @@ from loopwright import (
     run_sync,
     until,
 )  # fmt: skip
-from loopwright.coding.agent_command import script_of
+from loopwright.coding.until_document import script_of
 from loopwright.errors import ConfigurationError
 from loopwright.tools.commands import ShellStep
 from loopwright.tools.sandbox import sandbox_problem

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopwright.coding.workspace.git import Git
+from loopwright.coding.workspace.store import Git
 
 # Before a call of git, and the positions of a commit of the journal.
 POSITIONS = ("git", "before", "in_txn", "after")

@@ -1,4 +1,9 @@
-"""`until`: a loop in which an agent works until a check passes."""
+"""`until`: a loop in which an agent works until a check passes.
+
+A judge of the files that an agent changed, in place of the agent's words about them.
+
+`keep_or_revert_loop`: an agent changes files, and only changes that improve a metric stay.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +17,111 @@ from typing import Any, Literal, Protocol, cast
 from ..conditions import Budget, Condition, MaxIterations, NoChange, Passed, Timeout
 from ..engine.context import Context
 from ..engine.loop import Loop, any_of
-from ..engine.loop_options import OnStall
-from ..engine.step import Step, StepLike, as_step
-from ..errors import ConfigurationError, nearest
-from ..evaluators.gates import gates
+from ..engine.loop_options import OnStall, measures_only
+from ..engine.metrics import Metric, metrics_of
+from ..engine.step import (
+    EvaluatorLike,
+    FunctionStep,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+)
+from ..errors import ConfigurationError, StepError, nearest
+from ..evaluators.gates import LaterEvaluator, gates
+from ..evaluators.judge import Judge
 from ..evaluators.judge import judge as judge_of
+from ..records import Evaluation, Result, codec
 from ..records.codec import Json
+from ..records.display import shown
+from ..records.history import table_text
 from ..tools.commands import ShellStep
 from ..tools.sandbox import HIDDEN, Sandbox, SandboxMode
-from .agent_command import AGENT_OUTPUT, has_placeholder, known_agent, program_of, script_of
 from .agents.step import AgentOptions
 from .agents.step import agent as agent_step
-from .changes import JudgeOfChanges
-from .metric_task import METRIC_GOAL
-from .sealed.evaluator import tests
-from .until_document import GOAL, ITERATIONS, PATIENCE, SECONDS
+from .sealed.evaluators import tests
+from .until_document import (
+    AGENT_OUTPUT,
+    GOAL,
+    ITERATIONS,
+    METRIC_GOAL,
+    PATIENCE,
+    SECONDS,
+    has_placeholder,
+    known_agent,
+    metric_prompt,
+    program_of,
+    script_of,
+)
 from .workspace import Workspace
 
-__all__ = ["agent_step_of", "feedback_before", "until"]
+__all__ = [
+    "JudgeOfChanges",
+    "agent_step_of",
+    "feedback_before",
+    "keep_or_revert_loop",
+    "until",
+]
+
+DIFF_CHARS = 60_000  # of the changes in the question
+TEXT_CHARS = 8_000  # of the agent's last message, and of the output of each earlier check
+
+
+class JudgeOfChanges(LaterEvaluator):
+    """A judge that sees the changes of a workspace, the agent's last message and the output of earlier checks.
+
+    Args:
+        judge: The judge with its criteria.
+        earlier: The evaluations of the gates before it, by name.
+    """
+
+    name = "judge"
+    asks_model = True
+
+    def __init__(self, judge: Judge, earlier: Sequence[tuple[str, Evaluation]] = ()) -> None:
+        self.judge, self.earlier = judge, tuple(earlier)
+        self.unsupplied = judge.unsupplied
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("judge of changes", self.judge.fingerprint)
+
+    def parts(self) -> tuple[Step, ...]:
+        """Return the judge."""
+        return (self.judge,)
+
+    def after(self, earlier: Sequence[tuple[str, Evaluation]]) -> JudgeOfChanges:
+        """Return the judge that also sees the evaluations of the gates before it."""
+        return JudgeOfChanges(self.judge, earlier)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Judge the changes. The result's output is the evaluation."""
+        read = FunctionStep(
+            _changes, name="changes", fingerprint=digest_of("changes"), reports=False
+        )
+        # Recorded: a resumed run must ask the same question, and the files may be others by then.
+        changes: str = await ctx.call("changes", read, None)
+        texts = [("The agent's last message", shown(value, TEXT_CHARS))]
+        texts += [
+            (f"The output of {name}", shown(e.feedback, TEXT_CHARS)) for name, e in self.earlier
+        ]
+        texts.append(("The changes of the files", changes))
+        text = "\n\n".join(f"{title}:\n{codec.text_of(body).strip()}" for title, body in texts)
+        return await self.judge.run(text, ctx)
+
+
+async def _changes(_: Json, ctx: Context) -> str:
+    files = None if ctx.scope is None else ctx.scope.files
+    if files is None:
+        raise StepError(
+            f"{ctx.path}: a judge of changes needs a workspace; add one, or use of: output",
+            path=ctx.path,
+            kind="no_workspace",
+            retryable=False,
+        )
+    changes = await files.changes()
+    return shown(changes, DIFF_CHARS) or "no file was changed"
 
 
 def until(
@@ -251,3 +343,123 @@ def feedback_before(ctx: Context) -> str:
 
 def _score(item: Any) -> str:
     return "" if item is None or item.score is None else f"{item.score:g}"
+
+
+METRIC_ITERATIONS = 100
+FAILURES = (
+    5  # in a row: a change that breaks the program is a rejected idea, and the loop continues
+)
+
+
+@dataclass(frozen=True)
+class _MetricTask:
+    """The task of an agent, as its prompt states it."""
+
+    goal: str
+    limit: int
+    name: str
+    direction: str
+
+    def prompt(self, _: Json, ctx: Context) -> str:
+        """Return the prompt of the next iteration."""
+        return metric_prompt(
+            goal=self.goal,
+            name=self.name,
+            direction=self.direction,
+            number=str(ctx.iteration),
+            limit=self.limit,
+            table=table_text(ctx.history),
+            feedback=feedback_before(ctx),
+        )
+
+
+def keep_or_revert_loop(
+    agent: Sequence[str] | StepLike[Any, Any],
+    evaluate: EvaluatorLike[Any],
+    metrics: Mapping[str, str | Metric],
+    *,
+    objective: str = "",
+    goal: str = METRIC_GOAL,
+    max_iterations: int = METRIC_ITERATIONS,
+    usd: float | None = None,
+    timeout: float | None = None,
+    until: Condition | None = None,
+    sandbox: SandboxMode = "none",
+    workspace: Workspace | None = None,
+    name: str = "keep_or_revert",
+    **options: Any,
+) -> Loop[Any, Any]:
+    """Make a loop in which an agent changes files, and only changes that improve a metric stay.
+
+    The files at the start are measured first. Each iteration continues from the last accepted one: the files
+    of an iteration that is not better are put back, also when it fails. The branch of the result has one
+    commit for each accepted iteration.
+
+    Args:
+        agent: The words of a command, which receives the prompt on standard input or as the word `{prompt}`;
+            the words of a coding agent, such as `["codex"]`; or a step. The prompt of `agent(...)` can
+            contain `{{ loop.table }}`, the iterations so far.
+        evaluate: The evaluator that measures, such as `metric("val_loss", ["python", "train.py"])`.
+        metrics: By name, `minimise`, `maximise` or a `Metric` with unit, `min_delta` and repeats.
+        objective: The metric that decides. Default: the only one with a direction.
+        goal: What the agent of a command is asked to do. Default: "Improve the metric."
+        max_iterations: The most iterations. Default: 100.
+        usd: The most US dollars. Default: no limit.
+        timeout: The most active seconds. Default: no limit.
+        until: More conditions, such as `MetricAtMost("val_loss", 0.9)`, of which any ends the loop.
+        sandbox: The isolation of the agent: `auto`, `bubblewrap`, `own` or `none`, as in `agent`. Default: `none`.
+        workspace: The folder in which the agent works. Default: a copy of the current one. Its `refine_from`
+            and `commits` are set.
+        name: The name of the loop. Default: "keep_or_revert".
+        **options: More options of `Loop`, such as `on_iteration`, and `max_failures` (default here: 5).
+
+    Returns:
+        The loop. Its output is that of the agent in the last accepted iteration.
+
+    Raises:
+        ConfigurationError: For an invalid option, or metrics of which none orders the iterations.
+
+    Example:
+        >>> from loopwright import metric, run_sync
+        >>> loop = keep_or_revert_loop(
+        ...     ["sh", "-c", "echo x >> notes.txt"],
+        ...     metric("bytes", "cat notes.txt | wc -c"),
+        ...     {"bytes": "minimise"},
+        ...     max_iterations=2,
+        ...     workspace=Workspace(".", merge="none"),
+        ... )
+        >>> loop.workspace.refine_from, loop.limit
+        ('accepted', 2)
+    """
+    declared = metrics_of(metrics, objective, None)
+    if declared is None or not declared.objective:
+        raise ConfigurationError(
+            f"{name}: no metric has a direction, so no change is better; use metrics={{'val_loss': 'minimise'}}"
+        )
+    direction = declared.metrics[declared.objective].direction
+    task = _MetricTask(goal, max_iterations, declared.objective, direction)
+    guards: list[Condition | None] = [
+        None if usd is None else Budget(usd=usd),
+        None if timeout is None else Timeout(timeout),
+    ]
+    loop = Loop(
+        agent_step_of(task, agent, {"sandbox": sandbox}),
+        evaluate,
+        until=any_of(until, MaxIterations(max_iterations)),
+        guards=any_of(*guards),
+        name=name,
+        metrics=metrics,
+        objective=objective,
+        baseline=True,
+        workspace=replace(workspace or Workspace(), refine_from="accepted", commits="iterations"),
+        **{"on_failure": "continue", "max_failures": FAILURES, **options},
+    )
+    step = cast("Step[Any, Any]", loop.evaluate)
+    # Of other evaluators, the names are known only when they run.
+    if measures_only(step) and step.name != declared.objective:
+        hint = nearest(step.name, declared.metrics)
+        raise ConfigurationError(
+            f"{name}: the evaluator measures {step.name!r}, and metrics has {declared.objective!r}; use one "
+            f"name for both{hint}"
+        )
+    return loop

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._home import Home
-from ..coding.workspace.git import GitError
 from ..coding.workspace.saved import ABBREVIATED, SavedWorkspace, home_of, moved, saved_workspaces
-from ..coding.workspace.store import GitStore, checked_home, hash_of
+from ..coding.workspace.store import GitError, GitStore, checked_home, hash_of
 from ..errors import ConfigurationError, EvaluationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Evaluation, Iteration

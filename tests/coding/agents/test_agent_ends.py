@@ -27,7 +27,7 @@ from loopwright import (
     run_sync,
 )
 from loopwright.coding.agents import Manifest
-from loopwright.coding.agents.failures import classified
+from loopwright.coding.agents.events import classified
 from loopwright.errors import ConfigurationError
 
 from .fakes import FORMATS, WITH_END, WRONG_THEN_RIGHT, fake, scripted, until_42, working

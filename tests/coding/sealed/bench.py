@@ -9,8 +9,8 @@ from typing import Any
 
 from loopwright import Workflow, Workspace, run_sync
 from loopwright.coding.sealed.measure import TestCommand, isolated
-from loopwright.coding.sealed.record import Sealed, SealOptions
 from loopwright.coding.sealed.sealed_check import SealedCheck
+from loopwright.coding.sealed.verdict import Sealed, SealOptions
 from loopwright.records import Evaluation
 
 Change = Callable[[Path], None]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.coding.sealed.canaries import Canary, plant
-from loopwright.coding.sealed.protect import Protection, TreeEntry
-from loopwright.coding.sealed.runners import runner_of
+from loopwright.coding.sealed.measure import Canary, plant, runner_of
+from loopwright.coding.sealed.protected import Protection, TreeEntry
 from loopwright.errors import LoopwrightError
 from loopwright.evaluators.parsing.reports import read_report
 from loopwright.records import Evaluation

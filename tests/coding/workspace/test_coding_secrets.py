@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from loopwright import Loop, MaxIterations, Workspace, agent, run_sync
-from loopwright.coding.workspace.git import GitError
-from loopwright.coding.workspace.secrets import paths_with_secrets
-from loopwright.coding.workspace.store import GitStore
+from loopwright.coding.workspace.handover import paths_with_secrets
+from loopwright.coding.workspace.store import GitError, GitStore
 from loopwright.records.redaction import of_environment
 from loopwright.ui.cli import main
 

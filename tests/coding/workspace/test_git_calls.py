@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import loopwright
 from loopwright import Workspace, run_sync
-from loopwright.coding.workspace.git import Git
+from loopwright.coding.workspace.store import Git
 from loopwright.ui.cli import main
 
 from .conftest import Repo

@@ -13,9 +13,8 @@ import pytest
 
 from loopwright import Workspace, run_sync
 from loopwright._home import Home
-from loopwright.coding.workspace.git import GitError
-from loopwright.coding.workspace.placing import Placing
-from loopwright.coding.workspace.store import GitStore
+from loopwright.coding.workspace.store import GitError, GitStore
+from loopwright.coding.workspace.tree import Placing
 from loopwright.coding.workspace.workspace import Files
 from loopwright.errors import ConfigurationError
 from loopwright.ui.cli import main

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopwright import Loop, Workspace, run_sync, shell
-from loopwright.coding.workspace.merge import HandOver, make_branch
+from loopwright.coding.workspace.handover import HandOver, make_branch
 from loopwright.coding.workspace.workspace import Files
 
 from .conftest import Repo

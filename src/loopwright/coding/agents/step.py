@@ -21,11 +21,9 @@ from ...records.json_schema import check_schema
 from ...templates.variables import fill
 from ...tools.process import variable_names
 from ...tools.sandbox import Sandbox, SandboxMode
-from .call_settings import CallSettings
-from .calls import AgentCall, AgentRecord
+from .calls import AgentCall, AgentRecord, CallSettings
 from .manifest import Manifest, load_manifest
-from .program import StreamMode
-from .sessions import Session, checked_mode, new_id, session_key, sessions_of
+from .program import Session, StreamMode, checked_mode, new_id, session_key, sessions_of
 
 __all__ = ["AgentOptions", "AgentStep", "agent"]
 

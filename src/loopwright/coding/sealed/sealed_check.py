@@ -26,13 +26,37 @@ from ...records import Evaluation, Tampering
 from ...records.codec import Json
 from ...tools.process import CommandResult, inherited
 from ...tools.sandbox import sandbox_problem
-from ..workspace.secrets import paths_with_secrets, without_changes
+from ..workspace.handover import paths_with_secrets, without_changes
 from ..workspace.store import PUT_BACK
-from .baseline import Baseline, baseline_of
-from .canaries import Canary, imports_outside, plant
-from .copy import CleanCopy, environment
-from .feedback import (
+from .clean_copy import (
+    ChangedFiles,
+    CleanCopy,
+    ProtectedWatch,
+    blob,
+    entries_of,
+    entry_of,
+    environment,
+    tree_with,
+)
+from .measure import (
+    Baseline,
+    Canary,
+    Runner,
+    TestCommand,
+    TestRun,
+    baseline_of,
+    imports_outside,
+    modules_of,
+    outside,
+    paths_for,
+    plant,
+    unusable,
+)
+from .protected import Protection, TreeChange, TreeEntry
+from .verdict import (
     SHOWN,
+    Sealed,
+    SealOptions,
     evaluation_as_written,
     evaluation_of_base,
     evaluation_of_exit,
@@ -41,19 +65,12 @@ from .feedback import (
     gated,
     held_out_figures,
     rejected,
+    suspicious_lines,
     touched,
     unsatisfied,
+    verdict_of,
     with_details,
 )
-from .imports import modules_of, outside, paths_for
-from .measure import TestCommand, TestRun, unusable
-from .protect import Protection, TreeChange, TreeEntry
-from .record import Sealed, SealOptions
-from .runners import Runner
-from .suspicious import suspicious_lines
-from .trees import blob, entries_of, tree_with
-from .verdict import verdict_of
-from .watch import ChangedFiles, ProtectedWatch, entry_of
 
 if TYPE_CHECKING:
     from ...engine.files import Snapshots

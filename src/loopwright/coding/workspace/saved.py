@@ -18,12 +18,9 @@ from ..._platform import take_lock
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.redaction import Redactor, secrets_in
-from .git import Git, is_branch_name
-from .merge import Branch, HandOver, applied, make_branch
-from .secrets import paths_with_secrets
-from .sources import WorkspaceSource
-from .store import PUT_BACK, GitStore, slug_of
-from .tree import FileTree
+from .handover import Branch, HandOver, applied, make_branch, paths_with_secrets
+from .store import PUT_BACK, Git, GitStore, is_branch_name, slug_of
+from .tree import FileTree, WorkspaceSource
 
 __all__ = [
     "ABBREVIATED",

@@ -3,6 +3,18 @@
 1. The index is private, so what happens to `.git` in the folder changes nothing.
 2. A repository inside the folder is captured by its files, never by its commit.
 3. Every path of a snapshot is put back, and nothing that the rules ignore is touched.
+
+Files of a folder put in place and removed by their open folders, never through a link.
+
+A process that an agent left can exchange a folder for a link at any moment. Git checks a path before it writes, and
+would write behind the link.
+
+Which files are ignored: the rules of the beginning, for all iterations.
+
+A step may rewrite `.gitignore`. If its rules counted from then on, a file could be part of one snapshot and
+be ignored by the next, and putting a snapshot back would neither restore nor remove it.
+
+The user's folder, and how a tree is made from it. Nothing here writes into the user's folder.
 """
 
 from __future__ import annotations
@@ -10,10 +22,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -21,11 +35,177 @@ from pathlib import Path, PurePosixPath
 from ..._platform import take_lock
 from ...records.codec import Json
 from .copying import copied
-from .git import Git, GitError
-from .placing import Placing
-from .store import POLL_SECONDS, GitStore, changes_in
+from .store import POLL_SECONDS, Git, GitError, GitStore, changes_in, slug_of
 
-__all__ = ["FileTree"]
+__all__ = [
+    "ALWAYS",
+    "FileTree",
+    "Placing",
+    "WorkspaceSource",
+    "exclude_file",
+    "fill",
+    "keep_index",
+    "make_copy",
+    "make_worktree",
+    "prepare",
+]
+
+# Windows has none of these flags, and no descriptors of folders: a workspace does not work there.
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+
+class Placing:
+    """A folder whose files are replaced, as a context.
+
+    Args:
+        root: the folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._opened: list[tuple[bytes, int]] = []  # the folders on the way to the last file
+
+    def __enter__(self) -> Placing:
+        self._opened = [(b"", os.open(self._root, _FOLDER & ~_NOFOLLOW))]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close(0)
+
+    def remove(self, paths: Iterable[bytes], *, folders: bool = False) -> None:
+        """Remove files and links, with the folders that become empty; also whole folders if `folders`."""
+        emptied: set[bytes] = set()
+        for path in paths:
+            place, _, name = path.rpartition(b"/")
+            with suppress(OSError):
+                at = self._folder(place, make=False)
+                if folders and stat.S_ISDIR(os.lstat(name, dir_fd=at).st_mode):
+                    shutil.rmtree(os.fsdecode(name), dir_fd=at)
+                else:
+                    os.unlink(name, dir_fd=at)
+            while place:
+                emptied.add(place)
+                place = place.rpartition(b"/")[0]
+        # Inner folders first.
+        for place in sorted(emptied, reverse=True):
+            around, _, name = place.rpartition(b"/")
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=self._folder(around, make=False))
+
+    def put(self, paths: Iterable[bytes], staged: Path) -> None:
+        """Put files and links in place, from a folder that has them at the same paths."""
+        for path in paths:
+            place, _, name = path.rpartition(b"/")
+            at, source = self._folder(place, make=True), staged / os.fsdecode(path)
+            self._clear(name, at)
+            if source.is_symlink():
+                os.symlink(source.readlink(), os.fsdecode(name), dir_fd=at)
+                continue
+            mode = 0o777 if source.stat().st_mode & stat.S_IXUSR else 0o666
+            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=at)
+            with os.fdopen(made, "wb") as copy, source.open("rb") as content:
+                shutil.copyfileobj(content, copy)
+
+    @staticmethod
+    def _clear(name: bytes, at: int) -> None:
+        """Remove what is in the way, such as a folder of ignored files."""
+        try:
+            os.unlink(name, dir_fd=at)
+        except FileNotFoundError:
+            return
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(os.fsdecode(name), dir_fd=at)
+
+    def _folder(self, path: bytes, *, make: bool) -> int:
+        """Return the open folder at a path; a link or a file in its place is replaced if `make`.
+
+        Raises:
+            OSError: if it is not there, and not made.
+        """
+        parts = path.split(b"/") if path else []
+        known = 0
+        while (
+            known < min(len(parts), len(self._opened) - 1)
+            and self._opened[known + 1][0] == parts[known]
+        ):
+            known += 1
+        self._close(known + 1)
+        for part in parts[known:]:
+            at = self._opened[-1][1]
+            try:
+                opened = os.open(part, _FOLDER, dir_fd=at)
+            except OSError:
+                if not make:
+                    raise
+                self._clear(part, at)
+                os.mkdir(part, dir_fd=at)
+                opened = os.open(part, _FOLDER, dir_fd=at)
+            self._opened.append((part, opened))
+        return self._opened[-1][1]
+
+    def _close(self, kept: int) -> None:
+        while len(self._opened) > kept:
+            os.close(self._opened.pop()[1])
+
+
+# Folders of tools: most of them are ignored by a file that the tool puts into them.
+ALWAYS = (
+    ".loopwright/", ".venv/", "node_modules/", "__pycache__/", "*.py[cod]", ".pytest_cache/", ".mypy_cache/",
+    ".ruff_cache/", ".tox/", ".nox/", ".hypothesis/", "*.egg-info/", ".coverage", ".coverage.*", ".DS_Store",
+    ".aider*",
+)  # fmt: skip
+_SPECIAL = re.compile(r"([\\*?\[\]!#])")
+
+
+def exclude_file(
+    root: Path,
+    files: Iterable[bytes],
+    exclude: Sequence[str],
+    links: Sequence[str],
+    local: str = "",
+) -> str:
+    """Return the rules of a folder as one file: the last rule that matches a path decides.
+
+    Args:
+        root: the folder.
+        files: the paths of its `.gitignore` files.
+        exclude: further rules.
+        links: paths that are links to folders of the user.
+        local: the rules of the user's `.git/info/exclude`.
+    """
+    lines = [*ALWAYS, *local.splitlines()]
+    # The rules of a deeper folder come later, because they have precedence.
+    for path in sorted(files, key=lambda path: (path.count(b"/"), path)):
+        file = root / os.fsdecode(path)
+        # Git ignores a link in this place.
+        if file.is_file() and not file.is_symlink():
+            text = file.read_text("utf-8", "replace")
+            lines += _moved(text.splitlines(), os.fsdecode(path).rpartition("/")[0])
+    lines += [*exclude, *(f"/{_escaped(link.strip('/'))}" for link in links)]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(name: str) -> str:
+    return _SPECIAL.sub(r"\\\1", name)
+
+
+def _moved(lines: Iterable[str], folder: str) -> Iterable[str]:
+    """Iterate over the rules of a folder as rules of the root."""
+    for line in lines:
+        rule = line.rstrip("\r\n")
+        if not rule.strip() or rule.startswith("#"):
+            continue
+        if not folder:
+            yield rule
+            continue
+        negated = "!" if rule.startswith("!") else ""
+        rule = rule.removeprefix("!")
+        # A rule with a slash before its end belongs to its folder only.
+        anchored = "/" in rule.rstrip().rstrip("/")
+        middle = "/" if anchored else "/**/"
+        yield f"{negated}/{_escaped(folder)}{middle}{rule.lstrip('/')}"
+
 
 PACK_AFTER = 50  # snapshots
 WAIT = 30.0  # seconds for the git of a killed process to end
@@ -376,3 +556,193 @@ class FileTree:
 def _reserved(path: bytes) -> bool:
     """Whether git refuses a path, because a part of it is named like a repository."""
     return any(part.lower() == b".git" for part in path.split(b"/"))
+
+
+@dataclass(frozen=True)
+class WorkspaceSource:
+    """The user's folder.
+
+    Args:
+        root: the top of its repository, or the folder itself without one.
+        path: the folder that was named, inside the root.
+        head: the commit that is checked out; "" without a repository or a commit.
+        git: whether it is a repository.
+    """
+
+    root: Path
+    path: Path
+    head: str
+    git: bool
+
+    @classmethod
+    def of(cls, path: Path) -> WorkspaceSource:
+        """Return the source of a folder.
+
+        Raises:
+            GitError: if the folder does not exist, or cannot be copied completely.
+        """
+        path = path.expanduser().resolve()
+        if not path.is_dir():
+            raise GitError(f"workspace: path: {path} is not a folder")
+        git = Git(cwd=path)
+        if git.text("rev-parse", "--is-bare-repository", ok=(0, 128)) == "true":
+            raise GitError(
+                f"workspace: {path} is a bare repository and has no files; use a clone of it"
+            )
+        top = git.text("rev-parse", "--show-toplevel", ok=(0, 128))
+        if not top:
+            return cls(path, path, "", git=False)
+        root = Path(top).resolve()
+        if not path.is_relative_to(root):
+            raise GitError(
+                f"workspace: core.worktree of the repository of {path} names another folder, {root}; use that one"
+            )
+        if git.text("config", "--bool", "core.sparseCheckout", ok=(0, 1)) == "true":
+            raise GitError(
+                f"workspace: {root} is a sparse checkout, and a copy would have other files; "
+                "run git sparse-checkout disable, or use kind: here"
+            )
+        head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", ok=(0, 1, 128))
+        return cls(root, path, head, git=True)
+
+    @property
+    def inside(self) -> Path:
+        """The named folder relative to the root."""
+        return self.path.relative_to(self.root)
+
+    def local_rules(self) -> str:
+        """Return the rules of `.git/info/exclude`."""
+        return self.local_file("info/exclude").decode(errors="replace")
+
+    def local_file(self, name: str) -> bytes:
+        """Return the content of a file of the repository, such as `info/exclude`; b"" without it."""
+        if not self.git:
+            return b""
+        place = Git(cwd=self.root).text("rev-parse", "--git-path", name, ok=(0, 128))
+        file = self.root / place
+        return file.read_bytes() if place and file.is_file() else b""
+
+
+def prepare(
+    tree: FileTree, source: WorkspaceSource, exclude: tuple[str, ...], links: tuple[str, ...]
+) -> dict[str, str]:
+    """Set the index and the rules of a tree to the checked-out commit; return its submodules."""
+    kept = _kept_index(tree, source)
+    if kept.exists():
+        # Its times, or git would read each file again in each run. The time of the file itself tells
+        # git which of them are too new to be sure.
+        shutil.copy2(kept, tree.index)
+    else:
+        tree.index.unlink(missing_ok=True)
+    tree.index_from(source.head)
+    submodules = _without_submodules(tree) if source.head else {}
+    if source.head and not kept.exists():
+        # A scan compares files without times, and does not save what it learns.
+        tree.git("update-index", "-q", "--refresh", ok=(0, 1))
+    words = ("ls-files", "-z", "-c", "-o", "--", ":(glob)**/.gitignore")
+    files = {path for path in tree.git(*words).split(b"\0") if not path.endswith(b"/")}
+    text = exclude_file(source.root, files - {b""}, exclude, links, source.local_rules())
+    tree.rules.write_text(text)
+    # Tracked paths that the rules ignore stay part of every snapshot.
+    words = ("ls-files", "-z", "-c", "-i", "-X", str(tree.rules))
+    always = tree.git(*words)
+    (tree.private / "always").write_bytes(always)
+    return submodules
+
+
+def _without_submodules(tree: FileTree) -> dict[str, str]:
+    """Remove the submodules from the index; return their commits by path."""
+    rows = tree.git("ls-files", "-s", "-z").split(b"\0")
+    entries = [row.split(b"\t", 1) for row in rows if row.startswith(b"160000 ")]
+    submodules = {os.fsdecode(path): meta.split()[1].decode() for meta, path in entries}
+    if submodules:
+        # Their files are captured instead of their commits; a merge puts the commits back.
+        tree.drop(map(os.fsencode, submodules))
+    return submodules
+
+
+def keep_index(tree: FileTree, source: WorkspaceSource) -> None:
+    """Keep the index of a source that was just scanned, for the next run of the same folder."""
+    kept = _kept_index(tree, source)
+    kept.parent.mkdir(exist_ok=True)
+    # In the folder of this run: several may keep the same index at once.
+    temporary = tree.private / "kept"
+    shutil.copy2(tree.index, temporary)
+    temporary.replace(kept)
+
+
+def _kept_index(tree: FileTree, source: WorkspaceSource) -> Path:
+    return tree.store.home / "sources" / slug_of(str(source.root))
+
+
+def fill(store: GitStore, folder: Path, private: Path, commit: str, source: Path) -> None:
+    """Put the files of a commit into an empty folder, as copies of the user's files where these are the same.
+
+    Args:
+        store: the store of the commit.
+        folder: the empty folder.
+        private: the folder of its index.
+        commit: the commit.
+        source: the user's folder.
+    """
+    kept, seed = store.home / "sources" / slug_of(str(source)), private / "source"
+    like = None
+    if kept.exists():
+        seed.mkdir()
+        # A copy: another run may replace the kept index meanwhile.
+        shutil.copy2(kept, seed / "index")
+        like = FileTree(store, source, seed, "", max_file=0)
+    FileTree(store, folder, private, "", max_file=0).fill(commit, like)
+
+
+def make_copy(
+    store: GitStore, source: WorkspaceSource, folder: Path, base: str, *, history: str
+) -> None:
+    """Make the repository of a copy, without its files: they are put in place from the store."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f"{folder.name}.new")
+    for old in (temporary, folder):
+        if old.exists():
+            shutil.rmtree(old)
+    git = Git(cwd=folder.parent)
+    if not source.git:
+        temporary.mkdir()
+    elif history == "full" and source.head:
+        words = [
+            "clone",
+            "--local",
+            "--quiet",
+            "--no-checkout",
+            "--",
+            str(source.root),
+            str(temporary),
+        ]
+        git(*words)
+        inner = Git(temporary / ".git", cwd=temporary)
+        # No remote: nothing that runs in the copy reaches the user's repository by a push.
+        inner("remote", "remove", "origin")
+    else:
+        git("init", "--quiet", "--", str(temporary))
+        inner = Git(temporary / ".git", cwd=temporary)
+        root = store.commit(store.tree_of(base), "", "Files at the start")
+        store.point(f"refs/base/roots/{root}", root)
+        options = ("--quiet", "--no-write-fetch-head")
+        inner("fetch", *options, "--", str(store.folder), f"+{root}:refs/heads/base")
+        inner("symbolic-ref", "HEAD", "refs/heads/base")
+    # A crash before this leaves `.new`, which the next attempt removes.
+    temporary.rename(folder)
+
+
+def make_worktree(source: WorkspaceSource, folder: Path) -> None:
+    """Add a work tree of the user's repository, without its files."""
+    if not source.head:
+        raise GitError(f"workspace: {source.root} has no commit; make one, or use kind: copy")
+    git = Git(cwd=source.root)
+    if folder.exists():
+        git("worktree", "remove", "--force", "--", str(folder), ok=(0, 128))
+        shutil.rmtree(folder, ignore_errors=True)
+    # A folder that was deleted by hand is still registered, and git refuses to add it again.
+    git("worktree", "prune")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    options = ("--detach", "--no-checkout", "--quiet")
+    git("worktree", "add", *options, "--", str(folder), source.head)

@@ -1,4 +1,7 @@
-"""The declaration of a workspace, and the workspace of one run."""
+"""The declaration of a workspace, and the workspace of one run.
+
+The tree of a run that continues another one: it is made from the snapshots of that run.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,56 @@ from ...records import Result
 from ...records.codec import Json
 from ...records.redaction import Redactor
 from ...tools.process import run_command
-from .ending import handed_over
-from .forking import origin_of, take_over
-from .git import Git, GitError, is_branch_name, problem_with_git
-from .merge import committed_tree, stored_start
-from .saved import SavedWorkspace, home_of
-from .sources import WorkspaceSource, keep_index, make_copy, make_worktree, prepare
-from .store import GitStore, slug_of
-from .tree import FileTree
+from .handover import committed_tree, handed_over, stored_start
+from .saved import SavedWorkspace, home_of, saved_workspaces
+from .store import Git, GitError, GitStore, is_branch_name, problem_with_git, slug_of
+from .tree import FileTree, WorkspaceSource, keep_index, make_copy, make_worktree, prepare
 
-__all__ = ["Files", "Workspace", "bytes_of"]
+__all__ = [
+    "Files",
+    "Workspace",
+    "bytes_of",
+    "origin_of",
+    "take_over",
+]
+
+
+def origin_of(home: Path, begun: Json, run_id: str) -> SavedWorkspace | None:
+    """Return the workspace in a store that has the recorded beginning: that of the run, or of another one."""
+    same = [one for one in saved_workspaces(home) if one.tree.memory["source"] == begun["source"]]
+    own = (one for one in same if one.run == run_id)
+    other = (one for one in same if one.base == begun["commit"])
+    return next(own, None) or next(other, None)
+
+
+def take_over(tree: FileTree, begun: Json, origin: str = "") -> None:
+    """Give a new tree the rules and the snapshots of the one that another run began.
+
+    Args:
+        tree: the tree of the new run.
+        begun: the recorded beginning of the first run, whose entries each fork has.
+        origin: the run that was forked. It may be a fork itself, with snapshots that the first run lacks.
+
+    Raises:
+        GitError: if the files of the other run were deleted.
+    """
+    same = [one for one in saved_workspaces(tree.store.home) if one.base == begun["commit"]]
+    # The path of a loop is the same in all of them, and so is the name of its folder.
+    forked = (one for one in same if one.run == origin and one.folder.name == tree.folder.name)
+    first = (one for one in same if one.tree.memory["folder"] == begun["folder"])
+    other = next(forked, None) or next(first, None)
+    if other is None:
+        raise GitError(
+            f"workspace: the files of this run were deleted from {begun['folder']}; start a new run"
+        )
+    tree.private.mkdir(parents=True, exist_ok=True)
+    for name in ("rules", "always"):
+        shutil.copy(other.tree.private / name, tree.private / name)
+    # Its own refs: the other run may be deleted, and a finished step is found by its ref.
+    for name, commit in tree.store.refs(other.tree.refs).items():
+        if not name.startswith(("lost/", "source/")):
+            tree.store.point(tree.refs + name, commit)
+
 
 KINDS = ("copy", "worktree", "snapshot", "here")
 MERGES = ("branch", "patch", "apply", "none")

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ...coding.sealed.protect import Protection
-from ...coding.sealed.trees import protected_files
+from ...coding.sealed.clean_copy import protected_files
+from ...coding.sealed.protected import Protection
 from ...conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
 from ...engine.lists import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT, Loop

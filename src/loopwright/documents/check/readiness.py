@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from ..._extras import missing as missing_extra
 from ..._extras import sentence
-from ...coding.agents.call_settings import is_missing
-from ...coding.workspace.git import problem_with_git
+from ...coding.agents.calls import is_missing
+from ...coding.workspace.store import problem_with_git
 from ...errors import ConfigurationError, Problem
 from ...models.protocol import Message, Request
 from ...models.providers.endpoints import Endpoint, endpoint_of, is_loopback_name

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from ...coding.changes import JudgeOfChanges
-from ...coding.sealed.evaluator import tests
+from ...coding.sealed.evaluators import tests
+from ...coding.until import JudgeOfChanges
 from ...engine.step import Step, as_step
 from ...evaluators.check import check
 from ...evaluators.checklist import checklist

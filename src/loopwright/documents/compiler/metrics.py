@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...coding.sealed.metric import sealed_metric
+from ...coding.sealed.evaluators import sealed_metric
 from ...engine.metrics import Metric, MetricScore
 from ...engine.step import Step
 from ...evaluators.metric import metric

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...coding.workspace.sources import WorkspaceSource
 from ...coding.workspace.store import GitStore
+from ...coding.workspace.tree import WorkspaceSource
 from ...conditions import CEILING, UNITS, amount, unit_of
 from ...errors import LoopwrightError
 from ...journal import Entry, RunInfo, surviving

@@ -14,9 +14,8 @@ from typing import Annotated
 import typer
 import yaml
 
-from ...coding.metric_task import MetricOption
-from ...coding.until_document import GOAL, UntilOptions, until_document
-from ...coding.workspace.sources import WorkspaceSource
+from ...coding.until_document import GOAL, MetricOption, UntilOptions, until_document
+from ...coding.workspace.tree import WorkspaceSource
 from ...documents.schema.fields import duration
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError, DocumentError

@@ -16,11 +16,10 @@ from typing import Protocol
 
 from ..._home import HOME
 from ..._regex import PatternError
-from ...coding.agent_command import KNOWN, known_agent
 from ...coding.agents.manifest import load_manifest
-from ...coding.metric_task import MetricOption
-from ...coding.workspace.git import Git, GitError, is_branch_name
-from ...coding.workspace.sources import WorkspaceSource
+from ...coding.until_document import KNOWN, MetricOption, known_agent
+from ...coding.workspace.store import Git, GitError, is_branch_name
+from ...coding.workspace.tree import WorkspaceSource
 from ...errors import ConfigurationError, DocumentError, Problem, nearest
 from ...evaluators.metric import number_pattern
 from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem

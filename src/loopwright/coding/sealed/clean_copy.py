@@ -1,6 +1,12 @@
 """The clean copy: a folder that no agent saw, in which a check runs.
 
 It is used again as long as nothing in it has changed: what a check writes must not reach the next one.
+
+The files of captured trees and of folders by path, and new trees of them in the private store.
+
+The protected files while a check runs: read-only where a sandbox works, and compared afterwards.
+
+What the check itself writes on the base is left out: it is the user's own code.
 """
 
 from __future__ import annotations
@@ -10,16 +16,28 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...tools.process import run_command
 from ...tools.sandbox import Sandbox
-from ..workspace.git import Git, GitError
-from ..workspace.sources import fill
-from ..workspace.store import GitStore
+from ..workspace.store import Git, GitError, GitStore
+from ..workspace.tree import ALWAYS, fill
+from .protected import Protection, TreeEntry, digest_of, folders_above
 
-__all__ = ["CleanCopy", "environment"]
+__all__ = [
+    "MAX_FILES",
+    "ChangedFiles",
+    "CleanCopy",
+    "ProtectedWatch",
+    "blob",
+    "entries_of",
+    "entry_of",
+    "environment",
+    "protected_files",
+    "tree_with",
+]
 
 SETUP_TIMEOUT = 1800.0  # seconds of a setup command
 # Folders in HOME with the programs and downloads of tools, and the variables that name them.
@@ -232,3 +250,173 @@ def _made_writable(function: object, path: str, _: object) -> None:
             Path(path).unlink(missing_ok=True)
     except OSError:
         return  # the system removes temporary files
+
+
+MAX_FILES = 50_000  # in a folder without git, which may be a home folder
+
+
+def entries_of(store: GitStore, commit: str) -> dict[str, TreeEntry]:
+    """Return the files and links of a commit or tree by path."""
+    rows = store.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
+    entries = {}
+    for row in rows:
+        head, _, path = row.partition(b"\t")
+        if path:
+            mode, _, digest = head.decode().split()
+            entries[os.fsdecode(path)] = TreeEntry(mode, digest)
+    return entries
+
+
+def blob(store: GitStore, digest: str) -> bytes:
+    """Return the content of a file."""
+    return store.git("cat-file", "blob", digest)
+
+
+def tree_with(store: GitStore, commit: str, entries: Mapping[str, TreeEntry]) -> str:
+    """Return the tree that has exactly these entries; `commit` is one that shares most of them."""
+    present = entries_of(store, commit)
+    if present == entries:
+        return store.tree_of(commit)
+    zero = "0" * len(store.tree_of(commit))
+    # Removals first: a file may take the place of a folder, and the other way round.
+    rows = [f"0 {zero}\t{path}" for path in present if path not in entries]
+    rows += [
+        f"{entry.mode} {entry.digest}\t{path}"
+        for path, entry in entries.items()
+        if present.get(path) != entry
+    ]
+    with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
+        git = replace(store.git, index=Path(scratch) / "index")
+        git("read-tree", commit)
+        data = b"".join(os.fsencode(row) + b"\0" for row in rows)
+        git("update-index", "-z", "--index-info", stdin=data)
+        return git.text("write-tree")
+
+
+def protected_files(folder: Path, rules: Protection) -> list[str]:
+    """Return the protected files of a folder by their present names; nothing is written."""
+
+    def read(path: str) -> bytes:
+        try:
+            return (folder / path).read_bytes()
+        except OSError:
+            return b""  # it may be gone, or a link to nothing
+
+    return sorted(rules.listed({path: TreeEntry("", path) for path in _files(folder)}, read))
+
+
+def _files(folder: Path) -> list[str]:
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    try:
+        listed = Git(cwd=folder)(*words).split(b"\0")
+    except GitError:
+        return _walked(folder)
+    return [os.fsdecode(path) for path in listed if path]
+
+
+def _walked(folder: Path) -> list[str]:
+    ignored = {name.rstrip("/") for name in ALWAYS}
+    files: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ignored]
+        inside = Path(place).relative_to(folder)
+        files += [str(inside / name) for name in names]
+        if len(files) > MAX_FILES:
+            break
+    return files
+
+
+MOST_PLACES = 1000  # mounts of one sandbox, each of which takes time
+_MODE = "100644"
+SHA1 = 40  # digits
+
+
+class ChangedFiles(Exception):
+    """Protected files that changed while a check ran. Its argument is their paths."""
+
+
+@dataclass
+class ProtectedWatch:
+    """The protected files of one run of a check.
+
+    Args:
+        folder: the copy in which it runs.
+        files: the protected entries by path.
+        written: what the check writes on the base: paths, and folders with a slash at the end.
+    """
+
+    folder: Path
+    files: Mapping[str, TreeEntry]
+    written: frozenset[str] = frozenset()
+    _before: dict[str, tuple[int, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = {path: entry for path, entry in self.files.items() if path not in self.written}
+        self._before = {path: self._state(path) for path in [*self.files, *self._folders]}
+
+    @property
+    def _folders(self) -> list[str]:
+        """The folders of the files, each with a slash at its end."""
+        return [f"{folder}/" for folder in folders_above(self.files)]
+
+    def places(self, others: Iterable[str]) -> list[Path]:
+        """Return what is mounted read-only: folders in which nothing else is, and single files.
+
+        Args:
+            others: the other paths of the copy, and those that may be made.
+        """
+        mixed = folders_above([*others, *(f"{name}x" for name in self.written)])
+        found = dict[str, None]()
+        for path in sorted(self.files):
+            above = sorted(folders_above([path]), key=len)
+            found[next((folder for folder in above if folder not in mixed), path)] = None
+        places = (self.folder / place for place in found)
+        # What a link leads to is outside of the copy, or a file of its own.
+        return [place for place in places if place.exists() and not place.is_symlink()][
+            :MOST_PLACES
+        ]
+
+    def changed(self) -> list[str]:
+        """Return the files whose content is another one."""
+        return [
+            path
+            for path, entry in self.files.items()
+            if self._state(path) != self._before[path] and self._digest(path, entry) != entry.digest
+        ]
+
+    def written_now(self) -> frozenset[str]:
+        """Return the files and folders that a run changed."""
+        return frozenset(
+            path for path, before in self._before.items() if self._state(path) != before
+        )
+
+    def _state(self, path: str) -> tuple[int, ...]:
+        try:
+            status = os.lstat(self.folder / path)
+        except OSError:
+            return ()
+        # The time of the last change of a file cannot be set, unlike that of its content.
+        return (
+            status.st_mode,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_ino,
+        )
+
+    def _digest(self, path: str, entry: TreeEntry) -> str:
+        """Return the digest of the present content, as git computes it; "" for what is no file."""
+        place = self.folder / path
+        try:
+            mode = os.lstat(place).st_mode
+            if stat.S_ISLNK(mode) != (entry.mode == "120000"):
+                return ""
+            content = os.fsencode(place.readlink()) if stat.S_ISLNK(mode) else place.read_bytes()
+        except OSError:
+            return ""
+        return digest_of(content, len(entry.digest))
+
+
+def entry_of(content: bytes) -> TreeEntry:
+    """Return the entry of a file that is in no tree."""
+    return TreeEntry(_MODE, digest_of(content, SHA1))
