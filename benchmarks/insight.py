@@ -31,7 +31,7 @@ from loopwright.insight import (
     StoppingPolicy,
     measure_judge,
 )
-from loopwright.insight.policies import grid
+from loopwright.insight.backtest import grid
 from loopwright.records import History, Iteration
 
 LIMIT = 8

@@ -8,8 +8,8 @@ import pytest
 
 from loopwright import Budget, Context, Loop, MaxIterations, Usage, step
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit, submit_all
-from loopwright.cluster.accounts import SharedBudgets, accounts_of
 from loopwright.cluster.postgres import PostgresSharedRuns
+from loopwright.cluster.worker import SharedBudgets, accounts_of
 from loopwright.errors import ConfigurationError
 from loopwright.journal import MemoryJournal, RunInfo
 

@@ -22,7 +22,7 @@ from loopwright.cluster import (
     open_deliverer,
     submit,
 )
-from loopwright.cluster.deliverers.celery_control import worker_name
+from loopwright.cluster.deliverers.celery import worker_name
 from loopwright.errors import ConfigurationError, JournalUnavailable
 from loopwright.journal import MemoryJournal, open_journal
 from loopwright.testing.deliverers import DelivererSuite

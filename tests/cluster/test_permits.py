@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from journal.postgres_stores import query
-from loopwright.cluster.permit_pool import PermitPool, Settled
-from loopwright.cluster.postgres import PostgresSharedRuns
+from loopwright.cluster.postgres import PermitPool, PostgresSharedRuns, Settled
 from loopwright.engine.budgets import Limits
 
 CALL = 0.01  # seconds

@@ -10,8 +10,8 @@ import pytest
 
 from loopwright import Loop, MaxIterations, Workspace, sequence
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit, submit_all
-from loopwright.cluster.pinning import uses_workspace
 from loopwright.cluster.shared_runs import SharedRuns, open_runs
+from loopwright.cluster.worker import uses_workspace
 from loopwright.journal import MemoryJournal, open_journal
 
 from .waiting import serving, until, until_status

@@ -24,8 +24,7 @@ from loopwright.cluster import (
     submit_all,
 )
 from loopwright.cluster.delivery import Handle
-from loopwright.cluster.schedule import id_of_key, next_tick
-from loopwright.cluster.shared_runs import MemoryRuns, open_runs
+from loopwright.cluster.shared_runs import MemoryRuns, id_of_key, next_tick, open_runs
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.errors import (
     ConfigurationError,

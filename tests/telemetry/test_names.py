@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
-from loopwright.telemetry import attributes as names
-from loopwright.telemetry.attributes import INSTRUMENTS
+from loopwright.telemetry import trace as names
+from loopwright.telemetry.trace import INSTRUMENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "telemetry.md"
 OURS = {

@@ -28,9 +28,8 @@ from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.prompts import prompt
 from loopwright.records import Reason, Result, Status
 from loopwright.telemetry import LogLines, trace_id
-from loopwright.telemetry import attributes as names
-from loopwright.telemetry.spans import MetricPoint, Signal, Span, SpanEvent, span_id
-from loopwright.telemetry.trace import Trace
+from loopwright.telemetry import trace as names
+from loopwright.telemetry.trace import MetricPoint, Signal, Span, SpanEvent, Trace, span_id
 from loopwright.testing import run_virtual
 
 REPLIES = """

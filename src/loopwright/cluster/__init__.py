@@ -4,8 +4,7 @@
 """
 
 from ..engine.budgets import Cap, Limit, Limits, Rate
-from .deliverers.in_memory import InMemoryDeliverer
-from .delivery import Deliverer, Delivery, Handle, open_deliverer
+from .delivery import Deliverer, Delivery, Handle, InMemoryDeliverer, open_deliverer
 from .shared_runs import QueueInfo, WorkerInfo
 from .submit import Submission, requeue, submit, submit_all
 from .worker import Worker

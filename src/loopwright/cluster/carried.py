@@ -25,7 +25,7 @@ from ..documents.steps.items import FILE
 from ..errors import ConfigurationError
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
-from .source_keys import CARRIED
+from .shared_runs import CARRIED
 from .trust import TrustedDigests
 
 __all__ = ["Carried", "carry", "unpacked"]

@@ -1,35 +1,133 @@
-"""The state that workers share beside the journal: deliveries, pauses, workers, queues and the right to sweep."""
+"""The state that workers share beside the journal: deliveries, pauses, workers, queues and the right to sweep.
+
+Schedules: a run whose time has come creates the run of the next time.
+
+There is no scheduler to operate: a schedule is the queued run of its next time. The ID of a run follows from the name of
+the schedule and its time, so two schedulers create one run. Times that pass while no worker serves are skipped, except
+the one that was queued.
+
+The keys of the source of a submitted run; that of its schedule is in `journal.inbox`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import hashlib
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
+from .._extras import needs
 from ..engine.budgets import MemoryPermits, SharedPermits
 from ..errors import ConfigurationError
 from ..journal import Journal, MemoryJournal, RunInfo
+from ..journal.questions import SCHEDULE
 from ..journal.replay import UNASKED
 from ..records import NOTHING, Usage
 from ..records.codec import Json
 from ..records.display import plural
 
 __all__ = [
+    "CARRIED",
     "MAX_DELIVERIES",
     "MAX_DOUBLINGS",
+    "SUBMITTED_AS",
     "DelayedRun",
     "MemoryRuns",
     "QueueInfo",
     "SharedRuns",
     "WorkerInfo",
+    "again_at_tick",
+    "at_tick",
     "delay_text",
+    "id_of_key",
     "is_over",
+    "next_tick",
     "open_runs",
+    "scheduled",
 ]
+
+_OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def id_of_key(key: str) -> str:
+    """Return the run ID that belongs to a key.
+
+    Example:
+        >>> id_of_key("order 17")
+        'order-17-0bcc920e3938'
+    """
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    name = _OUTSIDE.sub("-", key).strip("-")[:48]
+    return f"{name}-{digest}" if name else digest
+
+
+def scheduled(row: RunInfo) -> bool:
+    """Return whether a run belongs to a schedule."""
+    return SCHEDULE in row.source
+
+
+def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
+    """Return the run of a schedule at its next time.
+
+    Args:
+        row: the run to repeat.
+        expression: the times, as five fields of cron in UTC.
+        name: the name of the schedule.
+        now: seconds since the epoch.
+
+    Raises:
+        ConfigurationError: for an expression that is not valid.
+    """
+    tick = _after(expression, now)
+    rule: Mapping[str, Json] = {"expression": expression, "name": name}
+    return replace(
+        row,
+        run_id=id_of_key(_at(name, tick)),
+        wake_at=tick,
+        created=now,
+        updated=now,
+        source={**row.source, SCHEDULE: dict(rule)},
+    )
+
+
+def again_at_tick(row: RunInfo, number: int) -> RunInfo:
+    """Return the run of a schedule with another ID for the same time: a cancelled run keeps its own."""
+    return replace(
+        row, run_id=id_of_key(f"{_at(row.source[SCHEDULE]['name'], row.wake_at)}#{number}")
+    )
+
+
+def _at(name: str, tick: float) -> str:
+    return f"{name}@{dt.datetime.fromtimestamp(tick, dt.UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def next_tick(row: RunInfo, now: float) -> RunInfo:
+    """Return the run that follows a run of a schedule."""
+    rule = row.source[SCHEDULE]
+    fresh = RunInfo(
+        "", row.name, row.input, row.fingerprint, dict(row.source), queue=row.queue, priority=row.priority
+    )  # fmt: skip
+    return at_tick(fresh, rule["expression"], rule["name"], max(now, row.wake_at))
+
+
+def _after(expression: str, now: float) -> float:
+    with needs("a schedule", "pgqueuer"):
+        from croniter import CroniterBadCronError, croniter
+    try:
+        if len(expression.split()) != 5:
+            raise CroniterBadCronError(f"{len(expression.split())} fields, not 5")
+        return float(croniter(expression, now).get_next(float))
+    except (CroniterBadCronError, ValueError) as error:
+        raise ConfigurationError(
+            f"cron: {expression!r} is not a schedule: {error}. Use five fields, such as '0 6 * * *'."
+        ) from None
+
 
 MAX_DELIVERIES = 5  # without a new result
 SUSPECT = 2  # deliveries without a new result after which lists show a run
@@ -479,3 +577,9 @@ def summed(rows: Sequence[RunInfo], now: float) -> list[QueueInfo]:
             continue
         queues[row.queue] = queue
     return [queues[name] for name in sorted(queues)]
+
+
+CARRIED = "carried"
+"""The documents of the run, with their digest."""
+SUBMITTED_AS = "submitted_as"
+"""The key with which it was submitted."""

@@ -20,9 +20,15 @@ from ..journal.recorded.journal import RecordedJournal
 from ..records import codec
 from ..records.codec import Json
 from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer, queue_name
-from .schedule import again_at_tick, at_tick, id_of_key
-from .shared_runs import is_over, open_runs
-from .source_keys import CARRIED, SUBMITTED_AS
+from .shared_runs import (
+    CARRIED,
+    SUBMITTED_AS,
+    again_at_tick,
+    at_tick,
+    id_of_key,
+    is_over,
+    open_runs,
+)
 
 __all__ = ["Submission", "place", "requeue", "submit", "submit_all", "wait_until_over"]
 

@@ -6,12 +6,26 @@ asks a model.
 """
 
 from .._statistics import Estimate
-from .backtest import Backtest, Pair, PolicyResult
+from .backtest import (
+    Backtest,
+    Pair,
+    PolicyResult,
+    StoppingPolicy,
+    Suggestion,
+    grid,
+    policy_from_json,
+    suggestions,
+)
 from .comparing import ComparedRun, Comparison, compare
-from .judge_bench import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge
-from .judge_run import JudgeMeasurement, measurement_input, robustness_set
-from .plots import frontier_svg
-from .policies import StoppingPolicy, grid, policy_from_json
+from .judge_bench import (
+    JudgeCase,
+    JudgeMeasurement,
+    JudgeReport,
+    cases_from_jsonl,
+    measure_judge,
+    measurement_input,
+    robustness_set,
+)
 from .recordings import (
     LeftOut,
     Recording,
@@ -19,10 +33,9 @@ from .recordings import (
     loop_named,
     recorded_loop,
     recordings_of,
+    selected,
 )
-from .report import Replay, replay
-from .selectors import selected
-from .suggestions import Suggestion, suggestions
+from .report import Replay, frontier_svg, replay
 
 __all__ = [
     "Backtest",

@@ -5,11 +5,18 @@ if it would continue: then only bounds are known, from the best quality so far t
 for a policy that may return a worse output than the best one. A policy with more than
 5 % censored recordings gets no point estimate, unless it is exact on the runs that explored: these are a
 random sample of all runs, so their mean has no bias.
+
+Policies: rules for the end of a loop that replay compares.
+
+Suggested limits, from replay alone or from runs that continued to their limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import NamedTuple
@@ -22,22 +29,254 @@ from ..conditions import (
     Condition,
     Judged,
     MaxIterations,
+    NoImprovement,
     Passed,
     ScoreAtLeast,
+    Timeout,
     TreeReading,
     check_safely,
+    from_json,
     has_goal,
     questions_in,
+    tag_of,
+    uses_past,
 )
+from ..documents.schema.fields import duration
 from ..engine.loop import Loop
 from ..engine.step import as_step
-from ..errors import ConfigurationError
-from ..records import History, Iteration
-from ..records.codec import Json
-from .policies import RECORDED, StoppingPolicy
+from ..errors import ConfigurationError, LoopwrightWarning, nearest
+from ..records import History, Iteration, Reason
+from ..records.codec import Json, flow_text
+from ..records.display import duration as seconds_text
 from .recordings import Recording, Recordings, quality_of
 
-__all__ = ["Backtest", "Pair", "PolicyResult"]
+__all__ = [
+    "RECORDED",
+    "Backtest",
+    "Pair",
+    "PolicyResult",
+    "StoppingPolicy",
+    "Suggestion",
+    "cheapest",
+    "grid",
+    "policy_from_json",
+    "suggestions",
+    "unknown",
+]
+
+RECORDED = "recorded"  # the name of the policy that the runs had
+KEYS = ("name", "until", "keep")
+# These change which drafts are written, and the journal has no drafts that were not written.
+_NOT_REPLAYABLE = ("on_stall", "candidates", "refine_from", "strategies", "adapt", "confirm")
+_THRESHOLDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+_PATIENCE = (0, 1, 2, 3, 4)
+_MIN_DELTA = (0.0, 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingPolicy:
+    """A rule for the end of a loop.
+
+    Args:
+        until: the condition that ends it; None is that of the recorded loop.
+        keep: the output of a loop that did not succeed: `best` or `last`; "" is that of the recorded loop.
+        name: shown in tables; by default, the condition in short.
+
+    Raises:
+        ConfigurationError: for any other `keep`.
+
+    Example:
+        >>> from loopwright import MaxIterations, ScoreAtLeast
+        >>> StoppingPolicy(ScoreAtLeast(0.9) | MaxIterations(8)).title
+        'score ≥ 0.9 | limit 8'
+    """
+
+    until: Condition | None = None
+    keep: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.keep not in ("", "best", "last"):
+            hint = nearest(str(self.keep), ("best", "last")) or "; use best or last"
+            raise ConfigurationError(f"keep: {self.keep!r} is not a rule{hint}")
+
+    @property
+    def title(self) -> str:
+        """The name of the policy, or its condition in short."""
+        if self.name:
+            return self.name
+        text = RECORDED if self.until is None else shown(self.until)
+        return f"{text} | keep {self.keep}" if self.keep else text
+
+    def applied(self, loop: Loop) -> Loop:
+        """Return a loop with this policy in place of its `until`; its guards stay."""
+        with warnings.catch_warnings():
+            # The remarks are for loops that run.
+            warnings.simplefilter("ignore", LoopwrightWarning)
+            until = loop.until if self.until is None else self.until
+            # A single sentence of a loop without an evaluator would become its evaluator.
+            judged = loop.evaluate is None and any(True for _ in questions_in(until))
+            evaluate = _unasked if judged else loop.evaluate
+            return dataclasses.replace(
+                loop, until=until, evaluate=evaluate, keep=self.keep or loop.keep
+            )
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the policy as the JSON object that `policy_from_json` reads."""
+        data: dict[str, Json] = {"name": self.title}
+        if self.until is not None:
+            data["until"] = self.until.to_json()
+        if self.keep:
+            data["keep"] = self.keep
+        return data
+
+
+def _unasked(output: Json) -> None:
+    """Stand for an evaluator in a replay, which calls none."""
+
+
+def shown(condition: Condition) -> str:
+    """Return a condition in short, as tables show it."""
+    if isinstance(condition, ScoreAtLeast):
+        first = condition.min_iterations
+        return f"score ≥ {condition.threshold:g}" + (
+            f" from iteration {first}" if first > 1 else ""
+        )
+    if isinstance(condition, MaxIterations):
+        return f"limit {condition.limit}"
+    if isinstance(condition, NoImprovement):
+        delta = f" ({condition.min_delta:g})" if condition.min_delta else ""
+        return f"patience {condition.patience}{delta}"
+    if isinstance(condition, Timeout):
+        return f"timeout {seconds_text(condition.seconds)}"
+    if isinstance(condition, AnyOf):
+        return " | ".join(shown(member) for member in condition.members)
+    if isinstance(condition, AllOf):
+        members = ((shown(m), isinstance(m, AnyOf)) for m in condition.members)
+        return " & ".join(f"({text})" if several else text for text, several in members)
+    return f"{tag_of(type(condition))} {_fields_text(condition)}".rstrip()
+
+
+def _fields_text(condition: Condition) -> str:
+    """Return the fields of a condition as documents write them, the first one without its name."""
+    values = condition.field_values()
+    fields = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
+    if fields and list(values) == [fields[0].name]:
+        return flow_text(values[fields[0].name])
+    return ", ".join(f"{name} {flow_text(value)}" for name, value in values.items())
+
+
+def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
+    """Return the policy in a JSON value: `{until, keep, name}`, or conditions alone.
+
+    Args:
+        data: the value.
+        where: its position, for messages.
+
+    Raises:
+        ConfigurationError: for an unknown key or condition, or a policy that cannot be replayed.
+
+    Example:
+        >>> policy_from_json([{"score_at_least": 0.9}, {"max_iterations": 8}]).title
+        'score ≥ 0.9 | limit 8'
+    """
+    if isinstance(data, Mapping):
+        for key in _NOT_REPLAYABLE:
+            if key in data:
+                raise ConfigurationError(
+                    f"{where}: {key}: a policy with another {key} is not replayable, because it needs "
+                    "drafts that were not written. Record new runs with it."
+                )
+    if isinstance(data, Mapping) and "until" in data:
+        for key in data:
+            if key not in KEYS:
+                hint = nearest(str(key), KEYS) or f"; it has {', '.join(KEYS)}"
+                raise ConfigurationError(f"{where}: unknown key {key!r}{hint}")
+        keep = data.get("keep", "")
+        if not isinstance(data.get("name", ""), str):
+            raise ConfigurationError(f"{where}: name: {flow_text(data['name'])} is not text")
+        try:
+            return StoppingPolicy(
+                _condition(data["until"], f"{where}: until"),
+                keep=keep if isinstance(keep, str) else flow_text(keep),
+                name=data.get("name", ""),
+            )
+        except ConfigurationError as error:
+            text = str(error)
+            raise ConfigurationError(
+                text if text.startswith(where) else f"{where}: {text}"
+            ) from error
+    return StoppingPolicy(_condition(data, where))
+
+
+def _condition(data: Json, where: str) -> Condition:
+    if isinstance(data, Mapping) and len(data) > 1 and "python" not in data:
+        # Several conditions in one object are alternatives, as in a list.
+        data = [{key: value} for key, value in data.items()]
+    if not data:
+        raise ConfigurationError(f"{where}: there is no condition. Write one, such as passed.")
+    try:
+        condition = from_json(_as_json(data))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{where}: {flow_text(data)} is not a condition ({error})"
+        ) from error
+    if uses_past((condition,)):
+        raise ConfigurationError(
+            f"{where}: degrading: sigma: past is measured when a run starts. Write a number for replay."
+        )
+    return condition
+
+
+def _as_json(data: Json) -> Json:
+    """Return conditions with what documents write: durations such as `5m`, and sentences."""
+    if isinstance(data, list):
+        return [_as_json(item) for item in data]
+    # Replay asks no model; it reads the recorded answer.
+    if isinstance(data, str) and " " in data.strip():
+        return {"judged": data}
+    if not isinstance(data, Mapping):
+        return data
+    return {
+        key: _seconds(key, value)
+        if key in ("timeout", "seconds") and isinstance(value, str)
+        else _as_json(value)
+        if key in ("any_of", "all_of", "timeout")
+        else value
+        for key, value in data.items()
+    }
+
+
+def _seconds(key: str, text: str) -> float:
+    try:
+        return float(duration(text))
+    except ValueError as error:
+        raise ConfigurationError(f"{key}: {error}") from error
+
+
+def grid(limit: int) -> Iterator[StoppingPolicy]:
+    """Iterate over policies of threshold, patience, limit and minimal improvement.
+
+    Args:
+        limit: the iteration limit of the recorded loop; no policy exceeds it.
+
+    Example:
+        >>> len(list(grid(8)))
+        252
+    """
+    caps = sorted({max(1, math.ceil(limit * share / 4)) for share in (1, 2, 3, 4)})
+    for threshold in _THRESHOLDS:
+        for cap in caps:
+            for patience in _PATIENCE:
+                # Without patience there is no improvement to measure.
+                for min_delta in _MIN_DELTA if patience else (0.0,):
+                    members: list[Condition] = [ScoreAtLeast(threshold), MaxIterations(cap)]
+                    if patience:
+                        members.append(NoImprovement(patience, min_delta))
+                    yield StoppingPolicy(AnyOf(tuple(members)))
+
 
 MOST_CENSORED = 0.05
 FULL_LENGTH_RUNS = 200  # recorded runs of full length that judge a policy
@@ -449,3 +688,125 @@ class _Columns:
         chosen = self.last if satisfied else self.latest if keep == "last" else self.best
         quality = chosen[end]
         return Pair(place, at, calls, usd, quality=quality, low=quality, high=quality)
+
+
+TOLERANCE = 0.005  # loss of quality that a suggestion accepts
+_AT_LIMIT = 0.20  # share of runs at their limit from which a higher one is considered
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A suggested change of a loop.
+
+    Args:
+        key: the setting.
+        old, new: its values.
+        why: the reason, with its figures.
+    """
+
+    key: str
+    old: int
+    new: int
+    why: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the suggestion as a JSON object."""
+        return {"key": self.key, "from": self.old, "to": self.new, "why": self.why}
+
+
+def cheapest(
+    backtest: Backtest, results: Sequence[PolicyResult], price: float
+) -> PolicyResult | None:
+    """Return the result to suggest: of those without a loss of quality, the best value.
+
+    The cost of a loop without model calls is its iterations.
+
+    Args:
+        backtest: the recordings.
+        results: results with intervals.
+        price: the quality that one call or iteration is worth; with 0 the cheapest result.
+    """
+    calls = bool(backtest.recorded.calls)
+
+    def cost(result: PolicyResult) -> float:
+        return (result.calls if calls else result.iterations) or 0.0
+
+    cheaper = [r for r in results if _loses_nothing(r) and cost(r) < cost(backtest.recorded)]
+
+    def value(result: PolicyResult) -> tuple[float, float]:
+        mean = result.quality.value if result.quality is not None else 0.0
+        return (mean - price * cost(result) if price else 0.0, -cost(result))
+
+    return max(cheaper, key=value, default=None)
+
+
+def _loses_nothing(result: PolicyResult) -> bool:
+    """Return whether a policy keeps the quality, and satisfies as many runs where quality counts no sentences."""
+    now, before = result.satisfied or (0.0, 0.0)
+    return result.difference is not None and result.difference.low >= -TOLERANCE and now >= before
+
+
+def suggestions(backtest: Backtest, price: float = 0.0) -> list[Suggestion]:
+    """Return the suggested changes of the iteration limit.
+
+    The lower limit is the smallest one whose quality is within 0.005 of the present one by the lower end
+    of the paired 95 % interval. A higher limit is suggested only from runs that explored.
+
+    Args:
+        backtest: the recordings.
+        price: the quality that one call is worth. Default: 0.
+    """
+    return [*_lower(backtest), *_raise(backtest, price)]
+
+
+def _lower(backtest: Backtest) -> Iterator[Suggestion]:
+    loop = backtest.loop
+    calls = backtest.recorded.calls or 0.0
+    for limit in range(1, loop.limit):
+        result = backtest.evaluate(with_limit(loop, limit))
+        if not _loses_nothing(result):
+            continue
+        saved = 1 - (result.calls or 0.0) / calls if calls else _iterations_saved(backtest, result)
+        # A limit that no run reaches changes nothing.
+        if saved > 0:
+            of = "calls" if calls else "iterations"
+            why = f"saves {saved:.0%} of {of}"
+            yield Suggestion("max_iterations", loop.limit, limit, why)
+        return
+
+
+def _iterations_saved(backtest: Backtest, result: PolicyResult) -> float:
+    return 1 - (result.iterations or 0.0) / (backtest.recorded.iterations or 1.0)
+
+
+def with_limit(loop: Loop, limit: int) -> StoppingPolicy:
+    """Return the policy of a loop with a lower iteration limit, in addition to its own."""
+    until = MaxIterations(limit) if loop.until is None else loop.until | MaxIterations(limit)
+    return StoppingPolicy(until)
+
+
+def _raise(backtest: Backtest, price: float) -> Iterator[Suggestion]:
+    if unknown(backtest):
+        return
+    audited = backtest.recordings.quality == "audit score"
+    gains = []
+    for item in backtest.recordings.items:
+        if item.explored and len(item) > 1:
+            now, before = item.prefixes[-1].best, item.prefixes[-2].best
+            gains.append(quality_of(now, audited=audited) - quality_of(before, audited=audited))
+    gain = mean_estimate(gains)
+    if gain is not None and gain.low > price:
+        limit = backtest.loop.limit
+        why = f"the last iteration still gains {gain.value:.3f} [{gain.low:.3f}, {gain.high:.3f}]"
+        yield Suggestion("max_iterations", limit, limit + max(1, limit // 2), why)
+
+
+def unknown(backtest: Backtest) -> str:
+    """Return what the recordings cannot tell about a higher limit, or ""."""
+    items = backtest.recordings.items
+    at_limit = sum(item.stop.reason is Reason.MAX_ITERATIONS for item in items)
+    if at_limit < _AT_LIMIT * len(items):
+        return ""
+    if sum(item.explored for item in items) >= 2:
+        return ""
+    return "raising max_iterations: unknown. Set explore: 0.1 on the loop, and record more runs"

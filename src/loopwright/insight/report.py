@@ -1,20 +1,231 @@
-"""The report of a replay: a JSON object, a table of pairs and a plot of the frontier."""
+"""The report of a replay: a JSON object, a table of pairs and a plot of the frontier.
+
+Plots of insight as SVG: quality against cost of policies, and reports of a judge over time.
+
+Each point has its figures as a title, and the same figures stand in a table and in JSON.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
 
+from .._statistics import Estimate
 from ..records.codec import Json
-from .backtest import Backtest, PolicyResult
-from .plots import frontier_svg
-from .policies import StoppingPolicy, grid
+from .backtest import (
+    RECORDED,
+    Backtest,
+    PolicyResult,
+    StoppingPolicy,
+    Suggestion,
+    cheapest,
+    grid,
+    suggestions,
+    unknown,
+)
 from .recordings import Recordings
-from .suggestions import Suggestion, cheapest, suggestions, unknown
 
-__all__ = ["Replay", "replay"]
+__all__ = [
+    "Replay",
+    "frontier_svg",
+    "replay",
+    "reports_svg",
+]
+
+_WIDTH, _HEIGHT = 640, 360
+_LEFT, _RIGHT, _ABOVE, _BELOW = 64, 24, 52, 52
+_STYLE = 'role="img" font-family="sans-serif" font-size="12" fill="currentColor"'
+_TICKS = 5  # about as many on an axis
+_POLICY, _SUGGESTED, _RECORDED = "#3949ab", "#c2410c", "#047857"
+_SHARES = {"sensitivity": _POLICY, "specificity": _SUGGESTED}
+_BESIDE = 8.0  # units between the points of one report
+_LEGEND = 140  # units of an entry of the legend
+
+
+class _Tick(NamedTuple):
+    value: float
+    text: str
+
+
+class _Dot(NamedTuple):
+    """A point with its interval."""
+
+    x: float
+    share: Estimate
+    title: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """The area of a plot with a scale for each direction; each axis ends at its outer ticks."""
+
+    title: str
+    description: str
+    across: Sequence[_Tick]
+    up: Sequence[_Tick]
+    labels: tuple[str, str]
+    legend: Mapping[str, str]
+
+    def x(self, value: float) -> float:
+        """Return the place of a value on the horizontal axis."""
+        low, high = self.across[0].value, self.across[-1].value
+        return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        """Return the place of a value on the vertical axis."""
+        low, high = self.up[0].value, self.up[-1].value
+        return _HEIGHT - _BELOW - (value - low) / (high - low) * (_HEIGHT - _ABOVE - _BELOW)
+
+    def drawn(self, dots: Sequence[_Dot], inside: Sequence[str] = ()) -> str:
+        """Return the plot with its dots, above the elements `inside`."""
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" {_STYLE}>',
+            f"<title>{escape(self.title)}</title>",
+            f"<desc>{escape(self.description)}</desc>",
+            *self._axes(),
+            *inside,
+            *(self._dot(dot) for dot in dots),
+        ]
+        return "\n".join([*lines, "</svg>"]) + "\n"
+
+    def _axes(self) -> Iterator[str]:
+        bottom, right = _HEIGHT - _BELOW, _WIDTH - _RIGHT
+        for tick in self.up:
+            y = f"{self.y(tick.value):.1f}"
+            yield f'<path d="M{_LEFT} {y}H{right}" stroke="currentColor" stroke-opacity="0.2"/>'
+            yield f'<text x="{_LEFT - 8}" y="{y}" dy="4" text-anchor="end">{tick.text}</text>'
+        yield f'<path d="M{_LEFT} {bottom}H{right}" stroke="currentColor" stroke-opacity="0.6"/>'
+        for tick in self.across:
+            if tick.text:
+                middle = f"{self.x(tick.value):.1f}"
+                yield f'<text x="{middle}" y="{bottom + 18}" text-anchor="middle">{tick.text}</text>'
+        across, up = map(escape, self.labels)
+        centre = (_LEFT + right) / 2
+        yield f'<text x="{centre:.0f}" y="{_HEIGHT - 10}" text-anchor="middle">{across}</text>'
+        yield f'<text x="8" y="{_ABOVE - 16}">{up}</text>'
+        start = right - _LEGEND * len(self.legend)
+        for place, (name, colour) in enumerate(self.legend.items()):
+            left = start + place * _LEGEND
+            yield f'<rect x="{left}" y="10" width="10" height="10" fill="{colour}"/>'
+            yield f'<text x="{left + 16}" y="19">{escape(name)}</text>'
+
+    def _dot(self, dot: _Dot) -> str:
+        x, colour, (value, low, high) = f"{dot.x:.1f}", dot.colour, dot.share
+        return (
+            f'<g stroke="{colour}" fill="{colour}"><title>{escape(dot.title)}</title>'
+            f'<path d="M{x} {self.y(low):.1f}V{self.y(high):.1f}" fill="none" stroke-width="1.5"/>'
+            f'<circle cx="{x}" cy="{self.y(value):.1f}" r="4"/></g>'
+        )
+
+
+def _ticks(low: float, high: float) -> list[_Tick]:
+    """Return round values from below `low` to above `high`."""
+    span = (high - low) or 1.0
+    unit = 10.0 ** math.floor(math.log10(span / _TICKS))
+    step = next(s * unit for s in (1, 2, 5, 10) if s * unit * _TICKS >= span * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    digits = max(0, -math.floor(math.log10(step)))
+    return [
+        _Tick(n * step, f"{n * step:.{digits}f}") for n in range(first, max(last, first + 1) + 1)
+    ]
+
+
+def frontier_svg(results: Sequence[PolicyResult], suggested: str = "") -> str:
+    """Return an SVG plot of mean calls, or iterations without calls, against mean quality.
+
+    A dashed line connects the policies that no other one beats in both.
+
+    Args:
+        results: results of policies; those that are not judged have no point.
+        suggested: the title of the policy to highlight.
+
+    Example:
+        >>> frontier_svg([]).startswith("<svg")
+        True
+    """
+    judged = [(r, r.quality) for r in results if r.judged and r.quality is not None]
+    unit = "calls" if any(r.calls for r, _ in judged) else "iterations"
+    costs = [(r.calls if unit == "calls" else r.iterations) or 0.0 for r, _ in judged]
+    lows = [quality.low for _, quality in judged]
+    highs = [quality.high for _, quality in judged]
+    colours = {"recorded": _RECORDED, "other policies": _POLICY}
+    if any(r.policy.title == suggested for r, _ in judged):
+        colours["suggested"] = _SUGGESTED
+    bottom, top = min(lows, default=0.0), max(highs, default=1.0)
+    # An interval that ends on an axis looks cut off.
+    margin = 0.03 * (top - bottom)
+    plot = _Plot(
+        f"Quality against {unit}",
+        f"Mean quality and mean {unit} of {len(judged)} policies, with 95 % intervals.",
+        across=_ticks(0.0, max(costs, default=1.0)),
+        up=_ticks(bottom - margin, top + margin),
+        labels=(f"mean {unit} per run", "mean quality"),
+        legend=colours,
+    )
+    dots = []
+    for (result, quality), cost in zip(judged, costs, strict=True):
+        mean, low, high = quality
+        title = result.policy.title
+        name = "recorded" if result.policy.name == RECORDED else "other policies"
+        text = f"{title}: {cost:.2f} {unit}, quality {mean:.3f} [{low:.3f}, {high:.3f}]"
+        colour = colours["suggested" if title == suggested else name]
+        dots.append(_Dot(plot.x(cost), quality, text, colour))
+    return plot.drawn(dots, list(_frontier(plot, dots)))
+
+
+def _frontier(plot: _Plot, dots: Sequence[_Dot]) -> Iterator[str]:
+    best, corners = -1.0, []
+    for dot in sorted(dots, key=lambda dot: (dot.x, -dot.share.value)):
+        if dot.share.value > best:
+            best = dot.share.value
+            corners.append(f"{dot.x:.1f},{plot.y(best):.1f}")
+    if len(corners) > 1:
+        yield (
+            f'<polyline points="{" ".join(corners)}" fill="none" stroke="currentColor" '
+            'stroke-opacity="0.5" stroke-dasharray="4 4"/>'
+        )
+
+
+def reports_svg(reports: Sequence[tuple[str, Mapping[str, Json]]], judge: str) -> str:
+    """Return an SVG plot of the sensitivity and the specificity of a judge, a place for each report.
+
+    Args:
+        reports: a name, such as the time, and the report as JSON, in the order of the plot.
+        judge: the judge, for the description.
+
+    Example:
+        >>> report = {"sensitivity": {"value": 0.9, "low": 0.8, "high": 0.95}, "specificity": {"why": "none"}}
+        >>> reports_svg([("Monday", report)], "It is short.").count("<circle")
+        1
+    """
+    names = [name for name, _ in reports]
+    # Names of all reports would cover each other.
+    shown = {0, len(names) - 1}
+    places = [_Tick(n, escape(name) if n in shown else "") for n, name in enumerate(names)]
+    plot = _Plot(
+        "Sensitivity and specificity over time",
+        f"{len(reports)} reports of the judge {judge}, with 95 % intervals.",
+        across=[_Tick(-0.5, ""), *places, _Tick(len(names) - 0.5, "")],
+        up=_ticks(0.0, 1.0),
+        labels=("time of the measurement", "share"),
+        legend=_SHARES,
+    )
+    dots = []
+    for place, (name, report) in enumerate(reports):
+        for number, (share, colour) in enumerate(_SHARES.items()):
+            row = report[share]
+            if "value" in row:
+                value = Estimate(row["value"], row["low"], row["high"])
+                text = f"{name}: {share} {value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+                x = plot.x(place) + _BESIDE * (number - 0.5)
+                dots.append(_Dot(x, value, text, colour))
+    return plot.drawn(dots)
 
 
 @dataclass(frozen=True)

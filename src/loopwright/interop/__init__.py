@@ -7,8 +7,7 @@ objects only, never by this package.
 """
 
 from ..engine.functions import Factory, Purpose, register
-from .convert import Adapter, as_evaluator, as_step
-from .objects import EvaluatorStep, ObjectStep
+from .objects import Adapter, EvaluatorStep, ObjectStep, as_evaluator, as_step
 
 __all__ = [
     "Adapter",

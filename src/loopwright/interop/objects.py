@@ -6,18 +6,30 @@ Rules:
    unless it has a `reserve`. Without a budget the run warns `unreported_usage`.
 2. A fingerprint has the adapter, the object's name, its model and its instructions, but never the version of
    a library: updating a library does not end the runs on record.
+
+Any object as a step or an evaluator, with options for those of other libraries, and the protocol of adapters.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
+from ..engine import step as steps
 from ..engine.context import Context
-from ..engine.functions import FunctionTypes
-from ..engine.step import Leaf, digest_of, source_digest
+from ..engine.functions import FunctionTypes, Purpose
+from ..engine.step import (
+    FunctionStep,
+    Leaf,
+    Reserve,
+    Step,
+    StepLike,
+    digest_of,
+    reserving,
+    source_digest,
+)
 from ..errors import ConfigurationError, StepError
 from ..models.providers.endpoints import is_own_origin
 from ..models.registry import Price, cost, price_of
@@ -27,8 +39,11 @@ from ..records.typed import ValueType, value_type
 
 __all__ = [
     "UNREPORTED",
+    "Adapter",
     "EvaluatorStep",
     "ObjectStep",
+    "as_evaluator",
+    "as_step",
     "charged",
     "identity_text",
     "limits_dollars",
@@ -271,3 +286,173 @@ def _pieces(value: object) -> Iterator[str]:
 def text_of(value: object) -> str:
     """Return a value as text: a string unchanged, other values as JSON."""
     return codec.text_of(codec.normalise(value))
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """Makes steps of the objects of one library.
+
+    A distribution registers an adapter as an entry point of the group `loopwright.adapters`: a class without
+    arguments, or an instance. Importing the module of an adapter must not import the library.
+
+    Attributes:
+        roots: Top-level modules of the library. Only objects whose class, or a base class of it, is from one of
+            them reach `matches`.
+
+    Example:
+        >>> from loopwright.engine.step import FunctionStep
+        >>> class TranslatorAdapter:
+        ...     roots = ("translators",)
+        ...     def matches(self, target):
+        ...         return hasattr(target, "translate")
+        ...     def step(self, target, purpose):
+        ...         return FunctionStep(target.translate, name="translate")
+        >>> isinstance(TranslatorAdapter(), Adapter)
+        True
+    """
+
+    # Compared before `matches` is called, so that an object of another library imports no adapter.
+    roots: tuple[str, ...]
+
+    def matches(self, target: object) -> bool:
+        """Return whether the adapter makes a step of this object.
+
+        Args:
+            target: An object from one of the `roots`.
+
+        Returns:
+            Whether `step` accepts it.
+        """
+        ...
+
+    def step(self, target: Any, purpose: Purpose) -> Step[Any, Any]:
+        """Make a step of an object that matches.
+
+        Args:
+            target: The object.
+            purpose: `evaluate` where a loop uses it as its evaluator, else `execute`.
+
+        Returns:
+            The step.
+        """
+        ...
+
+
+def as_step(
+    target: StepLike | object,
+    *,
+    name: str = "",
+    reserve: Usage | Reserve | None = None,
+    idempotent: bool | None = None,
+) -> Step:
+    """Return an object as a step: an agent, a runnable, a graph, a function or a step.
+
+    Loops, workflows and `run` call this for you. Use it to add options.
+
+    Args:
+        target: The object.
+        name: The name of the step in paths. Default: the object's name.
+        reserve: The most that one call may cost, or a function of the input that returns it. A budget of calls,
+            tokens or US dollars needs it for an object that does not report its usage. Default: nothing is reserved.
+        idempotent: Whether a call may be repeated after a crash. Default: False for objects of other libraries,
+            True for functions.
+
+    Returns:
+        The step.
+
+    Raises:
+        ConfigurationError: If the object cannot be a step, or if it is a step already and has options.
+
+    Example:
+        >>> from loopwright import Usage, run_sync
+        >>> writer = as_step(lambda text: text.title(), name="writer", reserve=Usage(calls=1))
+        >>> run_sync(writer, "a title").output
+        'A Title'
+    """
+    return _converted(target, "execute", name=name, reserve=reserve, idempotent=idempotent)
+
+
+def as_evaluator(
+    target: StepLike | object,
+    *,
+    expected: object = MISSING,
+    scale: tuple[float, float] = (0.0, 1.0),
+    name: str = "",
+    reserve: Usage | Reserve | None = None,
+    idempotent: bool | None = None,
+) -> Step:
+    """Return an object as an evaluator: a metric or a scorer of another library, a function or a step.
+
+    Args:
+        target: The object.
+        expected: The expected output, for objects that compare. Default: the member `expected` or `target` of
+            the loop's input.
+        scale: The lowest and the highest score of the object. Default: 0 to 1. A score outside of the scale makes
+            the evaluation undecided.
+        name: The name of the step in paths. Default: the object's name.
+        reserve: The most that one call may cost, or a function of the output that returns it. Default: nothing is
+            reserved.
+        idempotent: Whether a call may be repeated after a crash. Default: True.
+
+    Returns:
+        A step from an output to an Evaluation.
+
+    Raises:
+        ConfigurationError: If the object cannot be an evaluator, or does not take these options.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> run_sync(as_evaluator(lambda text: len(text) / 10, name="length"), "hello").output
+        0.5
+    """
+    step = _converted(target, "evaluate", name=name, reserve=reserve, idempotent=idempotent)
+    options: dict[str, Any] = {}
+    # None is a valid expected output, so it cannot stand for "not set".
+    if expected is not MISSING:
+        options["expected"] = expected
+    if scale != (0.0, 1.0):
+        options["scale"] = _scale(scale)
+    if not options:
+        return step
+    if not isinstance(step, EvaluatorStep):
+        raise ConfigurationError(
+            f"as_evaluator: {step.name} does not take {' and '.join(options)}. Only evaluators of other libraries "
+            "do. Let the function return a score from 0 to 1."
+        )
+    return replace(step, **options)
+
+
+def _converted(target: Any, purpose: Purpose, **options: Any) -> Step:
+    set_options = {key: value for key, value in options.items() if value not in (None, "")}
+    step = steps.as_step(target, purpose=purpose)
+    # A step has its own name and cost; options would have to change an object of the user.
+    if not set_options or step is target:
+        if set_options:
+            raise ConfigurationError(
+                f"as_{'step' if purpose == 'execute' else 'evaluator'}: {step.name} is already a step. "
+                f"Set {' and '.join(set_options)} where you create it."
+            )
+        return step
+    if isinstance(step, ObjectStep):
+        if "reserve" in set_options:
+            set_options["reserve"] = reserving(set_options["reserve"])
+        return replace(step, **set_options)
+    # A function whose library wraps it has an adapter, whose options must not be lost.
+    if isinstance(step, FunctionStep) and step.function is target:
+        return FunctionStep(target, **set_options)
+    raise ConfigurationError(
+        f"{step.name} comes from an adapter that does not take {' and '.join(set_options)}"
+    )
+
+
+def _scale(scale: object) -> tuple[float, float]:
+    if not isinstance(scale, tuple | list) or len(scale) != 2:
+        raise ConfigurationError(
+            f"as_evaluator: scale: {scale!r} is not a pair of the lowest and the highest score"
+        )
+    low, high = (codec.number("as_evaluator: scale", bound) for bound in scale)
+    if low >= high:
+        raise ConfigurationError(
+            f"as_evaluator: scale: {low:g} is not below {high:g}. Give the lowest score first."
+        )
+    return (low, high)

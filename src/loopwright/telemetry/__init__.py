@@ -6,6 +6,6 @@ docs/guide/telemetry.md for every name.
 
 from .log_lines import LogLines
 from .opentelemetry import DEFAULT_ENDPOINT, Telemetry, over_http
-from .spans import trace_id
+from .trace import trace_id
 
 __all__ = ["DEFAULT_ENDPOINT", "LogLines", "Telemetry", "over_http", "trace_id"]

@@ -11,9 +11,7 @@ from ..journal import Entry, RunInfo
 from ..records import Iteration, Stop, Usage
 from ..records.codec import Json
 from ..records.redaction import Redactor
-from .attributes import attempt_of, content
-from .spans import span_id, trace_id
-from .trace import active_seconds
+from .trace import active_seconds, attempt_of, content, span_id, trace_id
 
 _REPLY_FIELDS = ("finish", "model", "provider")
 Line = tuple[str, str, dict[str, Json]]

@@ -22,9 +22,7 @@ from .._extras import needs
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo
 from ..records.redaction import Redactor
-from .attributes import INSTRUMENTS
-from .spans import MetricPoint, Signal, Span, SpanEvent, trace_id
-from .trace import Trace
+from .trace import INSTRUMENTS, MetricPoint, Signal, Span, SpanEvent, Trace, trace_id
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -17,7 +17,7 @@ import pytest
 from loopwright import MemoryJournal, Status
 from loopwright.cluster import InMemoryDeliverer, submit
 from loopwright.cluster.shared_runs import SharedRuns, open_runs
-from loopwright.cluster.suspects import suspend
+from loopwright.cluster.sweeper import suspend
 from loopwright.journal import Journal, RunInfo, open_journal
 from loopwright.ui.cli.live import LinesView
 from loopwright.ui.cli.output import Output

@@ -29,7 +29,7 @@ from pgqueuer.types import Channel
 from psycopg import OperationalError
 
 from ..delivery import Delivery, Handle, not_in_postgres
-from ..sessions import connected, is_pooled
+from ..postgres import connected, is_pooled
 
 __all__ = ["PgQueuerDeliverer"]
 

@@ -15,7 +15,7 @@ from ..._statistics import effective_votes
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError, nearest
 from ...insight import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge, measurement_input
-from ...insight.judge_run import judge_json
+from ...insight.judge_bench import judge_json
 from ...records import Result, Usage
 from ...records.codec import Json
 from .. import formatting as texts

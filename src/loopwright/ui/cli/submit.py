@@ -14,9 +14,9 @@ import typer
 
 from ...cluster import Submission, requeue
 from ...cluster.carried import carry
-from ...cluster.pinning import uses_workspace
-from ...cluster.source_keys import CARRIED
+from ...cluster.shared_runs import CARRIED
 from ...cluster.submit import place, wait_until_over
+from ...cluster.worker import uses_workspace
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo

@@ -15,7 +15,7 @@ from ...documents.yaml.reader import read
 from ...errors import ConfigurationError, LoopwrightError
 from ...insight import Replay, StoppingPolicy, policy_from_json
 from ...insight import replay as replayed
-from ...insight.plots import reports_svg
+from ...insight.report import reports_svg
 from ...journal import RunInfo
 from ...journal.views import RunView
 from ...records.codec import Json
