@@ -53,12 +53,12 @@ LATE = {
         "loopwright.models.providers.transport",
     ): "needs the client library",
     (
-        "loopwright.ui.cli.runs",
+        "loopwright.ui.cli.show",
         "loopwright.cluster.shared_runs",
     ): "only shared journals have workers",
     ("loopwright.ui.sources", "loopwright.ui.documents"): "only sources in YAML need the compiler",
     (
-        "loopwright.ui.submitted",
+        "loopwright.ui.run_summary",
         "loopwright.cluster.shared_runs",
     ): "only shared journals have workers",
 }

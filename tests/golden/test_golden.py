@@ -23,7 +23,7 @@ from loopwright import Result, run_sync  # noqa: E402
 from loopwright.errors import ReplayMismatch  # noqa: E402
 from loopwright.journal import Entry, RunInfo, open_journal  # noqa: E402
 from loopwright.ui.cli import main  # noqa: E402
-from loopwright.ui.replaying import recordings_in  # noqa: E402
+from loopwright.ui.documents import recordings_in  # noqa: E402
 
 JOURNALS = sorted(path.parent.name for path in HERE.glob("*/expected.json"))
 EXPECTED = {day: json.loads((HERE / day / "expected.json").read_text()) for day in JOURNALS}

@@ -1,12 +1,18 @@
 """Documents, and the models of Python steps, with the settings of the command line.
 
 This module is slow to load; `sources.documents_module` loads it when it is needed.
+
+The judges of a source, and the measurement of one as a run.
+
+Recordings of the runs that a person selects, for the command line and the page.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,15 +22,97 @@ from ..documents.check.trust import LocalActions, TrustStore, program_actions
 from ..documents.compiler.functions import function
 from ..documents.compiler.models import models_alone
 from ..documents.project import Recorded
+from ..engine.loop import Loop
 from ..engine.step import Step, as_step
+from ..errors import ConfigurationError, LoopwrightError, nearest
+from ..evaluators.judge.judge import Judge
+from ..insight import (
+    JudgeMeasurement,
+    LeftOut,
+    Recording,
+    Recordings,
+    loop_named,
+    recorded_loop,
+    recordings_of,
+    selected,
+)
+from ..journal import Entry, Journal, RunInfo
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..models.scripted import dry_run_resources
-from .measuring import measurement_of
-from .sources import RunSource, SourceSettings
+from ..records.codec import Json
+from .journals import find_run
+from .sources import RunSource, SourceSettings, load_again
 
 __all__ = [
-    "LocalActions", "TrustStore", "document_of", "measurement_of", "models_of", "program_of", "without_effects",
-]  # fmt: skip
+    "LocalActions",
+    "TrustStore",
+    "document_of",
+    "judge_of",
+    "measurement_of",
+    "models_of",
+    "program_of",
+    "recordings_in",
+    "selected_runs",
+    "without_effects",
+]
+
+
+def judge_of(step: Step, name: str, wanted: str = "") -> Judge:
+    """Return the judge of a step.
+
+    Args:
+        step: the step, such as a workflow.
+        name: the name of its document, for messages.
+        wanted: the step that has the judge. Default: the only judge.
+
+    Raises:
+        ConfigurationError: without a judge, or with several.
+    """
+    judges = dict(_judges(step, ""))
+    if not judges:
+        raise ConfigurationError(f"{name}: this document has no judge")
+    paths = [path for path in judges if not wanted or wanted in path.split("/")]
+    if not paths:
+        names = sorted({part for path in judges for part in path.split("/")})
+        raise ConfigurationError(f"{name}: no judge in step {wanted!r}{nearest(wanted, names)}")
+    if len(paths) > 1:
+        raise ConfigurationError(
+            f"{name}: there are {len(paths)} judges. Name a step, such as {name}#{paths[0]}."
+        )
+    return judges[paths[0]]
+
+
+def measurement_of(source: RunSource, bench: Mapping[str, Json]) -> RunSource:
+    """Return a source that measures a judge of another source.
+
+    Args:
+        source: the source with the judge.
+        bench: how the run measures: `step`, `votes` and `at_once`.
+    """
+    judge = judge_of(source.step, source.name, str(bench["step"]))
+    step = JudgeMeasurement(judge, votes=bench["votes"], at_once=bench["at_once"])
+    changed = {"step": step, "source": {**source.source, "bench": dict(bench)}}
+    return cast("RunSource", replace(cast("Any", source), **changed))
+
+
+def _judges(step: Step, path: str) -> Iterator[tuple[str, Judge]]:
+    here = f"{path}/{step.name}".strip("/")
+    if isinstance(step, Judge):
+        yield here, step
+        return
+    for part in _parts(step):
+        yield from _judges(part, here)
+
+
+def _parts(step: Step) -> list[Step]:
+    parts = getattr(step, "parts", None)
+    inner = list(parts()) if callable(parts) else []
+    # Gates have members and no parts.
+    members = () if isinstance(step, Loop) else getattr(step, "members", ())
+    return inner or [part for _, part in members]
+
+
+# fmt: skip
 
 # The scripted model and the redactor have no effects.
 _KEPT_RESOURCES = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
@@ -75,3 +163,50 @@ def without_effects(source: RunSource) -> RunSource:
     }
     resources |= dry_run_resources(resources["models"].model)
     return cast("RunSource", replace(cast("Any", source), resources=resources))
+
+
+async def selected_runs(
+    store: Journal, selectors: Sequence[str], *, mix: bool
+) -> list[tuple[RunInfo, list[Entry]]]:
+    """Return the runs that selectors name, with their entries; see `insight.selected`."""
+    names = [s if ":" in s else (await find_run(store, s)).run_id for s in selectors]
+    runs = await selected(store, names, now=time.time(), mix=mix)
+    return [(info, await store.entries(info.run_id)) for info in runs]
+
+
+def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Recordings:
+    """Return the recordings of a loop, decided as each run was: by the rules that are recorded with it."""
+    loops: dict[str, Loop | LeftOut] = {}
+    items: list[Recording] = []
+    left_out: list[LeftOut] = []
+    for info, entries in runs:
+        # The limits of the command line are part of the source, and not of the fingerprint.
+        key = info.fingerprint + json.dumps(
+            {k: v for k, v in info.source.items() if k not in ("documents", "code")}, sort_keys=True
+        )
+        if key not in loops:
+            loops[key] = _loop_of(info, name)
+        loop = loops[key]
+        if isinstance(loop, LeftOut):
+            left_out.append(LeftOut(info.run_id, loop.why))
+            continue
+        for one in recordings_of(info, entries, loop):
+            if isinstance(one, LeftOut):
+                left_out.append(one)
+            else:
+                items.append(one)
+    found = next((loop.name for loop in loops.values() if isinstance(loop, Loop)), name)
+    return Recordings(found, items, left_out)
+
+
+def _loop_of(info: RunInfo, name: str) -> Loop | LeftOut:
+    if (loop := recorded_loop(info, name)) is not None:
+        return loop
+    # Recorded before the rules were: the documents that are kept with the run.
+    if "file" in info.source and "documents" not in info.source:
+        return LeftOut(info.run_id, "its document was too large to be kept with the run")
+    try:
+        step = load_again(info, SourceSettings(recorded_only=True), execute=False).step
+    except LoopwrightError as error:
+        return LeftOut(info.run_id, str(error).splitlines()[0])
+    return loop_named(step, name)

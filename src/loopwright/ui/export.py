@@ -95,7 +95,7 @@ def _cell(text: str) -> str:
 
 def _html(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> str:
     # By name, because the page loads a web framework and imports this module.
-    text: str = import_module("loopwright.ui.web.report").report(info, entries, journal)
+    text: str = import_module("loopwright.ui.web.run_page").report(info, entries, journal)
     return text
 
 

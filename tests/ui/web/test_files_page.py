@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.ui.web.patch_lines import lines_of
+from loopwright.ui.web.render import lines_of
 
 from .conftest import Server, call, environ, serving, visiting
 from .test_browser import accessible

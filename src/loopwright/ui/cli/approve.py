@@ -18,10 +18,10 @@ from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..journals import DEFAULT, command_line, find_run, reading, resume_line
-from ..submitted import is_for_workers
+from ..run_summary import is_for_workers
+from .live import report_continuation
 from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
-from .result import report_continuation
 from .run import resume_run
 
 SHOWN = 20  # lines of a value, so that the question stays on the screen; `show` prints all

@@ -19,15 +19,14 @@ from ...insight.judge_bench import judge_json
 from ...records import Result, Usage
 from ...records.codec import Json
 from .. import formatting as texts
-from ..measuring import judge_of, measurement_of
+from ..documents import judge_of, measurement_of
 from ..run_summary import result_json
 from ..sources import SourceSettings, load_source
 from ..trust import approved
+from .live import report_result
 from .options import RunCommandOptions, RunId, expanded
 from .output import Output
-from .result import report_result
-from .run import Job, perform
-from .telemetry import TelemetryOptions
+from .run import Job, TelemetryOptions, perform
 
 VOTES = 3  # for each case
 GATE = 3  # exit code of a gate that is not met

@@ -13,8 +13,7 @@ from ...journal import Entry, Journal, RunInfo
 from ...records.codec import Json, text_of
 from ...records.display import duration, score, value_line
 from ...records.evaluation import number_text
-from ..diff import side_by_side
-from ..formatting import fit, one_line, sparkline
+from ..formatting import fit, one_line, side_by_side, sparkline
 from ..journals import DEFAULT, find_run, reading
 from .options import AsJson, JournalUrl
 from .output import Output

@@ -19,11 +19,10 @@ from ..journals import find_run, folder_of, reading
 from ..run_files import in_place
 from ..sources import SourceSettings, load_again, load_source
 from ..trust import Load, approved
-from .cancel_rewind import full_path
 from .options import RunCommandOptions, RunName, expanded
 from .output import Output
-from .run import Job, drive
-from .telemetry import TelemetryOptions
+from .rewind import full_path
+from .run import Job, TelemetryOptions, drive
 
 
 @expanded

@@ -19,8 +19,8 @@ from ...insight import (
 )
 from ...insight import replay as replayed
 from .. import formatting as texts
+from ..documents import recordings_in, selected_runs
 from ..journals import DEFAULT, reading
-from ..replaying import recordings_in, selected_runs
 from .options import AsJson, JournalUrl, LoopName
 from .output import Output
 

@@ -28,10 +28,10 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
-from ..run_summary import result_json
+from ..run_summary import result_json, wait_of
 from ..sources import RunSource, SourceSettings, load_source
-from ..submitted import wait_of
 from ..trust import actions_text, is_approved, trust_contents
+from .live import report_result
 from .options import (
     AsJson,
     InputFile,
@@ -42,7 +42,6 @@ from .options import (
     expanded,
 )
 from .output import Output
-from .result import report_result
 
 # The exit code of several runs is that of the first status in this order.
 _WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")

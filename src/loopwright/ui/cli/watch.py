@@ -15,13 +15,10 @@ from ...journal.replay import recorded_result
 from ...journal.views import LiveLines
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
-from ..run_summary import recorded_json
-from ..submitted import is_for_workers, wait_of
-from .live import LinesView, reports_conditions, view_of
+from ..run_summary import is_for_workers, recorded_json, wait_of
+from .live import LinesView, report_interruption, report_result, reports_conditions, view_of
 from .options import AsJson, JournalUrl, RunName, Verbose
-from .output import Output
-from .result import report_interruption, report_result
-from .signals import INTERRUPTED
+from .output import INTERRUPTED, Output
 
 POLL_SECONDS = 0.2  # seconds between two reads of the journal
 WAITING_SECONDS = 1.0  # seconds between two reads while no worker has the run

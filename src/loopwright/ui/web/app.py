@@ -19,13 +19,13 @@ from starlette.staticfiles import StaticFiles
 
 from ...errors import ConfigurationError, DocumentError, LoopwrightError, RunNotFound
 from ...journal import Journal
+from . import routes_approvals as actions
 from . import routes_events as live
-from . import routes_files as files
+from . import routes_insight as cluster
 from . import routes_insight as insight
-from . import routes_read as reading
-from . import routes_replay as replaying
-from . import routes_workers as cluster
-from . import routes_write as actions
+from . import routes_insight as replaying
+from . import routes_runs as files
+from . import routes_runs as reading
 from .access import AccessGuard
 from .page import Page
 from .render import STATIC, render, sentence_of, static_path

@@ -19,13 +19,10 @@ from ...journal.views import RunView, Wanted
 from ...records import Iteration
 from ...records.codec import Json
 from .events import POLL_SECONDS, EventChannel, ServerEvent, Topic
-from .page import Page
-from .page_models import best_of, items_of, points_of, rows_of
-from .queries import main_loop
+from .page import Page, main_loop
 from .render import macro
-from .routes_read import number_in, run_in, wanted_in
-from .run_header import run_of
-from .steps import steps_of
+from .routes_runs import number_in, run_in, wanted_in
+from .run_page import best_of, items_of, points_of, rows_of, run_of, steps_of
 
 KEEPALIVE_SECONDS = 15.0  # seconds between the comments that keep a silent stream open
 HEAD_GAP = 0.5  # seconds between updates of the effects in progress; faster changes cannot be read

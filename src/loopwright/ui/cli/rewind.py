@@ -17,9 +17,9 @@ from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import DEFAULT, find_run, reading
+from .live import report_continuation
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName
 from .output import Output
-from .result import report_continuation
 
 PATIENCE = 10.0  # seconds to wait for the end of the run, which ends its processes first
 POLL_SECONDS = 0.1  # seconds between two reads of its status

@@ -16,13 +16,7 @@ from starlette.responses import JSONResponse, Response
 from ...conditions import UNITS
 from ...engine.run import new_run_id
 from ...engine.run_record import raise_limit, rewind_with_input
-from ...errors import (
-    ConfigurationError,
-    DocumentError,
-    JournalError,
-    LoopwrightError,
-    RunLocked,
-)
+from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
 from ...journal.questions import answer, pending
 from ...records import codec
 from ...records.codec import Json, text_of
@@ -32,7 +26,7 @@ from .access import MAX_BODY, is_loop
 from .forms import answer_of
 from .page import Page
 from .render import sentence_of
-from .routes_read import run_in
+from .routes_runs import run_in
 
 N = TypeVar("N", int, float)
 Change = Callable[[Page, Request, dict[str, Json]], Awaitable[dict[str, Json]]]
