@@ -22,7 +22,7 @@ from loopwright import (
     Usage,
 )
 from loopwright.engine.loop_options import explores
-from loopwright.evaluators.judge.votes import Votes, error_rates, unattainable
+from loopwright.evaluators.judge import Votes, error_rates, unattainable
 from loopwright.insight import (
     Backtest,
     JudgeCase,

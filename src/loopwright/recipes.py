@@ -27,8 +27,8 @@ from .engine.step import (
     fingerprinted,
 )
 from .errors import ConfigurationError, nearest
-from .evaluators.checklist import Check, as_check
-from .evaluators.criteria import grade
+from .evaluators.check import grade
+from .evaluators.gates import Check, as_check
 from .records import (
     Evaluation,
     History,

@@ -6,7 +6,7 @@ import pytest
 
 from loopwright import run_sync
 from loopwright.agents import ReasoningAgent, completion
-from loopwright.agents.reasoning.agent import NOTICE, WRAPPER
+from loopwright.agents.reasoning import NOTICE, WRAPPER
 from loopwright.models import Models, ScriptedModel
 
 NEVER = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright import Loop, MaxIterations, MemoryJournal, Passed, Result, run
-from loopwright.evaluators.judge.questions import preset_question
+from loopwright.evaluators.judge_questions import preset_question
 from loopwright.models import Models, ScriptedModel
 from loopwright.records import Evaluation
 from loopwright.testing import run_virtual

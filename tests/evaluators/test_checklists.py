@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopwright import Evaluation, Loop, MemoryJournal, Passed, run
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, checklist, score
-from loopwright.evaluators.criteria import grade, segments
+from loopwright.evaluators.check import grade, segments
 
 ITEMS: dict[str, Any] = {
     "short": {"max_words": 3},

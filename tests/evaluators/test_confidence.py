@@ -24,8 +24,7 @@ from loopwright import (
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.evaluators import rubric, trend
-from loopwright.evaluators.rubric.rating import CUT, cut, listed_criteria
-from loopwright.evaluators.rubric.rubric import band, compare, report
+from loopwright.evaluators.rubric import CUT, band, compare, cut, listed_criteria, report
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 

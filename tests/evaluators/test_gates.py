@@ -21,7 +21,7 @@ from loopwright import (
 )
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates, score
-from loopwright.evaluators.criteria import verdict
+from loopwright.evaluators.check import verdict
 
 
 def saying(**fields: Any) -> Any:

@@ -11,7 +11,7 @@ from judging import looped, no, settled
 
 from loopwright import run_sync
 from loopwright.evaluators import check, gates, judge
-from loopwright.evaluators.judge.questions import Sentence, mark_of
+from loopwright.evaluators.judge_questions import Sentence, mark_of
 from loopwright.models import Models, Reply
 from loopwright.records import Evaluation
 from loopwright.records.codec import encode

@@ -12,8 +12,8 @@ from judging import GARBAGE, SHORT, evaluation, looped, no, prompts_of, settled,
 
 from loopwright import MemoryJournal, run
 from loopwright.evaluators import judge
-from loopwright.evaluators.judge.judge import Judge
-from loopwright.evaluators.judge.questions import SHOWN, YesNo, mark_of, shown
+from loopwright.evaluators.judge import Judge
+from loopwright.evaluators.judge_questions import SHOWN, YesNo, mark_of, shown
 from loopwright.models import Models, Reply
 from loopwright.prompts.settings import PromptSettings
 from loopwright.records import Reason, Status

@@ -9,7 +9,7 @@ from judging import GARBAGE, PRESET, evaluation, judged, no, yes
 
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import judge, rubric, score
-from loopwright.evaluators.judge.questions import Preset, preset_question
+from loopwright.evaluators.judge_questions import Preset, preset_question
 from loopwright.models import Reply
 
 

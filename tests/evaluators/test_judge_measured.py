@@ -13,7 +13,7 @@ from loopwright import Judged, Loop, MaxIterations
 from loopwright.documents import load
 from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.evaluators import judge
-from loopwright.evaluators.judge.votes import Votes, best_rule, unattainable
+from loopwright.evaluators.judge import Votes, best_rule, unattainable
 
 GRID = [
     (sensitivity / 100, specificity / 100, icc / 10)

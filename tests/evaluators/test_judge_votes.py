@@ -14,7 +14,7 @@ from loopwright import MemoryJournal
 from loopwright.conditions import Budget
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates, judge
-from loopwright.evaluators.judge.votes import (
+from loopwright.evaluators.judge import (
     Votes,
     best_rule,
     error_of_lead,

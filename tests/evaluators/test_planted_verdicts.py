@@ -11,8 +11,8 @@ from judging import PRESET, looped, settled, yes
 
 from loopwright import run_sync
 from loopwright.evaluators import judge, read_verdict, rubric, score
-from loopwright.evaluators.judge.questions import Sentence, mark_of
-from loopwright.evaluators.rubric.rating import Rating
+from loopwright.evaluators.judge_questions import Sentence, mark_of
+from loopwright.evaluators.rubric import Rating
 from loopwright.models import Reply
 from loopwright.prompts import prompt
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.evaluators.parsing.reports import (
+from loopwright.evaluators.test_report import (
     TestCase,
     TestReport,
     TestState,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import read_score
-from loopwright.evaluators.parsing.scores import ScoreReading, read_number, read_score_by_pattern
+from loopwright.evaluators.score import ScoreReading, read_number, read_score_by_pattern
 from loopwright.models.reply_text import normalise_reply
 
 CORPUS = yaml.safe_load((Path(__file__).parent.parent / "data/replies.yaml").read_text("utf-8"))

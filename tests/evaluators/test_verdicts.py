@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import read_verdict, read_yes_no
-from loopwright.evaluators.parsing.verdicts import Verdict, read_signed
+from loopwright.evaluators.verdicts import Verdict, read_signed
 from loopwright.models.reply_text import normalise_reply
 
 CORPUS = yaml.safe_load((Path(__file__).parent.parent / "data/replies.yaml").read_text("utf-8"))

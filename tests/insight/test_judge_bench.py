@@ -8,7 +8,7 @@ import random
 import pytest
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.judge.votes import Votes, error_rates
+from loopwright.evaluators.judge import Votes, error_rates
 from loopwright.insight import JudgeCase, cases_from_jsonl, measure_judge
 
 

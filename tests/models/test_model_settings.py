@@ -12,7 +12,7 @@ from loopwright import Loop, MaxIterations, run
 from loopwright.agents import ReasoningAgent
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import judge, score
-from loopwright.evaluators.rubric.rubric import confidence
+from loopwright.evaluators.rubric import confidence
 from loopwright.models import Models, ProviderModel
 from loopwright.prompts import prompt
 

@@ -10,7 +10,7 @@ import pytest
 
 from loopwright import Budget, Context, Loop, MaxIterations, Passed, Workflow
 from loopwright.agents import Capability
-from loopwright.agents.phased.capabilities import Hooks
+from loopwright.agents.capabilities import Hooks
 from loopwright.engine.adapters import merge
 from loopwright.errors import DocumentError
 from loopwright.evaluators import check, test_report

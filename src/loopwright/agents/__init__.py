@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from ..prompts import tool_prompt
     from ..prompts.tool_prompt import OnResults, call_with_tools
     from ..records.codec import sanitised as sanitised
+    from .capabilities import AgentState, Capability
+    from .completion import STATUSES as STATUSES
+    from .completion import Execution, completion, execution_of, executions
     from .lifecycle import Event, Lifecycle, LifecycleListener, Move, State, lifecycle_of
-    from .phased.agent import COMPLEXITIES, ROLES, PhasedAgent
-    from .phased.capabilities import AgentState, Capability
-    from .reasoning.agent import ReasoningAgent
-    from .reasoning.completion import completion
-    from .reasoning.executions import STATUSES as STATUSES
-    from .reasoning.executions import Execution, execution_of, executions
+    from .phased import COMPLEXITIES, ROLES, PhasedAgent
+    from .reasoning import ReasoningAgent
 
 __all__ = [
     "COMPLEXITIES",
@@ -40,24 +39,24 @@ __all__ = [
 
 # Loaded at first use: templates, models and tools take half a second.
 _LAZY = {
-    "AgentState": ".phased.capabilities",
-    "COMPLEXITIES": ".phased.agent",
-    "Capability": ".phased.capabilities",
+    "AgentState": ".capabilities",
+    "COMPLEXITIES": ".phased",
+    "Capability": ".capabilities",
     "Event": ".lifecycle",
-    "Execution": ".reasoning.executions",
+    "Execution": ".completion",
     "Lifecycle": ".lifecycle",
     "LifecycleListener": ".lifecycle",
     "Move": ".lifecycle",
     "OnResults": "..prompts.tool_calls",
-    "PhasedAgent": ".phased.agent",
-    "ROLES": ".phased.agent",
-    "ReasoningAgent": ".reasoning.agent",
-    "STATUSES": ".reasoning.executions",
+    "PhasedAgent": ".phased",
+    "ROLES": ".phased",
+    "ReasoningAgent": ".reasoning",
+    "STATUSES": ".completion",
     "State": ".lifecycle",
     "call_with_tools": "..prompts.tool_calls",
-    "completion": ".reasoning.completion",
-    "execution_of": ".reasoning.executions",
-    "executions": ".reasoning.executions",
+    "completion": ".completion",
+    "execution_of": ".completion",
+    "executions": ".completion",
     "lifecycle_of": ".lifecycle",
     "sanitised": "..records.sanitize",
     "tool_prompt": "..prompts",

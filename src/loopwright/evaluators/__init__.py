@@ -6,22 +6,18 @@ code; `score` reads a number, `metric` measures one; `gates` combines several. `
 and `schema_check` (json_schema), for one release.
 """
 
-from .agreement import agreement, similarity
-from .check import check
-from .checklist import Check, checklist
-from .gates import gates
-from .json_schema import json_schema
-from .json_schema import schema_check as schema_check
-from .judge.judge import Judge, judge
+from .check import check, json_schema
+from .check import schema_check as schema_check
+from .gates import Check, checklist, gates
+from .judge import Judge, judge
 from .metric import metric
-from .parsing.scores import ScoreProblem, ScoreReading, read_score
-from .parsing.verdicts import Answer, Verdict, VerdictProblem, read_verdict, read_yes_no
-from .rubric.rubric import Rubric, rubric
-from .rubric.rubric import confidence as confidence
-from .score import score
+from .rubric import Rubric, rubric
+from .rubric import confidence as confidence
+from .score import ScoreProblem, ScoreReading, read_score, score
 from .test_report import share_passing as share_passing
 from .test_report import test_report
-from .trend import Trend, trend
+from .trend import Trend, agreement, similarity, trend
+from .verdicts import Answer, Verdict, VerdictProblem, read_verdict, read_yes_no
 
 __all__ = [
     "Answer",

@@ -7,15 +7,23 @@ Rules:
 2. A check that could not decide is an error of kind `check_error`, neither passed nor failed. One that
    cannot decide about any output, because its command cannot run, is of kind `evaluator_broken`.
 3. Checks have no side effects, so a resumed run may repeat a check that was in progress.
+
+Evaluations of several criteria: the score, the verdict and the gaps follow from the criteria.
+
+JSON Schema as a check: every error with its path, bounded patterns, no remote references.
+
+Two departures from the defaults of the library: patterns of a schema are searched with a time limit, and
+a reference that is not inside the schema is refused when the check is made, instead of being fetched.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from .._regex import compile_pattern
 from ..engine.budgets import reports
@@ -23,22 +31,313 @@ from ..engine.context import Context
 from ..engine.functions import in_thread
 from ..engine.run_state import acting
 from ..engine.step import FunctionStep, Leaf, as_step, digest_of
-from ..errors import (
-    BROKEN_EVALUATOR,
-    ConfigurationError,
-    EvaluationError,
-    StepError,
-    nearest,
-)
+from ..errors import BROKEN_EVALUATOR, ConfigurationError, EvaluationError, StepError, nearest
+from ..models.reply_text import read_json
 from ..records import Criterion, Evaluation, as_evaluation, codec, reaches
 from ..records.codec import Json
+from ..records.json_schema import Schema, library, validator_of
 from ..tools.commands import CommandOptions, ShellStep
 from ..tools.process import CommandResult, tail
-from .criteria import verdict
-from .json_schema import json_schema
-from .parsing.scores import finder, read_score_by_pattern
+from .score import finder, read_score_by_pattern
 
-__all__ = ["broken", "check", "command_check", "function_check", "run_check", "text_check"]
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Resource
+    from referencing._core import Resolver
+
+__all__ = [
+    "broken",
+    "check",
+    "check_sentences",
+    "command_check",
+    "function_check",
+    "grade",
+    "json_schema",
+    "run_check",
+    "schema_check",
+    "segments",
+    "shares",
+    "text_check",
+    "verdict",
+]
+
+
+def check_sentences(owner: str, criteria: Sequence[str]) -> None:
+    """Refuse criteria that are not sentences.
+
+    Raises:
+        ConfigurationError: For a value that is not a text, or blank.
+    """
+    for criterion in criteria:
+        if not isinstance(criterion, str) or not criterion.strip():
+            raise ConfigurationError(
+                f"{owner}: {criterion!r:.80} is not a criterion. Use a sentence for each."
+            )
+
+
+def verdict(
+    criteria: Sequence[Criterion], *, feedback: str = "", improvements: Sequence[str] | None = None
+) -> Evaluation:
+    """Return an evaluation: score 1.0 and passed if all criteria hold, otherwise 0.0 and not passed.
+
+    The default of `feedback` and `improvements` is the failing criteria with their gaps.
+    """
+    failing = [item for item in criteria if not item.passed]
+    gaps = [f"{item.name}: {item.gap}" if item.gap else item.name for item in failing]
+    return Evaluation(
+        0.0 if failing else 1.0,
+        not failing,
+        feedback or "\n".join(gaps),
+        tuple(gaps if improvements is None else improvements),
+        tuple(criteria),
+    )
+
+
+def shares(
+    owner: str, criteria: Sequence[str], weights: Mapping[str, float] | None
+) -> dict[str, float]:
+    """Return the weight of each criterion, 1 by default, scaled to a sum of 1.
+
+    Raises:
+        ConfigurationError: For a repeated or unknown criterion, or invalid weights.
+    """
+    if len(set(criteria)) < len(criteria):
+        raise ConfigurationError(f"{owner}: a criterion is repeated. List each once.")
+    for name in weights or {}:
+        if not criteria:
+            raise ConfigurationError(f"{owner}: weights need criteria. List the criteria too.")
+        if name not in criteria:
+            raise ConfigurationError(
+                f"{owner}: weights: there is no criterion {name!r}{nearest(name, criteria)}"
+            )
+    weights = {name: (weights or {}).get(name, 1.0) for name in criteria}
+    for name, weight in weights.items():
+        codec.number(f"{owner}: weights: {name}", weight, minimum=0)
+    total = math.fsum(weights.values())
+    if criteria and not total > 0:
+        raise ConfigurationError(f"{owner}: weights: all are 0. At least one must be above 0.")
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def grade(
+    evaluations: Sequence[tuple[str, Evaluation]], weights: Mapping[str, float] | None = None
+) -> Evaluation:
+    """Return the evaluation of a list from those of its items.
+
+    Each item is a criterion. The score is the share of the weights (default 1) of the items that passed,
+    and `passed` means that all passed. If an item is undecided, its score is unknown, so the list is
+    undecided too, and a vote names the item.
+
+    Raises:
+        EvaluationError: If an item has a score but no verdict.
+    """
+    criteria = [_criterion(name, evaluation) for name, evaluation in evaluations]
+    weight = {item.name: (weights or {}).get(item.name, 1.0) for item in criteria}
+    met = math.fsum(weight[item.name] for item in criteria if item.passed)
+    failing = [item for item in criteria if not item.passed]
+    lines = [f"- {item.name}: {item.gap}" for item in failing]
+    # An error of one check and "not met" are different facts for the next iteration.
+    undecided = [name for name, evaluation in evaluations if evaluation.undecided]
+    return Evaluation(
+        score=None if undecided else met / math.fsum(weight.values()),
+        passed=None if undecided else not failing,
+        feedback="\n".join([f"{len(failing)} of {len(criteria)} items are not met:", *lines])
+        if failing
+        else "",
+        improvements=tuple(
+            f"{name}: {missing}"
+            for name, evaluation in evaluations
+            if evaluation.passed is not True
+            for missing in (evaluation.improvements or ("not met",))
+        ),
+        criteria=tuple(criteria),
+        votes=tuple({"item": name, "undecided": True} for name in undecided),
+        undecided=bool(undecided),
+        impossible=not undecided and any(evaluation.impossible for _, evaluation in evaluations),
+    )
+
+
+def _criterion(name: str, evaluation: Evaluation) -> Criterion:
+    if evaluation.passed is None and not evaluation.undecided:
+        raise EvaluationError(
+            f"item {name!r}: its check gave no verdict. Return True or False, or set the score from "
+            "which it passes: check(function, at_least=0.8).",
+            kind="no_verdict",
+            retryable=False,
+        )
+    if evaluation.passed and not evaluation.undecided:
+        return Criterion(name, True)
+    missing = "; ".join(item.gap for item in evaluation.criteria if not item.passed and item.gap)
+    return Criterion(name, False, evaluation.feedback or missing or "not met")
+
+
+def segments(names: Iterable[str]) -> list[str]:
+    """Return unique path segments: a slash becomes a dash, a repeated name gets a number."""
+    result: list[str] = []
+    for name in names:
+        # A slash separates segments of a journal path.
+        plain = name.replace("/", "-") or "part"
+        number = 1
+        segment = plain
+        while segment in result:
+            number += 1
+            segment = f"{plain}-{number}"
+        result.append(segment)
+    return result
+
+
+LISTED = 50  # errors in one feedback
+MESSAGE = 300  # characters of one error
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def json_schema(schema: Schema, *, name: str = "schema") -> FunctionStep:
+    """Make an evaluator that checks an output against a JSON Schema.
+
+    A text output is first read as one strict JSON value, alone or in one code fence; any other text
+    fails. All errors (the first 50) become improvements, each with its JSON path. Formats are not
+    asserted, as the standard requires. See https://json-schema.org/draft/2020-12.
+
+    Args:
+        schema: The schema. The dialect is draft 2020-12 unless `$schema` names another.
+        name: The name in the feedback. Default: "schema".
+
+    Returns:
+        A step from an output to an Evaluation of score 1.0 or 0.0.
+
+    Raises:
+        ConfigurationError: For an invalid schema, or a reference that is not inside it.
+        EvaluationError: At run time, of kind `check_error`, if the schema cannot be evaluated, for
+            example because it refers to itself without end.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> print(run_sync(json_schema({"type": "array", "minItems": 2}), "[1]").output.feedback)
+        schema: does not fit in 1 place:
+        - $: [1] is too short
+    """
+    validator = _validator(schema)
+
+    def evaluate(value: Json) -> Evaluation:
+        if isinstance(value, str):
+            reading = read_json(value)
+            if reading.problem:
+                return verdict([Criterion(name, False, reading.detail)])
+            value = reading.value
+        try:
+            errors = [_line(error) for error in validator.iter_errors(value)]
+        # A pattern's time limit has its own error.
+        except EvaluationError:
+            raise
+        except Exception as error:  # endless recursion, a number that is too large
+            raise EvaluationError(
+                f"check {name}: the schema cannot be evaluated: {type(error).__name__}: {error}",
+                kind="check_error",
+                retryable=False,
+            ) from error
+        # The library's order depends on the order of keys in the schema.
+        return _report(name, sorted(errors))
+
+    async def in_background(value: Json) -> Evaluation:
+        return cast("Evaluation", await in_thread(evaluate, value))
+
+    return FunctionStep(
+        in_background, name=name, fingerprint=digest_of("schema", codec.canonical(schema))
+    )
+
+
+schema_check = json_schema  # the former name, for one release
+
+
+def _report(name: str, errors: list[str]) -> Evaluation:
+    if not errors:
+        return verdict([Criterion(name, True)])
+    lines = errors[:LISTED]
+    if len(errors) > LISTED:
+        lines.append(f"and {len(errors) - LISTED} more")
+    gap = f"does not fit in {len(errors)} {'place' if len(errors) == 1 else 'places'}"
+    feedback = "\n".join([f"{name}: {gap}:", *(f"- {line}" for line in lines)])
+    criterion = Criterion(name, False, f"{gap}; {errors[0]}")
+    return verdict([criterion], feedback=feedback, improvements=lines)
+
+
+def _line(error: ValidationError) -> str:
+    message = _short(error.message)
+    near = library().exceptions.best_match([error])
+    if near is not None and near is not error:  # the closest alternative of an anyOf or oneOf
+        message = f"{message} (nearest: {near.json_path}: {_short(near.message)})"
+    return f"{error.json_path}: {message}"
+
+
+def _short(message: str) -> str:
+    # The beginning names the value, the end the rule that it violates.
+    half = MESSAGE // 2
+    return message if len(message) <= MESSAGE else f"{message[:half]} … {message[-half:]}"
+
+
+def _validator(schema: Schema) -> Validator:
+    if not isinstance(schema, Mapping):
+        raise ConfigurationError(
+            f"check: schema: {schema!r} is not an object. Use a JSON Schema as a mapping."
+        )
+    dialect = schema.get("$schema")
+    kind = library().Draft202012Validator
+    if dialect is not None:
+        # Without a default the library would silently use its newest dialect for an unknown name.
+        kind = library().validators.validator_for(schema, default=None)
+    if kind is None:
+        raise ConfigurationError(
+            f"check: schema: $schema: {dialect!r} is not a known dialect. Use for example "
+            "'https://json-schema.org/draft/2020-12/schema'."
+        )
+    try:
+        kind.check_schema(schema)
+    except library().SchemaError as error:
+        raise ConfigurationError(
+            f"check: schema: {error.json_path}: {_short(error.message)}"
+        ) from None
+    _check_parts(schema, kind)
+    return validator_of(schema)
+
+
+def _check_parts(schema: Schema, kind: Any) -> None:
+    """Raise an error for a pattern or a reference that would fail only when a value reaches it."""
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import EMPTY_REGISTRY, specification_with
+
+    root = specification_with(kind.META_SCHEMA["$schema"]).create_resource(schema)
+    keys: set[str] = set()
+    for part, resolver in _parts(root, EMPTY_REGISTRY.resolver_with_root(root)):
+        keys.update(part)
+        for text in (part.get("pattern"), *part.get("patternProperties", ())):
+            if isinstance(text, str):
+                # An invalid pattern is reported when the check is made, not in the first iteration.
+                compile_pattern(text)
+        for reference in (part[key] for key in _REFERENCES if key in part):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
+                raise ConfigurationError(
+                    f"check: schema: {reference!r} is not in the schema, and remote schemas are not "
+                    "fetched. Put it under $defs."
+                ) from None
+    # The library searches these patterns with `re`, past the search with a time limit.
+    if {"patternProperties", "unevaluatedProperties"} <= keys:
+        raise ConfigurationError(
+            "check: schema: patternProperties together with unevaluatedProperties has no time limit. "
+            "Use additionalProperties."
+        )
+
+
+def _parts(
+    resource: Resource[Json], resolver: Resolver[Json]
+) -> Iterator[tuple[Schema, Resolver[Json]]]:
+    if isinstance(resource.contents, Mapping):
+        yield resource.contents, resolver
+    for inner in resource.subresources():
+        yield from _parts(inner, resolver.in_subresource(inner))
+
 
 # POSIX exit codes of a shell for "not executable" and "not found". A missing program is not a verdict.
 CANNOT_RUN = (126, 127)

@@ -25,8 +25,7 @@ from ..records.codec import Json
 from ..tools.commands import CommandOptions, ShellStep
 from ..tools.process import CommandResult
 from .check import command_check, output_of, run_check
-from .checklist import Check, as_check
-from .gates import before
+from .gates import Check, as_check, before
 
 __all__ = ["Measurement", "metric", "number_pattern", "repeated"]
 

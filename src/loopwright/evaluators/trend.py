@@ -1,16 +1,133 @@
-"""The trend of a loop's scores: improving, degrading, stable or fluctuating."""
+"""The trend of a loop's scores: improving, degrading, stable or fluctuating.
+
+How similar texts are, by their words or characters, without a model.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 
-from ..records import History, codec, reaches
+from ..engine.step import FunctionStep, digest_of
+from ..errors import ConfigurationError
+from ..records import Criterion, Evaluation, History, codec, reaches
 from ..records.codec import Json
 
-__all__ = ["Trend", "trend"]
+__all__ = [
+    "Trend",
+    "agreement",
+    "similarity",
+    "trend",
+]
+
+_WORD = re.compile(r"[^\W_]+")
+_CHARACTERS = (
+    100_000  # the part of a text that is compared, which bounds the time for hostile output
+)
+
+
+def agreement(texts: Sequence[str]) -> float:
+    """Return how far several texts agree: the mean cosine similarity of each pair's word counts.
+
+    Formula: for word counts a and b, sum(a_i b_i) / (|a| |b|), the vector space model of Salton, Wong and
+    Yang, "A vector space model for automatic indexing" (1975). Case is ignored; the first 100,000
+    characters of each text count.
+
+    Args:
+        texts: The texts.
+
+    Returns:
+        A number from 0 (no common word) to 1 (the same words equally often), to 4 decimals. 0 for fewer
+        than two texts.
+
+    Example:
+        >>> agreement(["buy the red car", "buy the red car"]), agreement(["buy it", "leave that"])
+        (1.0, 0.0)
+    """
+    counts = [Counter(_WORD.findall(text[:_CHARACTERS].casefold())) for text in texts]
+    pairs = [_cosine(a, b) for a, b in combinations(counts, 2)]
+    # The square roots of equal counts may give a cosine slightly above 1.
+    return round(min(1.0, math.fsum(pairs) / len(pairs)), 4) if pairs else 0.0
+
+
+def _cosine(a: Counter[str], b: Counter[str]) -> float:
+    lengths = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
+    return sum(count * b[word] for word, count in a.items()) / lengths if lengths else 0.0
+
+
+def similarity(
+    expected: str, *, at_least: float | None = None, name: str = "similarity"
+) -> FunctionStep:
+    """Make an evaluator that scores how similar an output is to an expected text.
+
+    Formula: 2 |A and B| / (|A| + |B|) for the multisets A and B of adjacent character pairs, the
+    coefficient of Dice, "Measures of the amount of ecologic association between species" (1945). It takes
+    linear time. Case and white space at the ends are ignored, other white space counts as one blank. An
+    output that is not text is compared as JSON. The first 100,000 characters of each text count.
+
+    Args:
+        expected: The expected text.
+        at_least: The score from which an output passes. Default: no verdict.
+        name: The name of the criterion. Default: "similarity".
+
+    Returns:
+        A step from an output to an Evaluation with a score from 0 to 1, to 4 decimals. Equal texts score
+        1, texts without a common pair 0.
+
+    Raises:
+        ConfigurationError: For a blank text, or a limit outside 0 to 1.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> run_sync(similarity("The cat sat."), "The cat sat down.").output.score
+        0.7407
+        >>> run_sync(similarity("The cat sat.", at_least=0.9), "the  cat sat.").output.passed
+        True
+    """
+    if not isinstance(expected, str) or not expected.strip():
+        raise ConfigurationError(f"{name}: {expected!r} is not an expected text. Use a text.")
+    if at_least is not None:
+        codec.number(f"{name}: at_least", at_least, minimum=0, maximum=1)
+    target = _normal(expected)
+
+    async def evaluate(value: Json) -> Evaluation:
+        share = _dice(_normal(codec.text_of(value)), target)
+        if at_least is None:
+            return Evaluation(share)
+        passed = reaches(share, at_least)
+        gap = (
+            ""
+            if passed
+            else f"the similarity to the expected text is {share:g}, below {at_least:g}"
+        )
+        improvements = () if passed else (gap,)
+        return Evaluation(share, passed, gap, improvements, (Criterion(name, passed, gap),))
+
+    step = FunctionStep(
+        evaluate, name=name, fingerprint=digest_of("similarity", target, repr(at_least))
+    )
+    # A loop with this evaluator needs a success condition; without one the engine warns (`no_goal`).
+    step.scores_only = at_least is None
+    return step
+
+
+def _normal(text: str) -> str:
+    return " ".join(text[:_CHARACTERS].casefold().split())
+
+
+def _dice(text: str, expected: str) -> float:
+    # Texts of one character have no pairs, but equal ones are similar.
+    if text == expected:
+        return 1.0
+    a, b = Counter(pairwise(text)), Counter(pairwise(expected))
+    total = a.total() + b.total()
+    return round(2 * (a & b).total() / total, 4) if total else 0.0
+
 
 # Both limits are those of the loop controller's confidence scorer.
 STILL = 0.02  # a smaller mean change is stable

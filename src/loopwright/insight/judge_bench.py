@@ -35,8 +35,7 @@ from ..engine.context import Context, Scope
 from ..engine.lists import for_each
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError, EvaluationError, nearest
-from ..evaluators.judge.judge import Judge
-from ..evaluators.judge.votes import best_rule, unattainable
+from ..evaluators.judge import Judge, best_rule, unattainable
 from ..records import Reason, Result, Status, as_evaluation, number_text
 from ..records.codec import Json, in_flow, integer, number, text_of
 

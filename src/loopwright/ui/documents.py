@@ -25,7 +25,7 @@ from ..documents.project import Recorded
 from ..engine.loop import Loop
 from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, LoopwrightError, nearest
-from ..evaluators.judge.judge import Judge
+from ..evaluators.judge import Judge
 from ..insight import (
     JudgeMeasurement,
     LeftOut,

@@ -11,7 +11,7 @@ import pytest
 from loopwright.coding.sealed.measure import Canary, plant, runner_of
 from loopwright.coding.sealed.protected import Protection, TreeEntry
 from loopwright.errors import LoopwrightError
-from loopwright.evaluators.parsing.reports import read_report
+from loopwright.evaluators.test_report import read_report
 from loopwright.records import Evaluation
 
 from .bench import Change, judged, verdict

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.dialects.orka.presets import CONTEXTS, LEVELS, criteria_of, preset, weighted
 from loopwright.documents.steps.loop_node import LoopNodeLessons, Scorer, Strategy, answer, extract
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.evaluators import agreement
-from loopwright.evaluators.parsing.answers import (
+from loopwright.evaluators.answers import (
     AGENTS,
     agents_in,
     read_binary,
@@ -20,8 +21,6 @@ from loopwright.evaluators.parsing.answers import (
     same_decision,
     shown,
 )
-from loopwright.evaluators.presets import CONTEXTS, LEVELS, preset, weighted
-from loopwright.evaluators.rubric.criteria_prompt import criteria_of
 from loopwright.models import Reply
 
 PATTERN = Scorer((Strategy((r"SCORE:\s*([0-9.]+)",)),))

@@ -34,7 +34,7 @@ from ...engine.context import Context
 from ...engine.functions import in_thread
 from ...errors import EvaluationError, StepError
 from ...evaluators.check import broken, output_of, run_check
-from ...evaluators.parsing.reports import (
+from ...evaluators.test_report import (
     TestCase,
     TestReport,
     TestState,

@@ -21,7 +21,7 @@ from ...engine.context import Context
 from ...engine.functions import in_thread
 from ...errors import EvaluationError, StepError
 from ...evaluators.check import broken
-from ...evaluators.parsing.reports import TestReport
+from ...evaluators.test_report import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
 from ...tools.process import CommandResult, inherited

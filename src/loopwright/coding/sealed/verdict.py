@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from ...errors import ConfigurationError, nearest
 from ...evaluators.check import output_of
-from ...evaluators.parsing.reports import TestCase, TestState
+from ...evaluators.test_report import TestCase, TestState
 from ...records import Criterion, Evaluation, Tampering, as_evaluation
 from ...records.codec import Json
 from .measure import ALL, Baseline, BaselineComparison, Canary, Runner, TestRun, feedback_of

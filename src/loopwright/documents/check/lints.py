@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ...agents.phased.agent import BUDGET_TOO_SMALL, PhasedAgent
+from ...agents.phased import BUDGET_TOO_SMALL, PhasedAgent
 from ...coding.sealed.measure import TestCommand
 from ...conditions import Budget
 from ...conditions.base import TAGS

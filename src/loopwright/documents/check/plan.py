@@ -14,8 +14,7 @@ from ...engine.lists import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT, Loop
 from ...engine.loop_options import has_check
 from ...engine.step import Step
-from ...evaluators.judge.judge import KNOWN_BAD
-from ...evaluators.judge.votes import votes_of
+from ...evaluators.judge import KNOWN_BAD, votes_of
 from ...prompts.tool_prompt import MAX_ROUNDS
 from ...records.codec import Json
 from ..project import LoadedDocument

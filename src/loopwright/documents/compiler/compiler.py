@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ...agents.phased.agent import PHASES_CAPPED, PhasedAgent
-from ...agents.phased.phase import PHASES
-from ...agents.reasoning.agent import ReasoningAgent
+from ...agents.phased import PHASES_CAPPED, PhasedAgent
+from ...agents.phased_run import PHASES
+from ...agents.reasoning import ReasoningAgent
 from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step

@@ -10,9 +10,8 @@ from ...coding.sealed.evaluators import tests
 from ...coding.until import JudgeOfChanges
 from ...engine.step import Step, as_step
 from ...evaluators.check import check
-from ...evaluators.checklist import checklist
-from ...evaluators.gates import gates
-from ...evaluators.rubric.rubric import TOKENS, Confidence
+from ...evaluators.gates import checklist, gates
+from ...evaluators.rubric import TOKENS, Confidence
 from ...evaluators.score import score
 from ...evaluators.test_report import share_passing
 from ...records.codec import Json

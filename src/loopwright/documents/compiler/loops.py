@@ -16,12 +16,12 @@ from ...conditions import (
     questions_in,
     tag_of,
 )
+from ...dialects.orka.presets import preset
 from ...engine import adapters
 from ...engine.loop import FAILURES_IN_A_ROW, Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
 from ...engine.loop_options import Impossible, LoopDeclaration, OnStall, Undecided, refuse_to_act
 from ...engine.step import FunctionStep, Step, as_step
-from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
 from ...records.codec import Json
 from ..schema.document import Action, LoopSpec

@@ -7,14 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ...dialects.orka.presets import Criteria, Validator, criteria_of
 from ...errors import ConfigurationError, Problem, StepError, listed, nearest
-from ...evaluators.judge.judge import TOKENS, Judge, with_votes
-from ...evaluators.judge.judge_tools import JudgeTools
-from ...evaluators.judge.measured import MOST, measured_votes
-from ...evaluators.judge.questions import JudgeQuestion, Sentence, YesNo, preset_question
-from ...evaluators.judge.votes import votes_of
-from ...evaluators.parsing.answers import Answer, answer
-from ...evaluators.rubric.criteria_prompt import Criteria, Validator, criteria_of
+from ...evaluators.answers import Answer, answer
+from ...evaluators.judge import (
+    MOST,
+    TOKENS,
+    Judge,
+    JudgeTools,
+    measured_votes,
+    votes_of,
+    with_votes,
+)
+from ...evaluators.judge_questions import JudgeQuestion, Sentence, YesNo, preset_question
 from ...models import Reply, Timers
 from ...models.protocol import MAX_TOOL_CALLS, File
 from ...models.providers.endpoints import ALIASES, PROVIDERS, origin_of, owner_of

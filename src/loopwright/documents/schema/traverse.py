@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...agents.phased.agent import effective, preset
-from ...agents.phased.phase import PHASES
+from ...agents.phased import effective, preset
+from ...agents.phased_run import PHASES
 from ...conditions import CEILING
 from ...engine.loop import DEFAULT_LIMIT
 from ...records.codec import Json

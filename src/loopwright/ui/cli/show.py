@@ -77,8 +77,8 @@ from .options import AsJson, JournalUrl, LoopName, RunName
 from .output import Output, Part
 
 if TYPE_CHECKING:
+    from ...agents.completion import Execution
     from ...agents.lifecycle import LifecycleListener
-    from ...agents.reasoning.executions import Execution
 
 _LATEST = 500  # runs whose queues are names for a hint
 _MOST_NAMES = 10  # names that a message lists

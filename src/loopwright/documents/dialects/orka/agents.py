@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
 
+from ....dialects.orka.presets import context_of
 from ....errors import DocumentError, Problem, listed, nearest
-from ....evaluators.presets import context_of
 from ....records.codec import Json, text_of
 from ....templates import TemplateError
 from ....templates.variables import FIXED

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from ....dialects.orka.presets import context_of
 from ....errors import DocumentError, Problem, listed, nearest
-from ....evaluators.presets import context_of
 from ....records.codec import Json
 from ...project import Project
 from ...schema.document import Document

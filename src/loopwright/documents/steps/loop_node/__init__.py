@@ -3,7 +3,7 @@
 The steps of the loop-node dialect; `documents.dialects.orka` reads its files.
 """
 
-from ....evaluators.parsing.answers import Answer, answer
+from ....evaluators.answers import Answer, answer
 from ..memory import MemoryRead, MemoryWrite
 from .loop_node import (
     AgentGroup,

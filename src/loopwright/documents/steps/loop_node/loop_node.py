@@ -16,7 +16,7 @@ from ....engine.context import Context, Scope
 from ....engine.loop import Loop
 from ....engine.step import CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ....engine.workflow import Workflow
-from ....evaluators.parsing.answers import AGENTS, LAST, agents_in, reply_text
+from ....evaluators.answers import AGENTS, LAST, agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
 from ....records import Evaluation, Iteration, Reason, Result, Status
 from ....records.codec import Json, text_of

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...._regex import PatternTimeout
-from ....evaluators.agreement import agreement
-from ....evaluators.parsing.answers import agents_in, objects_in, reply_text
-from ....evaluators.parsing.scores import ScoreReading, finder, read_score, read_score_by_pattern
-from ....evaluators.presets import weighted
+from ....dialects.orka.presets import weighted
+from ....evaluators.answers import agents_in, objects_in, reply_text
+from ....evaluators.score import ScoreReading, finder, read_score, read_score_by_pattern
+from ....evaluators.trend import agreement
 from ....models.reply_text import clean_text, normalise_reply
 from ....records import Evaluation
 from ....records.codec import Json

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ....engine.context import Context
 from ....errors import StepError
-from ....evaluators.parsing.answers import (
+from ....evaluators.answers import (
     agents_in,
     read_binary,
     read_classification,

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from ....engine.context import Context, Scope
-from ....evaluators.parsing.answers import AGENTS, agents_in, objects_in, shown
+from ....evaluators.answers import AGENTS, agents_in, objects_in, shown
 from ....records import History, Iteration
 from ....records.codec import Json, text_of
 from ....templates import TemplateValue

@@ -1,4 +1,6 @@
-"""The answers in what models write: the JSON objects of judges, and the outputs and answer formats of agents.
+"""Scores, verdicts and answers, read from what a model writes.
+
+The answers in what models write: the JSON objects of judges, and the outputs and answer formats of agents.
 
 Rules of this module and of the readers `scores` and `verdicts`:
 
@@ -15,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import StepError
-from ...models.protocol import Reply
-from ...models.reply_text import clean_text, normalise_characters, own_words
-from ...models.reply_values import scan
-from ...records.codec import Json, text_of
-from ...templates import TemplateValue
+from ..errors import StepError
+from ..models.protocol import Reply
+from ..models.reply_text import clean_text, normalise_characters, own_words
+from ..models.reply_values import scan
+from ..records.codec import Json, text_of
+from ..templates import TemplateValue
 
 __all__ = [
     "AGENTS",

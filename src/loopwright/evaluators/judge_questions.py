@@ -18,16 +18,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from ...engine.context import Context
-from ...errors import ConfigurationError
-from ...models import Message, ModelError, Reply, own_words
-from ...models.reply_values import scan
-from ...prompts.settings import PromptSettings
-from ...records import codec
-from ...records.codec import Json
-from ..parsing.answers import Object, Objects, objects_of, plain
-from ..parsing.verdicts import Verdict, read_verdict, read_yes_no
-from ..presets import CONTEXTS, LEVELS, approved_at, preset, weighted
+from ..dialects.orka.presets import CONTEXTS, LEVELS, approved_at, preset, weighted
+from ..engine.context import Context
+from ..errors import ConfigurationError
+from ..models import Message, ModelError, Reply, own_words
+from ..models.reply_values import scan
+from ..prompts.settings import PromptSettings
+from ..records import codec
+from ..records.codec import Json
+from .answers import Object, Objects, objects_of, plain
+from .verdicts import Verdict, read_verdict, read_yes_no
 
 __all__ = [
     "DATA",

@@ -1,1 +1,0 @@
-"""Scores, verdicts and answers, read from what a model writes."""
