@@ -13,7 +13,7 @@ import yaml
 
 from loopwright import run
 from loopwright.documents import Loaded
-from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.load import to_native_yaml
 from loopwright.journal import MemoryJournal
 from loopwright.memory import InMemory
 from loopwright.models import Models, Reply, Request, ScriptedModel

@@ -156,7 +156,7 @@ def _write(folder: Path, project: Project) -> None:
 def _read(file: Path) -> dict[str, Any]:
     """Load a document as `check` does, and print its native form if it loads."""
     from loopwright.documents import Settings, load
-    from loopwright.documents.check.convert import to_native_yaml
+    from loopwright.documents.load import to_native_yaml
     from loopwright.errors import DocumentError
     from loopwright.models.providers.endpoints import PROVIDER_NAMES
 

@@ -9,7 +9,7 @@ import pytest
 
 from loopwright import Result, run_sync
 from loopwright.documents import Settings, load
-from loopwright.documents.check.plan import plan
+from loopwright.documents.plan import plan
 from loopwright.errors import DocumentError
 from loopwright.models import Models, ScriptedModel
 

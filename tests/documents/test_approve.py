@@ -10,7 +10,7 @@ import yaml
 
 from loopwright import MemoryJournal, Status, run
 from loopwright.documents import Settings, load
-from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.load import to_native_yaml
 from loopwright.errors import DocumentError
 from loopwright.journal.questions import answer, pending
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents.playing import crashed_everywhere, loaded, play
-from loopwright.documents.steps.consensus import VERDICTS, votes_of
+from loopwright.dialects.workflow_v2.steps import VERDICTS, votes_of
 from loopwright.errors import DocumentError
 
 GATE = """\

@@ -17,8 +17,8 @@ from loopwright.conditions import (
     Timeout,
 )
 from loopwright.documents import load
-from loopwright.documents.compiler.conditions import controller_condition
-from loopwright.documents.yaml.source import written
+from loopwright.documents.compiler.loops import controller_condition
+from loopwright.documents.yaml.reader import written
 from loopwright.errors import DocumentError
 
 CONFIDENCE = {"type": "confidence", "threshold": 0.85, "min_iterations": 1}

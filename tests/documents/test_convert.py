@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.load import to_native_yaml
 from loopwright.documents.schema.document import Document
 from loopwright.documents.yaml.reader import read
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from documents.playing import crashed_everywhere, loaded, play, scripted
 from engine.support import DyingJournal
 from loopwright import Budget, MemoryJournal, run
-from loopwright.documents.steps.items import inside, items_of
+from loopwright.documents.steps import inside, items_of
 from loopwright.engine.lists import ListRun
 from loopwright.engine.loop import LoopRun
 from loopwright.engine.run_record import raise_limit

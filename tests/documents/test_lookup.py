@@ -8,7 +8,7 @@ import pytest
 
 from loopwright import run
 from loopwright.documents import load
-from loopwright.documents.lookup import find
+from loopwright.documents.load import find
 from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.testing import run_virtual
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.documents.yaml.reader import read
-from loopwright.documents.yaml.source import translated
+from loopwright.documents.yaml.reader import read, translated
 
 TEXT = "name: x\nloops:\n  - name: l\n    until: done\n    with: {a: 1.10}\n"
 

@@ -13,7 +13,7 @@ import yaml
 
 from loopwright import MemoryJournal, Reason, Result, Status, run
 from loopwright.documents import Settings, load
-from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.load import to_native_yaml
 from loopwright.errors import DocumentError
 
 ODD = [sys.executable, "-I", str(Path(__file__).parents[1] / "tools" / "misbehaving.py")]

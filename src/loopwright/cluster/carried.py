@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..documents import Loaded, Settings, load
 from ..documents.project import LoadedDocument, Recorded
-from ..documents.steps.items import FILE
+from ..documents.steps import FILE
 from ..errors import ConfigurationError
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json

@@ -1,9 +1,9 @@
 """Documents: YAML of any dialect, compiled to the workflows and loops that Python users write."""
 
-from .check.trust import LocalActions
 from .load import Loaded, Settings, check, convert, load
 from .project import Recorded
 from .schema.document import export_schema
+from .trust import LocalActions
 
 __all__ = [
     "Loaded",

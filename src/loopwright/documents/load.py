@@ -1,12 +1,21 @@
-"""Load documents: read them, compile them, and collect what a run needs."""
+"""Load documents: read them, compile them, and collect what a run needs.
+
+Documents as native YAML in the style of people.
+
+Find the document that a name refers to: a file, the stem of a file, or the `name:` inside it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import yaml
 
 from ..coding.agents.step import unpriced
 from ..conditions import Budget, tightest
@@ -14,28 +23,252 @@ from ..engine.budgets import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.composites import with_timeout
 from ..engine.loop import Loop
 from ..engine.step import Step
-from ..errors import DocumentError, LoopwrightWarning, Problem, listed, nearest
+from ..errors import ConfigurationError, DocumentError, LoopwrightWarning, Problem, listed, nearest
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
-from .check.convert import to_native_yaml
-from .check.lints import lints, merge_repeats
-from .check.plan import plan
-from .check.readiness import missing
-from .check.trust import LocalActions, local_actions
 from .compiler.compilation import LANGUAGES, Compilation, Location
-from .compiler.compiler import KINDS, compile_document
-from .compiler.models import resources
-from .compiler.prompts import SCRIPTED
-from .dialects.detect import Dialect, parse
-from .lookup import find
+from .compiler.prompts import SCRIPTED, resources
+from .compiler.steps import KINDS, compile_document
+from .detect import Dialect, parse
+from .lints import lints, merge_repeats
+from .plan import missing, plan
 from .project import LoadedDocument, Project, Recorded, Settings, shown_path
-from .schema.document import Document
+from .schema.document import ACTIONS, Document
 from .schema.fields import SETTINGS
 from .schema.validate import NOTHING_LEFT_OUT
-from .steps.steps import DocumentWorkflow, RootWorkflow
-from .yaml.reader import Source
+from .steps import DocumentWorkflow, RootWorkflow
+from .trust import LocalActions, local_actions
+from .yaml.limits import resolve
+from .yaml.reader import Source, read
 
-__all__ = ["Loaded", "Project", "Settings", "check", "convert", "load"]
+__all__ = [
+    "Loaded",
+    "Project",
+    "Settings",
+    "check",
+    "convert",
+    "find",
+    "load",
+    "to_native_yaml",
+]
+
+# The order in which people write the fields of a step; the others follow in their order.
+_FIRST = ("name", "description", "needs", "if", *ACTIONS)
+_HEAD = ("schema", "name", "description", "version", "templates", "input", "env")
+_LAST = ("otherwise",)
+_TEXT = "tag:yaml.org,2002:str"
+_SHORT = 72  # characters of a list of names that stays on one line
+# Control characters, and characters that only some editors treat as the end of a line.
+_ODD = re.compile(
+    "[^\t\n -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
+)
+
+
+class _Printer(yaml.SafeDumper):
+    """Prints values by the YAML 1.2 core schema, which `yaml.reader` reads."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Indent the items of a list below their key."""
+        # PyYAML would write the items of a list at the level of their key.
+        del indentless
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Json) -> bool:
+        """Write no aliases: a reader of the result expects values, not references."""
+        del data
+        return True
+
+
+def _text(printer: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Return a text as a block if it has several lines, quoted if it would be read as another value."""
+    return printer.represent_scalar(_TEXT, text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    if _ODD.search(text):
+        return '"'
+    if "\n" in text:
+        # A block that keeps several last line breaks would include the empty line between two steps.
+        return "|" if text.strip("\n") and not text.endswith("\n\n") else '"'
+    return None if _is_text(text) else '"'
+
+
+def _is_text(text: str) -> bool:
+    # By our own scalars (YAML 1.2), not by PyYAML's: "yes" and "1:30" are texts here.
+    try:
+        return resolve(text) == text
+    except ValueError:
+        return False
+
+
+def _list(printer: yaml.SafeDumper, items: list[Json]) -> yaml.SequenceNode:
+    """Return a list of a few names on one line."""
+    names = all(isinstance(item, str) and "\n" not in item for item in items)
+    short = names and sum(len(item) + 2 for item in items) <= _SHORT
+    return printer.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
+
+
+_Printer.add_representer(str, _text)
+_Printer.add_representer(list, _list)
+
+
+def to_native_yaml(document: Document) -> str:
+    """Return a document as native YAML, in block style and with long texts as blocks.
+
+    Args:
+        document: A document, such as one of `Loaded.documents`.
+
+    Returns:
+        YAML that loads as the same document.
+
+    Example:
+        >>> from loopwright.documents.schema.document import Document
+        >>> document = Document.model_validate(
+        ...     {"schema": "loopwright/1", "name": "x", "steps": [{"name": "a", "set": 1}]}
+        ... )
+        >>> print(to_native_yaml(document))
+        schema: loopwright/1
+        name: x
+        <BLANKLINE>
+        steps:
+          - name: a
+            set: 1
+        <BLANKLINE>
+    """
+    dumped = document.model_dump(by_alias=True, exclude_unset=True)
+    data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
+    steps = [_printed([_step(step)]) for step in data.pop("steps")]
+    output = {"output": data.pop("output")} if "output" in data else {}
+    printed = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
+    end = f"\n{_printed(output)}" if output else ""
+    return f"{_printed(data)}\nsteps:\n{printed}{end}"
+
+
+def _has_more(line: str) -> bool:
+    return line != "\n"
+
+
+def _printed(data: Json) -> str:
+    printed: str = yaml.dump(
+        # An unlimited width: folded lines would change the text of prompts.
+        data, Dumper=_Printer, sort_keys=False, allow_unicode=True, width=1_000_000,
+        default_flow_style=False,
+    )  # fmt: skip
+    return printed
+
+
+def _step(action: dict[str, Json]) -> dict[str, Json]:
+    """Return a step with its fields, and those of inner steps, in the usual order."""
+    inner: dict[str, Json] = {
+        key: [_step(step) for step in action[key]]
+        for key in ("steps", "parallel", "fallback")
+        if action.get(key)
+    }
+    for key in ("loop", "each"):
+        if action.get(key):
+            inner[key] = {**action[key], "execute": _step(action[key]["execute"])}
+    fields = {**action, **inner}
+    middle = [key for key in fields if key not in (*_FIRST, *_LAST)]
+    return {key: fields[key] for key in (*_FIRST, *middle, *_LAST) if key in fields}
+
+
+SUFFIXES = (".yaml", ".yml", ".json")
+# A document may lie in a home folder: both limits bound the time of a search there.
+MAX_FILES = 1000  # files of one folder that are searched
+MAX_FOLDERS = 200  # folders that are searched for a hint
+
+
+def find(name: str, folders: Collection[Path], root: Path, calling: Collection[Path] = ()) -> Path:
+    """Return the real path of the document that a name refers to.
+
+    The name is a file, or the stem of a file or the `name:` inside it, after a path of folders if it has slashes.
+
+    Args:
+        name: The name in the document that calls.
+        folders: The folders to search, in this order.
+        root: The folder that the result must be in.
+        calling: The documents that are calling. They are a result only if no other document matches.
+
+    Raises:
+        ConfigurationError: If no document or several documents match, or if the document is outside `root`.
+    """
+    # A document comes from others: its names must not reach files outside the project.
+    if Path(name).is_absolute() or ".." in Path(name).parts or not name.strip():
+        raise ConfigurationError(f"{name!r} is outside the project folder")
+    for folder in folders:
+        if (folder / name).is_file():
+            return _inside(folder / name, root, name)
+    for folder in folders:
+        matches = sorted({_inside(file, root, name) for file in _documents_named(folder / name)})
+        # A document and the one that it calls may have the same `name:`, for example in two folders.
+        matches = [file for file in matches if file not in calling] or matches
+        if len(matches) > 1:
+            files = ", ".join(file.name for file in matches)
+            raise ConfigurationError(f"{name!r} is ambiguous: {files}; use a file name")
+        if matches:
+            return matches[0]
+    where = "beside this one" + (" or from the project folder" if "/" in name else "")
+    raise ConfigurationError(f"there is no document {name!r} {where}{_hint(name, folders)}")
+
+
+def _hint(name: str, folders: Collection[Path]) -> str:
+    """Return a document of the same stem elsewhere, or the nearest stem, for a message."""
+    stem = Path(name).stem
+    same: dict[Path, str] = {}
+    for folder in folders:
+        for file in _below(folder):
+            if stem in (file.stem, file.name):
+                same.setdefault(file, str(file.relative_to(folder)))
+    if same:
+        files = " or ".join(sorted(same.values(), key=lambda file: (file.count(os.sep), file))[:3])
+        return f"; did you mean {files}?"
+    stems = {file.stem for folder in folders for file in _files((folder / name).parent)}
+    return nearest(name, stems)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Iterate over the documents below a folder, without hidden folders."""
+    for count, (path, folders, names) in enumerate(os.walk(folder)):
+        # In place, so that `os.walk` does not enter the folders that are left out.
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "node_modules")
+        yield from (Path(path, name) for name in names if name.endswith(SUFFIXES))
+        if count == MAX_FOLDERS:
+            return
+
+
+def _inside(file: Path, root: Path, name: str) -> Path:
+    # Real paths: a symbolic link may lead out of the project.
+    path = Path(os.path.realpath(file))
+    if not path.is_relative_to(os.path.realpath(root)):
+        raise ConfigurationError(f"{name!r} is outside the project folder")
+    return path
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    files = (file for file in folder.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    return sorted(files)[:MAX_FILES]
+
+
+def _documents_named(path: Path) -> Iterator[Path]:
+    """Iterate over the files whose stem or whose `name:` is the last part of a path."""
+    for file in _files(path.parent):
+        if file.stem == path.name or _has_name(file, path.name):
+            yield file
+
+
+def _has_name(file: Path, name: str) -> bool:
+    try:
+        raw = file.read_bytes()
+        # Most files of a folder are other documents, and parsing each would take seconds.
+        if name.encode() not in raw:
+            return False
+        # `repeatable`, so that documents of `workflow/v2.0` can be read too.
+        value = read(raw, file.name, repeatable=frozenset({"steps", "loops"})).value
+    except (OSError, DocumentError):
+        return False
+    return isinstance(value, Mapping) and value.get("name") == name
 
 
 MAX_NESTING = 8  # levels of documents that call documents, the documented limit

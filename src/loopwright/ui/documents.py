@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..documents import Loaded, Settings, load
-from ..documents.check.trust import LocalActions, TrustStore, program_actions
 from ..documents.compiler.functions import function
-from ..documents.compiler.models import models_alone
+from ..documents.compiler.prompts import models_alone
 from ..documents.project import Recorded
+from ..documents.trust import LocalActions, TrustStore, program_actions
 from ..engine.loop import Loop
 from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, LoopwrightError, nearest

@@ -24,7 +24,7 @@ from ..records.redaction import Redactor, secrets_in
 from .inputs import variables
 
 if TYPE_CHECKING:
-    from ..documents.check.trust import LocalActions
+    from ..documents.trust import LocalActions
 
 _PYTHON = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 

@@ -13,7 +13,7 @@ import pytest
 from loopwright import agent, run_sync
 from loopwright.coding.agents import load_manifest
 from loopwright.documents import Settings, load
-from loopwright.documents.check.trust import local_actions
+from loopwright.documents.trust import local_actions
 from loopwright.errors import ConfigurationError
 from loopwright.tools.sandbox import sandbox_problem
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.dialects.orka.loop_node import LoopNodeLessons, Scorer, Strategy, answer, extract
 from loopwright.dialects.orka.presets import CONTEXTS, LEVELS, criteria_of, preset, weighted
-from loopwright.documents.steps.loop_node import LoopNodeLessons, Scorer, Strategy, answer, extract
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.evaluators import agreement
 from loopwright.evaluators.answers import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from loopwright import Result, run
 from loopwright.documents import Loaded, Settings, load
-from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.load import to_native_yaml
 from loopwright.documents.yaml.reader import read
 from loopwright.memory import InMemory
 from loopwright.models import Models, Reply, Request, ScriptedModel

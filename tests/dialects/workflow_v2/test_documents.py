@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.documents import Settings, load
-from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.load import to_native_yaml
 from loopwright.errors import DocumentError
 
 HEAD = '$schema: "workflow/v2.0"\nname: main\nexecution: {provider: openai, model: gpt-4o'

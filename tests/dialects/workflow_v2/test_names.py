@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopwright.documents.dialects.workflow_v2.names import (
+from loopwright.dialects.workflow_v2.schema import (
     InvalidPlaceholder,
     NameTable,
     Place,
@@ -16,7 +16,7 @@ from loopwright.documents.dialects.workflow_v2.names import (
     quoted,
     variable,
 )
-from loopwright.documents.dialects.workflow_v2.steps import condition
+from loopwright.dialects.workflow_v2.steps import condition
 from loopwright.records.codec import text_of
 from loopwright.templates import compile_expression
 from loopwright.templates.variables import fill

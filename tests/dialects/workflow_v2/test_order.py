@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.documents.dialects.workflow_v2.steps import (
+from loopwright.dialects.workflow_v2.steps import (
     DependencyCycle,
     TranslatedStep,
     in_order,

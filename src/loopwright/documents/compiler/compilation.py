@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from ...dialects.orka.loop_node import node_expression, node_fill
 from ...engine.composites import acceptable, retry, with_timeout
 from ...engine.context import Context
 from ...engine.functions import ANNOTATION_UNREADABLE
@@ -37,8 +38,7 @@ from ..project import Project, Sent
 from ..schema.document import Action, StepSpec
 from ..schema.traverse import holds_loops, is_loop, running_order
 from ..schema.validate import NOTHING_LEFT_OUT, Gaps
-from ..steps.loop_node import node_expression, node_fill
-from ..steps.steps import (
+from ..steps import (
     Accepting,
     Conditional,
     ContinueOnError,
@@ -47,8 +47,7 @@ from ..steps.steps import (
     Required,
     prepared,
 )
-from ..yaml.reader import Source
-from ..yaml.source import Location
+from ..yaml.reader import Location, Source
 from .functions import (
     Function,
     function,

@@ -1,14 +1,19 @@
-"""Prompts, judges and consensus steps of documents, and the settings of their model calls."""
+"""Prompts, judges and consensus steps of documents, and the settings of their model calls.
+
+The resources of a run: models with their prices, and a transcript.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...dialects.orka.presets import Criteria, Validator, criteria_of
-from ...errors import ConfigurationError, Problem, StepError, listed, nearest
+from ...dialects.workflow_v2.steps import Consensus, offered_verdicts
+from ...errors import ConfigurationError, DocumentError, Problem, StepError, listed, nearest
 from ...evaluators.answers import Answer, answer
 from ...evaluators.judge import (
     MOST,
@@ -20,10 +25,20 @@ from ...evaluators.judge import (
     with_votes,
 )
 from ...evaluators.judge_questions import JudgeQuestion, Sentence, YesNo, preset_question
-from ...models import Reply, Timers
+from ...models import (
+    Model,
+    Models,
+    Redactor,
+    Reply,
+    ScriptedModel,
+    Timers,
+    price_of,
+    read_prices,
+    secrets_in,
+)
 from ...models.protocol import MAX_TOOL_CALLS, File
 from ...models.providers.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
-from ...models.registry import MODEL_VARIABLE
+from ...models.registry import MODEL_VARIABLE, model_of_environment, split_model
 from ...prompts.prompt import Prompt, Text, file_of
 from ...prompts.settings import Conversation, PromptSettings
 from ...prompts.tool_prompt import MAX_ROUNDS, Selected, ToolPrompt
@@ -32,18 +47,27 @@ from ...templates import TemplateError
 from ...templates.variables import TemplatedValue
 from ...tools.base import Tool
 from ...tools.mcp import McpServer
-from ..schema.document import Action
+from ..project import Project, Settings
+from ..schema.document import Action, Document
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
+from ..schema.extensions import PresetSpec
 from ..schema.fields import SETTINGS
-from ..schema.loop_nodes import PresetSpec
 from ..schema.models import ConversationSpec, ReasoningSpec, VoterSpec
-from ..steps.consensus import Consensus, offered_verdicts
-from ..steps.items import inside
-from ..yaml.source import Location
+from ..schema.traverse import models_in, variables_in
+from ..steps import inside
+from ..yaml.reader import Location
 from .compilation import Compilation
 from .tools import resolve_tools
 
-__all__ = ["compile_consensus", "compile_judge", "compile_prompt", "compile_settings", "timers"]
+__all__ = [
+    "compile_consensus",
+    "compile_judge",
+    "compile_prompt",
+    "compile_settings",
+    "models_alone",
+    "resources",
+    "timers",
+]
 
 
 def compile_prompt(
@@ -502,3 +526,103 @@ def compile_consensus(
 
 _DEFAULT_TIMERS = Timers()
 SCRIPTED = "scripted:replies"  # the model of a document without one, with scripted replies
+
+
+def resources(document: Document, settings: Settings, project: Project) -> dict[str, Json]:
+    """Return the resources for `run(resources=…)`; problems are added to the project."""
+    prices: dict[str, Json] = {}
+    for item in project.documents.values():
+        prices |= {
+            name: value if isinstance(value, str) else value.model_dump()
+            for name, value in item.prices.items()
+        }
+    named = {name for item in project.documents.values() for name in variables_in(item)}
+    # Also the variables that the document passes on: a command may print them.
+    redactor = Redactor(secrets_in(settings.environ, named))
+    try:
+        model = _model(settings, named)
+        # Scripted replies cost nothing, so they need no price.
+        if settings.replies is None:
+            _priced(document, settings, project, prices)
+        result = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
+    except ConfigurationError as error:
+        project.problems.append(Problem(settings.replies or "", 0, 0, "", str(error)))
+        return {}
+    except DocumentError as error:
+        project.problems += error.problems
+        return {}
+    scripted = SCRIPTED if settings.replies is not None else ""
+    default = settings.model or document.model or (document.models or [scripted])[0]
+    return {"models": result, "model": default, **({"redactor": redactor} if redactor else {})}
+
+
+def models_alone(settings: Settings) -> dict[str, Json]:
+    """Return the resources for `run(resources=…)` of a Python step, which has no document.
+
+    Raises:
+        ConfigurationError, DocumentError: for replies that cannot be read.
+    """
+    redactor = Redactor(secrets_in(settings.environ))
+    models = Models(_model(settings), transcript=_transcript(settings), redactor=redactor)
+    scripted = SCRIPTED if settings.replies is not None else ""
+    return {
+        "models": models,
+        "model": settings.model or scripted,
+        "model_url": settings.model_url or "",
+    }
+
+
+def _model(settings: Settings, named: Collection[str] = ()) -> Model:
+    """Return the model: scripted, or a provider's with the keys of providers and those in `named`."""
+    if settings.replies is not None:
+        try:
+            text = Path(settings.replies).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            wording = f"cannot be read: {why}; --replies expects a file of scripted replies"
+            raise DocumentError([Problem(settings.replies, 0, 0, "", wording)]) from error
+        return ScriptedModel(text, file=settings.replies)
+    return model_of_environment(settings.environ, named, allowed=settings.allowed_hosts)
+
+
+def _priced(
+    document: Document, settings: Settings, project: Project, prices: Mapping[str, Json]
+) -> None:
+    """Report a budget in dollars over a model whose price is unknown."""
+    capped = settings.max_usd is not None or (document.budget and document.budget.usd is not None)
+    # Without a price the budget would never end the run.
+    if not capped and not any(loop_capped(d) for d in project.documents.values()):
+        return
+    stated = read_prices(prices)
+    names = {name for d in project.documents.values() for name in models_in(d)}
+    if settings.model:
+        names = {settings.model}
+    for name in sorted(names):
+        provider, model = split_model(name)
+        own = document.model_url or settings.model_url or ""
+        if price_of(provider, model, stated, base_url=own) is None:
+            source = next(iter(project.sources.values()))
+            what = (
+                f"a budget in dollars needs the price of {name}, which is unknown; state it as "
+                f"prices: {{{model}: {{input: USD per million tokens, output: …}}}}, or free"
+            )
+            project.problems.append(source.problem(("prices",), what))
+
+
+def loop_capped(document: Document) -> bool:
+    """Return whether a loop of a document has a budget in dollars."""
+    # A search in the JSON covers conditions at every depth, in each of their forms.
+    return '"usd"' in json.dumps(document.model_dump(mode="json", exclude_unset=True), default=str)
+
+
+def _transcript(settings: Settings) -> Callable[[dict[str, Json]], None] | None:
+    if settings.transcript is None:
+        return None
+    path = Path(settings.transcript)
+
+    def write(record: dict[str, Json]) -> None:
+        # Opened for each call, so that the transcript is complete after a crash.
+        with path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    return write

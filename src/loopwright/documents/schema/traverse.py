@@ -11,14 +11,11 @@ from ...conditions import CEILING
 from ...engine.loop import DEFAULT_LIMIT
 from ...records.codec import Json
 from ...tools.mcp import VARIABLE
-from ..yaml.source import Location
-from .agents import CodingAgentSpec
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
-from .evaluators import JudgeSpec
-from .fields import StrictModel
-from .metrics import MetricSpec
-from .tools import SandboxSpec, ServerSpec, ToolSpec
-from .workspace import WorkspaceSpec
+from ..yaml.reader import Location
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, WorkspaceSpec
+from .evaluators import JudgeSpec, MetricSpec
+from .fields import SandboxSpec, ServerSpec, StrictModel, ToolSpec
+from .models import CodingAgentSpec
 
 __all__ = [
     "commands_in",

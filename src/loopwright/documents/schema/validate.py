@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from ...errors import DocumentError, Problem, listed, nearest
 from ...records.codec import Json, flow_text
+from ..yaml.limits import shorten
 from ..yaml.reader import Location, Source
-from ..yaml.scalars import shorten
 
 __all__ = [
     "NOTHING_LEFT_OUT",

@@ -11,7 +11,7 @@ from typing import Annotated, TypedDict
 import typer
 
 from ...documents import Settings, export_schema, load
-from ...documents.check.convert import to_native_yaml
+from ...documents.load import to_native_yaml
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...records.codec import Json
 from .. import formatting as texts

@@ -6,28 +6,29 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ...agents.phased import BUDGET_TOO_SMALL, PhasedAgent
-from ...coding.sealed.measure import TestCommand
-from ...conditions import Budget
-from ...conditions.base import TAGS
-from ...engine.budgets import CANNOT_BIND, cannot_bind
-from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, PASSED_UNREAD, Loop
-from ...engine.step import Step
-from ...errors import Problem, nearest
-from ...models.providers.endpoints import ALIASES, PROVIDERS
-from ...records.codec import Json
-from ...templates import TemplateError, compile_expression
-from ...tools.sandbox import sandbox_problem
-from ..project import LoadedDocument
-from ..schema.document import Action, Document, LoopSpec
-from ..schema.evaluators import TestsSpec
-from ..schema.tools import SandboxSpec, SandboxWord
-from ..schema.traverse import models_in, parts, questions
-from ..yaml.reader import Source
-from ..yaml.source import Location
+from ..agents.phased import BUDGET_TOO_SMALL, PhasedAgent
+from ..coding.sealed.measure import TestCommand
+from ..conditions import Budget
+from ..conditions.base import TAGS
+from ..engine.budgets import CANNOT_BIND, cannot_bind
+from ..engine.loop import NO_GOAL, NO_GOAL_SENTENCE, PASSED_UNREAD, Loop
+from ..engine.step import Step
+from ..errors import Problem, nearest
+from ..models.providers.endpoints import ALIASES, PROVIDERS
+from ..records.codec import Json
+from ..templates import TemplateError, compile_expression
+from ..tools.sandbox import sandbox_problem
+from .project import LoadedDocument
+from .schema.document import Action, Document, LoopSpec
+from .schema.evaluators import TestsSpec
+from .schema.fields import SandboxSpec, SandboxWord
+from .schema.traverse import models_in, parts, questions
+from .yaml.reader import Location, Source
 
-__all__ = ["lints", "merge_repeats"]
-
+__all__ = [
+    "lints",
+    "merge_repeats",
+]
 
 NO_SCORE = "no_score"
 _Notes = Iterator[tuple[Location, str, str]]  # place, code, message

@@ -1,1 +1,3 @@
 """Foreign dialects: each becomes a native document."""
+
+from __future__ import annotations

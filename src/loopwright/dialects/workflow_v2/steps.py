@@ -1,31 +1,186 @@
-"""The translation of single steps and loops of `workflow/v2.0` to native steps."""
+"""The servers of `workflow/v2.0`: a document names them, and a file beside it defines how they are started.
+
+This is the file that clients of the Model Context Protocol share: `server_config.json`, `mcp.json`,
+`.mcp.json` or `config.yaml`, with `mcpServers` (or `servers`) by name:
+`{"command": "npx", "args": […], "env": {…}}` or `{"url": "https://…", "headers": {…}}`.
+
+The translation of single steps and loops of `workflow/v2.0` to native steps.
+
+One prompt to several models, and the answer of the required share of them.
+
+Rules:
+
+1. All models are called at once. Those without an answer are left out; at least two answers are needed.
+2. If every answer begins with a verdict (YES, APPROVED, or a word that the prompt offers in capitals), the
+   verdicts are the votes and the output is the verdict.
+3. Otherwise an answer with SUCCESS and without FAIL is SUCCESS, one with FAIL is FAIL, and any other is its
+   words in upper case. The output is the first answer with the winning vote.
+4. Without agreement the step fails, and it is not retried.
+"""
 
 from __future__ import annotations
 
+import functools
 import heapq
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
-from ....errors import nearest
-from ....records.codec import Json
-from ...yaml.reader import Location, Source
-from ...yaml.scalars import shorten
-from .names import MAX_NAMES, InvalidPlaceholder, NameTable, Place, Rewriter, placeholders, quoted
-from .schema import ConsensusV2, ExecutionSettings, InheritedV2, LoopV2, ModelCallV2, StepV2
-from .servers import Servers, rounds_of
+import yaml
+
+from ...documents.yaml.limits import shorten
+from ...documents.yaml.reader import Location, Source
+from ...engine.composites import run_all
+from ...engine.context import Context
+from ...engine.step import CompositeStep, Step, digest_of, fingerprinted
+from ...errors import StepError, nearest
+from ...models.reply_text import normalise_reply
+from ...prompts.prompt import Prompt
+from ...records import Reason, Result, Status, codec
+from ...records.codec import Json
+from .schema import (
+    MAX_NAMES,
+    ConsensusV2,
+    ExecutionSettings,
+    InheritedV2,
+    InvalidPlaceholder,
+    LoopV2,
+    ModelCallV2,
+    NameTable,
+    Place,
+    Rewriter,
+    StepV2,
+    placeholders,
+    quoted,
+)
 
 __all__ = [
     "CALL_TIMEOUT",
+    "FILES",
+    "VERDICTS",
+    "Consensus",
     "DependencyCycle",
+    "Servers",
     "StepTranslator",
     "TranslatedStep",
     "condition",
     "in_order",
+    "offered_verdicts",
+    "rounds_of",
+    "votes_of",
     "written_order",
 ]
+
+FILES = ("server_config.json", "mcp.json", ".mcp.json", "config.yaml")
+ROUNDS = 10  # the dialect's default for replies with tool calls in one step
+_MAX_BYTES = 1 << 20  # of the file, the limit of documents
+ServerReport = Callable[[tuple[str | int, ...], str], None]
+
+
+class Servers:
+    """The servers that steps name, from the file beside the document or in the project's root.
+
+    `native` are the servers in use, as fields of native documents, by name.
+    """
+
+    def __init__(self, folders: list[Path], report: ServerReport) -> None:
+        self.native: dict[str, dict[str, Json]] = {}
+        self._report = report
+        self._folders = folders
+        self._defined: dict[str, Json] | None = None
+        self._file = ""
+
+    def tools(self, names: list[str], at: tuple[str | int, ...]) -> list[str]:
+        """Return the servers that are defined; the others are problems."""
+        result = []
+        for i, name in enumerate(dict.fromkeys(names)):
+            problem = self._find(name)
+            if problem:
+                self._report((*at, i), problem)
+            else:
+                result.append(name)
+        return result
+
+    def _find(self, name: str) -> str:
+        """Add a server by its name; return the problem, or ""."""
+        if name in self.native:
+            return ""
+        if self._defined is None:
+            self._defined = self._read()
+        if name not in self._defined:
+            if not self._file:
+                return (
+                    f"no file defines the server {name!r}; add {FILES[0]} beside "
+                    f'the document: {{"mcpServers": {{"{name}": {{"command": …, "args": […]}}}}}}'
+                )
+            entries = ", ".join(list(self._defined)[:12]) or "none"
+            hint = nearest(name, self._defined) or f"; it has: {entries}"
+            return f"{self._file} has no server {name!r}{hint}"
+        try:
+            self.native[name] = _native(self._defined[name])
+        except ValueError as error:
+            return f"{self._file}: {name}: {error}"
+        return ""
+
+    def _read(self) -> dict[str, Json]:
+        for folder in self._folders:
+            for file in (folder / name for name in FILES):
+                if file.is_file() and file.stat().st_size <= _MAX_BYTES:
+                    result = _servers_in(file)
+                    if result is not None:
+                        self._file = file.name
+                        return result
+        return {}
+
+
+def _servers_in(file: Path) -> dict[str, Json] | None:
+    try:
+        value = yaml.safe_load(file.read_bytes())  # JSON is valid YAML
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(value, Mapping):
+        return None
+    for key in ("mcpServers", "servers"):
+        if isinstance(value.get(key), Mapping):
+            return {str(name): one for name, one in value[key].items()}
+    return None
+
+
+def _native(value: Json) -> dict[str, Json]:
+    """Return a server in the form of native documents.
+
+    Raises:
+        ValueError: With the problem.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError("expected a mapping with command or url")
+    url = value.get("url")
+    if isinstance(url, str):
+        headers = _texts(value, "headers")
+        return {"url": url, **({"headers": headers} if headers else {})}
+    command, args = value.get("command"), value.get("args") or []
+    words = command if isinstance(command, list) else [command]
+    if not all(isinstance(word, str) and word for word in words) or not isinstance(args, list):
+        raise ValueError('expected "command", a program, and "args", a list; or "url"')
+    env = _texts(value, "env")
+    return {"command": [*words, *map(str, args)], **({"env": env} if env else {})}
+
+
+def _texts(values: Mapping[str, Json], key: str) -> dict[str, str]:
+    result = values.get(key) or {}
+    if not isinstance(result, Mapping):
+        raise ValueError(f"{key}: expected a mapping of texts")
+    return {str(name): str(value) for name, value in result.items()}
+
+
+def rounds_of(step: StepV2, execution: ExecutionSettings) -> int:
+    """Return the maximum of replies with tool calls in a step."""
+    return step.max_iterations or execution.max_iterations or ROUNDS
+
 
 _SIGN = re.compile(r"==|!=|&&|\|\||[<>]=?")
 _QUOTATION = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -446,3 +601,107 @@ def call_settings(spec: ModelCallV2) -> dict[str, Json]:
         "answer_timeout": spec.timeout,
     }
     return {name: value for name, value in native.items() if value is not None}
+
+
+# Synonyms: the first word of each text is the vote.
+_SAME = (
+    "YES", "NO", "APPROVED APPROVE", "REJECTED REJECT", "ACCEPTED ACCEPT", "DENIED DENY",
+    "PASS PASSED", "FAIL FAILED FAILURE", "SUCCESS SUCCEEDED", "SAFE", "UNSAFE", "VALID", "INVALID",
+    "TRUE", "FALSE", "CORRECT", "INCORRECT", "OK",
+)  # fmt: skip
+VERDICTS = {word: line.split()[0] for line in _SAME for word in line.split()}
+_LEADING = re.compile(r"\W*([^\W\d_][\w-]*)")
+_CAPITALS = re.compile(r"\b[A-Z][A-Z_-]+\b")
+_MAX_VERDICTS = 3  # answers with more different first words are sentences, not verdicts
+
+
+@dataclass(frozen=True)
+class Consensus(CompositeStep):
+    """Several prompts whose answers must agree; `offered` are the verdicts in the prompt."""
+
+    name: str
+    voters: tuple[Prompt, ...]
+    require: str = "majority"
+    allow_failures: bool = True
+    offered: frozenset[str] = frozenset()
+
+    def parts(self) -> Iterable[Step]:
+        return self.voters
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        """A digest of the voters and of the required share."""
+        return digest_of("consensus", self.require, *(v.fingerprint for v in self.voters))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Call all models and count the votes."""
+        jobs = [
+            functools.partial(self._ask, n, v, value, ctx) for n, v in enumerate(self.voters, 1)
+        ]
+        replies = await run_all(jobs)
+        answers = [reply for reply in replies if not isinstance(reply, StepError)]
+        self._check(answers, [reply for reply in replies if isinstance(reply, StepError)], ctx)
+        votes, outputs = votes_of(answers, self.offered)
+        # A Counter keeps the order of the voters, so the winner of a tie is reproducible.
+        counts = Counter(votes)
+        winner, count = counts.most_common(1)[0]
+        tally = ", ".join(f"{vote[:60]!r} {n}" for vote, n in counts.items())
+        if not _reached(self.require, count, len(votes)):
+            detail = f"no consensus: {self.require} is required, and the answers are {tally}"
+            # Not retried: the voters would be asked the same question again.
+            raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
+        output = outputs[votes.index(winner)]
+        return Result(
+            Status.SATISFIED, Reason.COMPLETED, f"consensus: {tally}", output, name=self.name
+        )
+
+    async def _ask(self, number: int, voter: Prompt, value: Json, ctx: Context) -> str | StepError:
+        inner = ctx.child(ctx.below(f"voter-{number}"))
+        try:
+            return codec.text_of((await voter.run(value, inner)).output)
+        except StepError as error:
+            return error
+
+    def _check(self, answers: Sequence[str], failed: Sequence[StepError], ctx: Context) -> None:
+        if failed and (not self.allow_failures or len(answers) < 2):
+            detail = f"{len(failed)} of {len(self.voters)} voters gave no answer: {failed[0]}"
+            raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
+        for error in failed:
+            ctx.warn(f"a voter gave no answer and is left out: {error}", code="voter_failed")
+
+
+def votes_of(answers: Sequence[str], offered: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the vote of each answer, and the output if that vote wins.
+
+    Example:
+        >>> votes_of(["Approved, because it is short", "**APPROVE**"])
+        (['APPROVED', 'APPROVED'], ['APPROVED', 'APPROVE'])
+        >>> votes_of(["It is Paris", " it is  paris"])
+        (['IT IS PARIS', 'IT IS PARIS'], ['It is Paris', ' it is  paris'])
+    """
+    leading = [_LEADING.match(normalise_reply(answer)) for answer in answers]
+    words = [match[1].upper() if match else "" for match in leading]
+    votes = [VERDICTS.get(word, word) for word in words]
+    if all(w in VERDICTS or w in offered for w in words) and len(set(votes)) <= _MAX_VERDICTS:
+        return votes, words
+    return [_vote(answer) for answer in answers], list(answers)
+
+
+def _vote(answer: str) -> str:
+    # The rule of `workflow/v2.0`: FAIL wins over SUCCESS, and other answers must be equal.
+    text = " ".join(answer.upper().split())
+    if "FAIL" in text:
+        return "FAIL"
+    return "SUCCESS" if "SUCCESS" in text else text
+
+
+def _reached(require: str, count: int, total: int) -> bool:
+    if require == "unanimous":
+        return count == total
+    # In integers: 2/3 of 3 voters must be exactly 2.
+    return 3 * count >= 2 * total if require == "2/3" else 2 * count > total
+
+
+def offered_verdicts(prompt: str) -> frozenset[str]:
+    """Return the words in capitals of a prompt, which are the verdicts that it offers."""
+    return frozenset(_CAPITALS.findall(prompt))

@@ -23,15 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ...coding.agents.manifest import load_manifest
-from ...errors import ConfigurationError
-from ...models.providers.endpoints import ALIASES, PROVIDERS, Provider
-from ..compiler import functions
-from ..project import GENERATED, LoadedDocument, Sent, shown_path
-from ..schema.agents import CodingAgentSpec
-from ..schema.document import Document
-from ..schema.evaluators import JudgeSpec
-from ..schema.traverse import commands_in, functions_in, parts
+from ..coding.agents.manifest import load_manifest
+from ..errors import ConfigurationError
+from ..models.providers.endpoints import ALIASES, PROVIDERS, Provider
+from .compiler import functions
+from .project import GENERATED, LoadedDocument, Sent, shown_path
+from .schema.document import Document
+from .schema.evaluators import JudgeSpec
+from .schema.models import CodingAgentSpec
+from .schema.traverse import commands_in, functions_in, parts
 
 __all__ = [
     "LocalActions",

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from ...agents.phased import PHASES_CAPPED, PhasedAgent
 from ...agents.phased_run import PHASES
 from ...agents.reasoning import ReasoningAgent
+from ...dialects.orka.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite, ungrouped
 from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
@@ -23,18 +24,20 @@ from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
 from ..schema.traverse import given_needs, needs_of, phases_of
-from ..steps.items import FILE, Items
-from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite, ungrouped
-from ..steps.memory import RecallFacts, RememberFact
-from ..steps.steps import CallDocument, DocumentWorkflow, SetValue
-from ..yaml.source import Location
-from .agents import compile_agent
+from ..steps import FILE, CallDocument, DocumentWorkflow, Items, RecallFacts, RememberFact, SetValue
+from ..yaml.reader import Location
 from .compilation import Compilation, CompileKind
 from .evaluators import compile_evaluators
 from .loops import compile_loop
 from .prompts import compile_consensus, compile_prompt, compile_settings
-from .tools import compile_command, compile_tool_step, compile_tools, resolve_tools
-from .workspaces import compile_workspace
+from .tools import (
+    compile_agent,
+    compile_command,
+    compile_tool_step,
+    compile_tools,
+    compile_workspace,
+    resolve_tools,
+)
 
 __all__ = [
     "KINDS",

@@ -10,27 +10,28 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
 
-from ....dialects.orka.presets import context_of
-from ....errors import DocumentError, Problem, listed, nearest
-from ....records.codec import Json, text_of
-from ....templates import TemplateError
-from ....templates.variables import FIXED
-from ...schema.validate import placeholder, validated
-from ...steps.loop_node.template_functions import HELPERS, node_template
-from ...yaml.reader import Location, Source
-from .models import Defaults, choose
+from ...documents.schema.validate import placeholder, validated
+from ...documents.yaml.reader import Location, Source
+from ...errors import DocumentError, Problem, listed, nearest
+from ...records.codec import Json, text_of
+from ...templates import TemplateError
+from ...templates.variables import FIXED
+from .presets import context_of
 from .schema import (
     AGENT_FIELDS,
     IGNORED,
     MISSING,
     TYPES,
     AgentSpec,
+    Defaults,
     StructuredSpec,
     asks_by_prompt,
+    choose,
     schema_of,
     text_field,
     wants_structured_output,
 )
+from .templates import HELPERS, node_template
 
 __all__ = [
     "Agents",
@@ -43,7 +44,6 @@ __all__ = [
     "structured",
     "validator",
 ]
-
 
 _NAMES = frozenset(
     {"previous_outputs", "loop_number", "score", "past_loops_metadata", "orchestrator"}

@@ -10,7 +10,14 @@ from pydantic_core import PydanticCustomError
 from ...records.codec import Json
 from .fields import Names, Part
 
-__all__ = ["LessonsSpec", "LoopMemorySpec", "MemorySpec", "NodeSpec", "PresetSpec", "StrategySpec"]
+__all__ = [
+    "LessonsSpec",
+    "LoopMemorySpec",
+    "MemorySpec",
+    "NodeSpec",
+    "PresetSpec",
+    "StrategySpec",
+]
 
 
 class PresetSpec(Part):

@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from ...errors import DocumentError, Problem
-from ...records.codec import Json
-from ..project import Project
-from ..schema.document import Document
-from ..schema.validate import Kind, placeholder, readable
-from ..yaml.reader import Source, read
+from ..errors import DocumentError, Problem
+from ..records.codec import Json
+from .project import Project
+from .schema.document import Document
+from .schema.validate import Kind, placeholder, readable
+from .yaml.reader import Source, read
 
-__all__ = ["DIALECTS", "NATIVE", "CalledDocument", "Dialect", "Translator", "parse"]
+__all__ = [
+    "DIALECTS",
+    "NATIVE",
+    "CalledDocument",
+    "Dialect",
+    "Translator",
+    "parse",
+]
 
 NATIVE_SCHEMA = "loopwright/1"
 V2_SCHEMA = "workflow/v2.0"

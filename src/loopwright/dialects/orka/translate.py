@@ -11,29 +11,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ....dialects.orka.presets import context_of
-from ....errors import DocumentError, Problem, listed, nearest
-from ....records.codec import Json
-from ...project import Project
-from ...schema.document import Document
-from ...schema.validate import Gaps, validated
-from ...steps.loop_node.scoring import BUILT_IN
-from ...steps.loop_node.template_view import CATEGORIES
-from ...yaml.reader import Location, Source
-from ...yaml.source import translated
-from ..detect import CalledDocument
+from ...documents.detect import CalledDocument
+from ...documents.project import Project
+from ...documents.schema.document import Document
+from ...documents.schema.validate import Gaps, validated
+from ...documents.yaml.reader import Location, Source, translated
+from ...errors import DocumentError, Problem, listed, nearest
+from ...records.codec import Json
 from .agents import Agents, Definition, Native, note_unknown_keys, placed
-from .models import Defaults
+from .loop_node import BUILT_IN
+from .presets import context_of
 from .schema import (
     IGNORED,
+    Defaults,
     LoopNodeDocument,
     LoopNodeSpec,
     OrchestratorSpec,
     ScoringSpec,
     StructuredSpec,
 )
+from .templates import CATEGORIES
 
-__all__ = ["definitions", "native_loop", "queue_order", "translate"]
+__all__ = [
+    "definitions",
+    "native_loop",
+    "queue_order",
+    "translate",
+]
 
 # Keys of an orchestrator without an effect here, which are too common for a note.
 _LABELS = frozenset({

@@ -1,0 +1,3 @@
+"""The dialect `workflow/v2.0`."""
+
+from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The dialect `workflow/v2.0`."""
