@@ -45,7 +45,7 @@ reference = script("reference")
 PAGES: dict[str, str] = reference.pages()
 SVG = "{http://www.w3.org/2000/svg}"
 # Generators of warnings, each with a code.
-WITH_CODES = {"documents/check/lints.py", "engine/loop.py"}
+WITH_CODES = {"documents/lints.py", "engine/loop.py"}
 
 
 def section(page: str, heading: str) -> str:
@@ -123,7 +123,7 @@ def test_every_warning_has_a_code_of_the_reference() -> None:
     used, without = codes_of_warnings()
     assert without == {
         "prompts/settings.py",
-        "agents/phased/prompting.py",
+        "agents/capabilities.py",
     }  # the reply has the codes
     warnings, notes = set(reference.CODES["warnings"]), set(reference.CODES["notes"])
     assert used == warnings | notes

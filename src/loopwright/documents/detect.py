@@ -183,6 +183,6 @@ NATIVE = Dialect(NATIVE_SCHEMA, _is_native, _Native())
 # The first match counts. `workflow/v2.0` is last, because it also reports fragments.
 DIALECTS = (
     NATIVE,
-    Dialect("loop nodes", _is_loop_nodes, _Imported(".orka.translate")),
-    Dialect(V2_SCHEMA, _is_v2, _Imported(".workflow_v2.translate")),
+    Dialect("loop nodes", _is_loop_nodes, _Imported("..dialects.orka.translate")),
+    Dialect(V2_SCHEMA, _is_v2, _Imported("..dialects.workflow_v2.translate")),
 )

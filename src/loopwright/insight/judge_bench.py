@@ -560,10 +560,8 @@ class _Votes(CompositeStep):
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         votes: list[Json] = []
         scores: list[float] = []
-        for number in range(1, (1 if _ROBUST in value else self.votes) + 1):
-            evaluation = as_evaluation(
-                await inner.call(f"vote-{number}", self.judge, value["output"])
-            )
+        for nth in range(1, (1 if _ROBUST in value else self.votes) + 1):
+            evaluation = as_evaluation(await inner.call(f"vote-{nth}", self.judge, value["output"]))
             votes.append(None if evaluation.undecided else evaluation.passed)
             if evaluation.score is not None and not evaluation.undecided:
                 scores.append(evaluation.score)

@@ -68,8 +68,6 @@ __all__ = [
 ]
 
 
-# fmt: skip
-
 KINDS = MODEL_ERROR_KINDS
 ModelFault = ModelError  # the name of version 0.1, kept for one release
 

@@ -201,8 +201,6 @@ class FileReference:
         return cls(**data)
 
 
-# fmt: skip
-
 CUTOFFS = ("fail", "retry", "accept")
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 SAMPLING = (

@@ -51,6 +51,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # pytest loads this package in every project, and most tests need no models.
     if name in __all__:
-        module = ".dry_runs" if name.startswith("dry_run") else "..models"
+        module = ".replay" if name.startswith("dry_run") else "..models"
         return getattr(import_module(module, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -248,8 +248,6 @@ def _stream_protocol() -> asyncio.StreamReaderProtocol:
     return asyncio.StreamReaderProtocol(asyncio.StreamReader())
 
 
-# fmt: skip
-
 LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
 CUT_GRACE = (
     0.2  # instead of GRACE when the caller is cancelled: it ends within half a second in total

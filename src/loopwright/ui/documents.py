@@ -112,8 +112,6 @@ def _parts(step: Step) -> list[Step]:
     return inner or [part for _, part in members]
 
 
-# fmt: skip
-
 # The scripted model and the redactor have no effects.
 _KEPT_RESOURCES = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
 

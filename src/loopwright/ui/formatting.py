@@ -155,9 +155,6 @@ def _split(line: str) -> list[str]:
     return re.findall(r"[^\W_]+|.", line, re.DOTALL)
 
 
-# fmt: skip
-
-
 class Signs(NamedTuple):
     """The characters that a stream can show."""
 

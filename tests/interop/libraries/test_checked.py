@@ -13,7 +13,7 @@ PYTHON = HERE.parents[2] / ".venv" / "bin" / "python"  # has mypy, and not the l
 @pytest.mark.timeout(300)  # without a cache, mypy reads the stubs of six libraries
 @pytest.mark.skipif(not PYTHON.exists(), reason="mypy is in the environment of the package")
 def test_objects_of_the_libraries_are_steps_for_a_type_checker(tmp_path: Path) -> None:
-    """Each protocol of `loopwright.engine.external` fits the classes that it stands for."""
+    """Each protocol of `loopwright.engine.functions` fits the classes that it stands for."""
     command = [
         str(PYTHON), "-m", "mypy", "--strict", "--python-executable", sys.executable,
         "--cache-dir", str(tmp_path), "--follow-imports", "silent", "passes.py",

@@ -187,9 +187,6 @@ def _settings_of_user(source: WorkspaceSource) -> dict[str, str]:
     return found
 
 
-# fmt: skip
-
-
 @dataclass(frozen=True)
 class HandOver:
     """A snapshot and where it comes from.

@@ -25,17 +25,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ..._extras import needs
-from ...engine.context import Context
-from ...engine.run_state import Run
-from ...engine.step import FunctionStep, digest_of
-from ...errors import ConfigurationError, StepError, listed, nearest
-from ...records import codec
-from ...records.codec import Json
-from ..base import HARD_LIMIT, NAME, Tool
+from .._extras import needs
+from ..engine.context import Context
+from ..engine.run_state import Run
+from ..engine.step import FunctionStep, digest_of
+from ..errors import ConfigurationError, StepError, listed, nearest
+from ..records import codec
+from ..records.codec import Json
+from .base import HARD_LIMIT, NAME, Tool
 
 if TYPE_CHECKING:
-    from ..mcp_client import McpConnection
+    from .mcp_client import McpConnection
 
 __all__ = [
     "VARIABLE",
@@ -364,5 +364,5 @@ class _Connect(Protocol):
 def _connect() -> _Connect:
     # The client library is optional, and importing it takes seconds.
     with needs("an MCP server", "mcp"):
-        from ..mcp_client import connect
+        from .mcp_client import connect
     return connect

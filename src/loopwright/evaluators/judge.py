@@ -37,21 +37,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
-from ...conditions import Judged
-from ...engine.context import Context
-from ...engine.functions import Purpose
-from ...engine.step import CompositeStep, StepLike, digest_of, fingerprinted
-from ...errors import ConfigurationError, StepError
-from ...models import Message, Reply
-from ...models.protocol import MAX_TOOL_CALLS, ModelSettings
-from ...prompts.prompt import Text, filled_in, source_of
-from ...prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of, with_schema
-from ...prompts.tool_prompt import MAX_ROUNDS, answered
-from ...records import Criterion, Evaluation, Reason, Result, Status, codec
-from ...records.codec import Json
-from ...tools.base import Tool, ToolSet, as_tool
-from ..check import check_sentences, segments, shares
-from ..judge_questions import (
+from ..conditions import Judged
+from ..engine.context import Context
+from ..engine.functions import Purpose
+from ..engine.step import CompositeStep, StepLike, digest_of, fingerprinted
+from ..errors import ConfigurationError, StepError
+from ..models import Message, Reply
+from ..models.protocol import MAX_TOOL_CALLS, ModelSettings
+from ..prompts.prompt import Text, filled_in, source_of
+from ..prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of, with_schema
+from ..prompts.tool_prompt import MAX_ROUNDS, answered
+from ..records import Criterion, Evaluation, Reason, Result, Status, codec
+from ..records.codec import Json
+from ..tools.base import Tool, ToolSet, as_tool
+from .check import check_sentences, segments, shares
+from .judge_questions import (
     JudgeQuestion,
     Preset,
     Sentence,
@@ -61,7 +61,7 @@ from ..judge_questions import (
     mark_of,
     preset_question,
 )
-from ..verdicts import Verdict
+from .verdicts import Verdict
 
 __all__ = [
     "KNOWN_BAD",

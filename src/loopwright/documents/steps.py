@@ -19,22 +19,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ...engine.budgets import reports
-from ...engine.composites import Wrapper, attempt
-from ...engine.context import Context, Scope
-from ...engine.functions import FunctionTypes
-from ...engine.lists import ItemsStep
-from ...engine.loop_memory import MemoryEffect, memory_of
-from ...engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
-from ...engine.workflow import Workflow
-from ...errors import JournalError, StepError
-from ...memory import ranked, view_of
-from ...models.reply_text import clean_text, read_json, strip_fence
-from ...records import Reason, Result, Status, Usage, codec
-from ...records.codec import Json, text_of
-from ...records.typed import CARRIERS, ValueType, json_of, own_json
-from ...templates import Expression
-from ...templates.variables import TemplatedValue, rendered
+from ..engine.budgets import reports
+from ..engine.composites import Wrapper, attempt
+from ..engine.context import Context, Scope
+from ..engine.functions import FunctionTypes
+from ..engine.lists import ItemsStep
+from ..engine.loop_memory import MemoryEffect, memory_of
+from ..engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
+from ..engine.workflow import Workflow
+from ..errors import JournalError, StepError
+from ..memory import ranked, view_of
+from ..models.reply_text import clean_text, read_json, strip_fence
+from ..records import Reason, Result, Status, Usage, codec
+from ..records.codec import Json, text_of
+from ..records.typed import CARRIERS, ValueType, json_of, own_json
+from ..templates import Expression
+from ..templates.variables import TemplatedValue, rendered
 
 __all__ = [
     "FILE",
@@ -309,8 +309,6 @@ class MemoryRead(Leaf):
             "query": query,
         }
 
-
-# fmt: skip
 
 _GONE_ON = "step_failed"  # the code of the warning of on_failure: continue
 

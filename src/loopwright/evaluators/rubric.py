@@ -24,13 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack, cast
 
-from ...engine.context import Context
-from ...engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
-from ...errors import EvaluationError
-from ...models import Message, Reply, read_value
-from ...models.protocol import ModelSettings
-from ...prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
-from ...records import (
+from ..engine.context import Context
+from ..engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
+from ..errors import EvaluationError
+from ..models import Message, Reply, read_value
+from ..models.protocol import ModelSettings
+from ..prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
+from ..records import (
     Criterion,
     Evaluation,
     Iteration,
@@ -41,12 +41,12 @@ from ...records import (
     codec,
     reaches,
 )
-from ...records.codec import Json
-from ..answers import Object
-from ..check import check_sentences, shares
-from ..judge import Judge
-from ..judge_questions import DATA, MARK, Sentence, ask, block, mark_of, own_objects
-from ..verdicts import of_100
+from ..records.codec import Json
+from .answers import Object
+from .check import check_sentences, shares
+from .judge import Judge
+from .judge_questions import DATA, MARK, Sentence, ask, block, mark_of, own_objects
+from .verdicts import of_100
 
 __all__ = [
     "BANDS",

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ...conditions import CEILING
-from ...engine.context import Context
-from ...engine.step import (
+from ..conditions import CEILING
+from ..engine.context import Context
+from ..engine.step import (
     CompositeStep,
     EvaluatorLike,
     Step,
@@ -31,13 +31,13 @@ from ...engine.step import (
     digest_of,
     fingerprinted,
 )
-from ...errors import ConfigurationError, LoopwrightWarning, nearest
-from ...models.protocol import DEFAULT_MAX_TOKENS
-from ...prompts.prompt import Prompt
-from ...records import Iteration, Result, codec
-from ...records.codec import Json
-from ..capabilities import Tools, checked, fingerprint_of
-from ..phased_run import PHASES, PhasedRun
+from ..errors import ConfigurationError, LoopwrightWarning, nearest
+from ..models.protocol import DEFAULT_MAX_TOKENS
+from ..prompts.prompt import Prompt
+from ..records import Iteration, Result, codec
+from ..records.codec import Json
+from .capabilities import Tools, checked, fingerprint_of
+from .phased_run import PHASES, PhasedRun
 
 __all__ = [
     "COMPLEXITIES",

@@ -18,23 +18,23 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
-from ...conditions import MaxIterations, Passed
-from ...engine.context import Context
-from ...engine.loop import Loop
-from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_of, fingerprinted
-from ...errors import ConfigurationError, StepError, nearest
-from ...models import Message
-from ...models.call import ModelAttempt
-from ...models.protocol import ModelSettings
-from ...models.reply_text import is_blank
-from ...prompts.prompt import Text, filled_in, source_of
-from ...prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of
-from ...prompts.tool_prompt import answered
-from ...records import Evaluation, Reason, Result, Status, codec
-from ...records.codec import Json, sanitised
-from ...templates.variables import TemplatedValue, fill
-from ..capabilities import Tools
-from ..completion import MARKER, completion
+from ..conditions import MaxIterations, Passed
+from ..engine.context import Context
+from ..engine.loop import Loop
+from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_of, fingerprinted
+from ..errors import ConfigurationError, StepError, nearest
+from ..models import Message
+from ..models.call import ModelAttempt
+from ..models.protocol import ModelSettings
+from ..models.reply_text import is_blank
+from ..prompts.prompt import Text, filled_in, source_of
+from ..prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of
+from ..prompts.tool_prompt import answered
+from ..records import Evaluation, Reason, Result, Status, codec
+from ..records.codec import Json, sanitised
+from ..templates.variables import TemplatedValue, fill
+from .capabilities import Tools
+from .completion import MARKER, completion
 
 __all__ = [
     "MAX_PROMPT_CHARS",

@@ -31,10 +31,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ....records import NOTHING, Usage
-from ....records.codec import Json
-from ....records.display import excerpt_line
-from ..manifest import Manifest
+from ...records import NOTHING, Usage
+from ...records.codec import Json
+from ...records.display import excerpt_line
+from .manifest import Manifest
 
 __all__ = [
     "AgentFailure",
