@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Request,
         ScriptedModel,
     )
-    from .dry_runs import dry_run, dry_run_sync
+    from .replay import dry_run, dry_run_sync
 
 __all__ = [
     "KINDS",
