@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from ..prompts.tool_prompt import OnResults, call_with_tools
     from ..records.codec import sanitised as sanitised
     from .capabilities import AgentState, Capability
-    from .completion import STATUSES as STATUSES
-    from .completion import Execution, completion, execution_of, executions
+    from .final_answer import STATUSES as STATUSES
+    from .final_answer import Execution, completion, execution_of, executions
     from .lifecycle import Event, Lifecycle, LifecycleListener, Move, State, lifecycle_of
     from .phased import COMPLEXITIES, ROLES, PhasedAgent
     from .reasoning import ReasoningAgent
@@ -43,7 +43,7 @@ _LAZY = {
     "COMPLEXITIES": ".phased",
     "Capability": ".capabilities",
     "Event": ".lifecycle",
-    "Execution": ".completion",
+    "Execution": ".final_answer",
     "Lifecycle": ".lifecycle",
     "LifecycleListener": ".lifecycle",
     "Move": ".lifecycle",
@@ -51,12 +51,12 @@ _LAZY = {
     "PhasedAgent": ".phased",
     "ROLES": ".phased",
     "ReasoningAgent": ".reasoning",
-    "STATUSES": ".completion",
+    "STATUSES": ".final_answer",
     "State": ".lifecycle",
     "call_with_tools": "..prompts.tool_prompt",
-    "completion": ".completion",
-    "execution_of": ".completion",
-    "executions": ".completion",
+    "completion": ".final_answer",
+    "execution_of": ".final_answer",
+    "executions": ".final_answer",
     "lifecycle_of": ".lifecycle",
     "sanitised": "..records.codec",
     "tool_prompt": "..prompts",

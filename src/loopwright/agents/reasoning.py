@@ -34,7 +34,7 @@ from ..records import Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json, sanitised
 from ..templates.variables import TemplatedValue, fill
 from .capabilities import Tools
-from .completion import MARKER, completion
+from .final_answer import MARKER, completion
 
 __all__ = [
     "MAX_PROMPT_CHARS",

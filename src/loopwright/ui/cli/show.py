@@ -77,7 +77,7 @@ from .options import AsJson, JournalUrl, LoopName, RunName
 from .output import Output, Part
 
 if TYPE_CHECKING:
-    from ...agents.completion import Execution
+    from ...agents.final_answer import Execution
     from ...agents.lifecycle import LifecycleListener
 
 _LATEST = 500  # runs whose queues are names for a hint
