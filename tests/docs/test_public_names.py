@@ -116,7 +116,7 @@ def test_heavy_modules_load_at_first_use() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == "[]\n[]\nloopwright.evaluators.judge.judge True PhasedAgent\n"
+    assert done.stdout == "[]\n[]\nloopwright.evaluators.judge True PhasedAgent\n"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

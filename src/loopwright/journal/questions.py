@@ -41,6 +41,9 @@ from ..records.result import ended_entry
 from .protocol import Entry, Journal, Posted, RunInfo, RunLog, surviving
 from .replay import RecordedRun, recorded_result, tuned_entries
 
+# The functions on the inbox are for packages of Loopwright only.
+__all__ = ["Question", "answer", "checked", "open_questions", "pending"]
+
 SCHEDULE = "cron"  # of the source of a run: the times of its schedule, and the schedule's name
 _MANY = 1000  # runs that contain the name of a schedule
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ..journal import MemoryJournal
 from .clock import Deadlock, VirtualClock, VirtualLoop, run_virtual
-from .replay import assert_replays
 
 if TYPE_CHECKING:
     from ..models import (
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
         Request,
         ScriptedModel,
     )
-    from .replay import dry_run, dry_run_sync
+    from .replay import assert_replays, dry_run, dry_run_sync
 
 __all__ = [
     "KINDS",
@@ -51,6 +50,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # pytest loads this package in every project, and most tests need no models.
     if name in __all__:
-        module = ".replay" if name.startswith("dry_run") else "..models"
+        module = ".replay" if name in ("assert_replays", "dry_run", "dry_run_sync") else "..models"
         return getattr(import_module(module, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

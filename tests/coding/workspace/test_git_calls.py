@@ -49,10 +49,10 @@ def git_words(source: str) -> Iterator[int]:
 
 
 def test_only_one_module_starts_git() -> None:
-    """A command that begins with git stands in `git.py` alone."""
+    """A command that begins with git stands in `store.py` alone."""
     assert list(git_words('run(["git", "status"])')) == [1]
     assert list(git_words('which("git")\nsystem("git status")')) == [1, 2]
-    own = SOURCE / "coding" / "workspace" / "git.py"
+    own = SOURCE / "coding" / "workspace" / "store.py"
     found = {
         f"{file.relative_to(SOURCE)}:{line}"
         for file in SOURCE.rglob("*.py")
