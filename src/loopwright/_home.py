@@ -115,8 +115,10 @@ class Home:
             ignore.write_text("*\n", "utf-8")
         if not self.recognised:
             self.identify(required=required)
-        elif (place := self.folder.resolve()) not in self.places:
-            self._remember(place)
+        elif (place := self.folder.resolve()) not in self.places and (state := state_folder()):
+            # Where the state cannot be written, a run that began there stays where it was.
+            with suppress(OSError), (state / "folders" / self._token()).open("a") as file:
+                file.write(f"{place}\n")
 
     def identify(self, *, required: bool = True) -> None:
         """Make it known under a new identifier: the maker of foreign contents may know the present one.
@@ -166,13 +168,6 @@ class Home:
     def is_copy_of(self, other: Home) -> bool:
         """Whether both have one identifier: a move or a copy by the user keeps it."""
         return self._token() == other._token() != ""
-
-    def _remember(self, place: Path) -> None:
-        """Add a place; where the state cannot be written, a run that began there stays where it was."""
-        state = state_folder()
-        if state is not None:
-            with suppress(OSError), (state / "folders" / self._token()).open("a") as file:
-                file.write(f"{place}\n")
 
     def _token(self) -> str:
         """Return the identifier, "" without one, or "?"."""

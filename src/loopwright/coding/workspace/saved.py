@@ -424,8 +424,9 @@ def home_of(begun: Json, run_id: str, journal: Path | None) -> Path:
     if journal is None or not (own := Home(journal)).known:
         return recorded.folder
     # The recorded folder may be the original of a copy, or one that was made later in its place.
-    moved = not recorded.known or own.is_copy_of(recorded) or any(saved_workspaces(journal, run_id))
-    return own.folder if moved else recorded.folder
+    if not recorded.known or own.is_copy_of(recorded) or any(saved_workspaces(journal, run_id)):
+        return own.folder
+    return recorded.folder
 
 
 def moved(place: Path, before: Path, home: Path) -> Path:
