@@ -408,7 +408,16 @@ class Backtest:
             for recording in recordings.items
             for item in recording.prefixes[-1]
         )
-        self.recorded = self._of_pairs(StoppingPolicy(name=RECORDED), self._recorded_pairs())
+        pairs = [
+            row.pair(
+                place,
+                item.stopped_at,
+                item.stop.reason.status.value == "satisfied",
+                item.loop.keep,
+            )
+            for place, (row, item) in enumerate(zip(self._rows, recordings.items, strict=True))
+        ]
+        self.recorded = self._of_pairs(StoppingPolicy(name=RECORDED), pairs)
 
     @property
     def loop(self) -> Loop:
@@ -428,13 +437,6 @@ class Backtest:
             intervals: whether to compute intervals (default); point estimates are quicker.
         """
         return self._of_pairs(policy, self._pairs(policy), intervals=intervals)
-
-    def _recorded_pairs(self) -> list[Pair]:
-        pairs = []
-        for place, (row, item) in enumerate(zip(self._rows, self.recordings.items, strict=True)):
-            satisfied = item.stop.reason.status.value == "satisfied"
-            pairs.append(row.pair(place, item.stopped_at, satisfied, item.loop.keep))
-        return pairs
 
     def _pairs(self, policy: StoppingPolicy) -> list[Pair]:
         """Return the pairs of a policy.
@@ -568,7 +570,13 @@ class Backtest:
             quality = Estimate(
                 mean, max(low, min(0.0, *qualities)), min(high, max(1.0, *qualities))
             )
-            difference = self._difference(exact, groups) if policy.name != RECORDED else None
+            if policy.name != RECORDED:
+                recorded = self.recorded.pairs
+                differences = [
+                    (pair.quality or 0.0) - (recorded[pair.recording].quality or 0.0)
+                    for pair in exact
+                ]
+                difference = paired_bootstrap(differences, groups=groups)
         return PolicyResult(
             policy,
             len(pairs) - censored,
@@ -604,13 +612,6 @@ class Backtest:
         exact = [pair for pair in sample if pair.quality is not None]
         enough = len(exact) >= EXPLORED_RUNS
         return exact if enough and len(exact) >= (1 - MOST_CENSORED) * len(sample) else []
-
-    def _difference(self, exact: Sequence[Pair], groups: Sequence[str]) -> Estimate | None:
-        recorded = self.recorded.pairs
-        differences = [
-            (pair.quality or 0.0) - (recorded[pair.recording].quality or 0.0) for pair in exact
-        ]
-        return paired_bootstrap(differences, groups=groups)
 
     def frontier(self, results: Sequence[PolicyResult]) -> list[PolicyResult]:
         """Return the judged results that no other one beats in both calls and quality, cheapest first."""
@@ -766,17 +767,16 @@ def _lower(backtest: Backtest) -> Iterator[Suggestion]:
         result = backtest.evaluate(with_limit(loop, limit))
         if not _loses_nothing(result):
             continue
-        saved = 1 - (result.calls or 0.0) / calls if calls else _iterations_saved(backtest, result)
+        if calls:
+            saved = 1 - (result.calls or 0.0) / calls
+        else:
+            saved = 1 - (result.iterations or 0.0) / (backtest.recorded.iterations or 1.0)
         # A limit that no run reaches changes nothing.
         if saved > 0:
             of = "calls" if calls else "iterations"
             why = f"saves {saved:.0%} of {of}"
             yield Suggestion("max_iterations", loop.limit, limit, why)
         return
-
-
-def _iterations_saved(backtest: Backtest, result: PolicyResult) -> float:
-    return 1 - (result.iterations or 0.0) / (backtest.recorded.iterations or 1.0)
 
 
 def with_limit(loop: Loop, limit: int) -> StoppingPolicy:

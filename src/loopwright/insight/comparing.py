@@ -198,7 +198,7 @@ def _compared(info: RunInfo, entries: Sequence[Entry], loop: str) -> ComparedRun
         history = history.with_iteration(entry.value, entry.seconds, usage, 0.0)
     forked = next((entry.value for entry in entries if entry.kind == "forked"), None)
     end = replay.ended.get("")
-    best, last = history.best, history.last
+    shown = history.best or (None if end else history.last)
     return ComparedRun(
         info=info,
         loop=path,
@@ -207,13 +207,8 @@ def _compared(info: RunInfo, entries: Sequence[Entry], loop: str) -> ComparedRun
         inherited=Usage.from_json(forked["inherited"]) if forked else NOTHING,
         seconds=max(info.active, replay.active),
         iterations=replay.iterations,
-        output=_output(best or (None if end else last), end),
+        output=shown.output if shown is not None else end["output"] if end else None,
     )
-
-
-def _output(item: Iteration | None, end: Json) -> Json:
-    """Return the output of an iteration, else that of the end of the run."""
-    return item.output if item is not None else end["output"] if end else None
 
 
 def _loop_of(info: RunInfo, replay: RecordedRun, name: str) -> str:

@@ -408,7 +408,12 @@ def checked(question: Question, value: Json) -> Json:
         # Completed before it is recorded, so that a replay does not depend on the default of its
         # version.
         reply["more"] = reply.get("more", question.request.get("more", 1))
-        _check_more(question, reply["more"])
+        # Checked here, because the person can correct the answer now; the loop could only fail later.
+        maximum = CEILING - int(question.request.get("iteration", 0))
+        if not 1 <= reply["more"] <= maximum:
+            raise ConfigurationError(
+                f"{question.path}: answer: more: {reply['more']} is not an integer from 1 to {maximum}"
+            )
     return reply
 
 
@@ -449,15 +454,6 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
             raise ConfigurationError(
                 f"{where} has no meaning with approve: {approve}; leave it out"
             )
-
-
-def _check_more(question: Question, more: int) -> None:
-    # Checked here, because the person can correct the answer now; the loop could only fail later.
-    maximum = CEILING - int(question.request.get("iteration", 0))
-    if not 1 <= more <= maximum:
-        raise ConfigurationError(
-            f"{question.path}: answer: more: {more} is not an integer from 1 to {maximum}"
-        )
 
 
 def _wrong_form(question: Question, reply: Json) -> ConfigurationError:

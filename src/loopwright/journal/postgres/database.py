@@ -173,8 +173,11 @@ class Database(ABC):
         Raises:
             psycopg.Error, JournalError: if nothing was committed.
         """
-        for batch in batches:
-            _refuse_large(batch)
+        for log, contents in (pair for batch in batches for pair in batch.contents):
+            try:
+                _refuse_too_large(contents)
+            except JournalUnavailable as error:
+                log.fail(error)
         self._uncertain = False
         self._number += 1
         self._point("before")
@@ -395,14 +398,6 @@ def _sound_values(batches: Iterable[Batch]) -> list[Value]:
             if log.failure is None:
                 values += batch.values[i * WIDTH : (i + 1) * WIDTH]
     return values
-
-
-def _refuse_large(batch: Batch) -> None:
-    for log, contents in batch.contents:
-        try:
-            _refuse_too_large(contents)
-        except JournalUnavailable as error:
-            log.fail(error)
 
 
 def _refuse_too_large(contents: Iterable[Content]) -> None:

@@ -325,17 +325,14 @@ class Reader(PageReader):
         limit, text = wanted.limit, wanted.text.lower()
         if not text:
             return list(self._runs(terms, values, limit, offset))
+        [(count,)] = self._rows_of("SELECT count(*) FROM loopwright.runs", ())
         found = (
             info
-            for start in self._starts()
+            for start in range(0, count, _MANY)
             for info in self._runs(terms, values, _MANY, start)
             if text in codec.text_of(info.to_json()).lower()
         )
         return list(islice(found, offset, offset + limit))
-
-    def _starts(self) -> range:
-        [(count,)] = self._rows_of("SELECT count(*) FROM loopwright.runs", ())
-        return range(0, count, _MANY)
 
     def _runs(
         self, terms: list[str], values: list[object], limit: int, offset: int

@@ -214,8 +214,11 @@ class SqliteDatabase:
             sqlite3.Error, OSError, JournalError: if nothing was committed.
         """
         # Files first: a committed row must never refer to a file that does not exist.
-        for batch in batches:
-            self._write_files(batch)
+        for log, contents in (pair for batch in batches for pair in batch.contents):
+            try:
+                contents[:] = self.filed(contents)
+            except JournalUnavailable as error:
+                log.fail(error)
         owner = self._owner
         try:
             with self._transaction() as db:
@@ -242,13 +245,6 @@ class SqliteDatabase:
         if self._on_point is not None:
             self._points += position == "before"
             self._on_point(position, self._points)
-
-    def _write_files(self, batch: Batch) -> None:
-        for log, contents in batch.contents:
-            try:
-                contents[:] = self.filed(contents)
-            except JournalUnavailable as error:
-                log.fail(error)
 
     def filed(self, contents: Iterable[Content]) -> list[Content]:
         """Write large contents as files; return all contents, those without their bodies.
@@ -335,16 +331,13 @@ class SqliteDatabase:
             return
         if self._db is not None:
             with suppress(JournalUnavailable), self._lock:
-                self._end(self._db)
+                with suppress(sqlite3.Error):
+                    if self._owner is not None:
+                        renew(self._db, self._owner, 0.0, self.seconds)
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._db.close()
         self._lock.close()
         self._db = self._lock = None
-
-    def _end(self, db: sqlite3.Connection) -> None:
-        with suppress(sqlite3.Error):
-            if self._owner is not None:
-                renew(db, self._owner, 0.0, self.seconds)
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        db.close()
 
 
 class SqliteRuns(SqliteDatabase):

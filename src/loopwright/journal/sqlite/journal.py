@@ -404,15 +404,11 @@ class SqliteWatch:
     def _ask(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Return the result of `work` on the connection; None if no journal exists yet."""
         try:
-            db = self._connected()
-            return work(db) if db is not None else None
+            if self._db is None and expect_journal(self._path):
+                self._db = connect_reader(self._path)[0]
+            return work(self._db) if self._db is not None else None
         except (sqlite3.Error, OSError) as error:
             raise journal_error(error, str(self._path)) from error
-
-    def _connected(self) -> sqlite3.Connection | None:
-        if self._db is None and expect_journal(self._path):
-            self._db = connect_reader(self._path)[0]
-        return self._db
 
     def close(self) -> None:
         """Close the connection."""
@@ -568,17 +564,14 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
             try:
                 with as_damage(str(self.path)):
                     if not self._readers:
-                        self._readers.append(self._connect())
+                        db, version = connect_reader(self.path)
+                        if version != VERSION:
+                            db.close()
+                            raise _Outdated
+                        self._readers.append(Pages(db, files_of(self.path), self._clocks.wall))
                     return work(self._readers[0])
             except (sqlite3.Error, OSError) as error:
                 raise journal_error(error, str(self.path)) from error
-
-    def _connect(self) -> Pages:
-        db, version = connect_reader(self.path)
-        if version != VERSION:
-            db.close()
-            raise _Outdated
-        return Pages(db, files_of(self.path), self._clocks.wall)
 
 
 class _Outdated(Exception):
