@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
-from ..records import Iteration
 from ..records.codec import text_of
 from .progress import item_at, verdicts_of
 from .run_files import run_files
@@ -41,7 +40,9 @@ def _csv(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
     # The default, "\r\n", would differ from the line ends inside cells.
     table = csv.writer(text, lineterminator="\n")
     loops = iterations_of(entries)
-    metrics = _metric_names(item for items in loops.values() for item in items)
+    evaluations = (item.evaluation for items in loops.values() for item in items)
+    # In the order in which they first occur.
+    metrics = list(dict.fromkeys(name for one in evaluations if one for name in one.metrics))
     decided = (
         ["accepted"] if any(i.accepted is not None for its in loops.values() for i in its) else []
     )
@@ -68,13 +69,6 @@ def _csv(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
                 ]
             )  # fmt: skip
     return text.getvalue()
-
-
-def _metric_names(items: Iterable[Iteration]) -> list[str]:
-    """Return the names of all metrics, in the order in which they first occur."""
-    return list(
-        dict.fromkeys(n for item in items if item.evaluation for n in item.evaluation.metrics)
-    )
 
 
 def _cell(text: str) -> str:

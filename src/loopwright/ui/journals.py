@@ -40,8 +40,10 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     """
     path = _path(url)
     # Opening would create an empty database, and a mistyped path would look like an empty journal.
-    if path is not None and not create and not path.exists() and not _log_of(path).exists():
-        raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
+    if path is not None and not create:
+        log = path.with_name(f"{path.name}-wal")
+        if not path.exists() and not log.exists():
+            raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
     if create and path is not None and path.parent.name == HOME:
         create_folder(path.parent)
     store = open_journal(url)
@@ -59,10 +61,6 @@ def _path(url: str) -> Path | None:
     return (
         Path(rest.partition("?")[0]) if scheme == "sqlite" and not rest.startswith("//") else None
     )
-
-
-def _log_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
 
 
 def create_folder(folder: Path) -> None:

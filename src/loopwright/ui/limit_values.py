@@ -25,14 +25,10 @@ def limit_value(name: str, text: str) -> Json:
     what = {"timeout": "a duration", "max_usd": "a number"}.get(name, "an integer")
     try:
         if name == "timeout":
-            return _seconds(text)
+            # A duration without a unit is a number of seconds.
+            return float(duration(f"{text}s" if text.replace(".", "", 1).isdigit() else text))
         return float(text) if name == "max_usd" else int(text)
     except (PydanticCustomError, ValueError):
         examples = "use seconds, text like 30s or 5m, or" if name == "timeout" else "use one, or"
         hint = nearest(text, [CLEAR]) or f"; {examples} {CLEAR}"
         raise ConfigurationError(f"{name}: {text[:40]!r} is not {what}{hint}") from None
-
-
-def _seconds(text: str) -> float:
-    # A duration without a unit is a number of seconds.
-    return float(duration(f"{text}s" if text.replace(".", "", 1).isdigit() else text))

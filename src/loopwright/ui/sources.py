@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..conditions import Budget, RunLimits
 from ..engine.step import Step, as_step
@@ -25,6 +25,7 @@ from .inputs import variables
 
 if TYPE_CHECKING:
     from ..documents.trust import LocalActions
+    from .cli.options import DocumentOptions
 
 _PYTHON = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
@@ -54,17 +55,6 @@ class RunSource(Protocol):
     def plan(self) -> dict[str, Json]: ...
 
 
-class ParsedOptions(Protocol):
-    """The options of a command, as a dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def sets(self) -> list[str] | None: ...
-    @property
-    def agents(self) -> list[str] | None: ...
-
-
 @dataclass(frozen=True)
 class SourceSettings(RunLimits):
     """The settings of a document from the command line; see `loopwright.documents.Settings`."""
@@ -80,7 +70,7 @@ class SourceSettings(RunLimits):
     recorded_only: bool = False  # no document on disk is read
 
     @classmethod
-    def of(cls, options: ParsedOptions) -> SourceSettings:
+    def of(cls, options: DocumentOptions) -> SourceSettings:
         """Return the settings in the options of a command, with `NAME=VALUE` texts split."""
         names = {one.name for one in fields(cls)}
         same: dict[str, Any] = {

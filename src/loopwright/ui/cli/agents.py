@@ -74,7 +74,14 @@ def agents(
             return _list(output, as_json=as_json)
         manifest = load_manifest(name)
         if action == "show":
-            return _show(manifest, output, as_json=as_json)
+            data = manifest.model_dump(exclude_defaults=True)
+            if as_json:
+                output.write_result(json.dumps(data, ensure_ascii=False) + "\n")
+            else:
+                output.write_result(
+                    yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+                )
+            return 0
         return _try(manifest, model, timeout, output, as_json=as_json)
 
 
@@ -124,16 +131,6 @@ def _version(manifest: Manifest) -> str:
     return texts.one_line(lines[0])[:60] if done.returncode == 0 else ""
 
 
-def _show(manifest: Manifest, output: Output, *, as_json: bool) -> int:
-    data = manifest.model_dump(exclude_defaults=True)
-    if as_json:
-        output.write_result(json.dumps(data, ensure_ascii=False) + "\n")
-    else:
-        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
-        output.write_result(text)
-    return 0
-
-
 def _try(manifest: Manifest, model: str, timeout: float, output: Output, *, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(
         prefix="loopwright-try-", ignore_cleanup_errors=True
@@ -157,17 +154,13 @@ def _try(manifest: Manifest, model: str, timeout: float, output: Output, *, as_j
         output.write(
             (manifest.name, "bold"),
             ": ",
-            _state(done),
+            ("works", "green") if done else ("failed", "red"),
             f": {_sentence(result, content)}",
             wrap=True,
         )
         for warning in result.warnings:
             output.write((texts.one_line(warning), "yellow"), wrap=True)
     return 0 if done else 1
-
-
-def _state(done: bool) -> tuple[str, str]:
-    return ("works", "green") if done else ("failed", "red")
 
 
 def _sentence(result: Result, content: str) -> str:

@@ -150,7 +150,15 @@ async def _answer(
 ) -> tuple[RunInfo, Question, list[Question]]:
     info = await find_run(store, name)
     if not path:
-        path = _only(info, await pending(store, info.run_id)).path
+        questions = await pending(store, info.run_id)
+        if not questions:
+            raise _not_open(info, "", questions)
+        if len(questions) > 1:
+            paths = ", ".join(question.path for question in questions)
+            raise ConfigurationError(
+                f"{info.run_id} has {len(questions)} open questions. Give the path of one: {paths}"
+            )
+        path = questions[0].path
     # Without such a question `answer` reports the error, with the nearest path.
     named = [q for q in await pending(store, info.run_id) if q.path == path]
     value = answer_to(named[0]) if named else None
@@ -167,17 +175,6 @@ def _not_open(info: RunInfo, path: str, questions: list[Question]) -> Configurat
     paths = [question.path for question in questions]
     hint = nearest(path, paths) or f"; questions are open at {', '.join(map(repr, paths))}"
     return ConfigurationError(f"{info.run_id}: no question is open at {path!r}{hint}")
-
-
-def _only(info: RunInfo, questions: list[Question]) -> Question:
-    if not questions:
-        raise _not_open(info, "", questions)
-    if len(questions) > 1:
-        paths = ", ".join(question.path for question in questions)
-        raise ConfigurationError(
-            f"{info.run_id} has {len(questions)} open questions. Give the path of one: {paths}"
-        )
-    return questions[0]
 
 
 def _verdict(

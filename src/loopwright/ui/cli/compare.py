@@ -10,7 +10,7 @@ import typer
 
 from ...insight.comparing import ComparedRun, Comparison
 from ...journal import Entry, Journal, RunInfo
-from ...records.codec import Json, text_of
+from ...records.codec import text_of
 from ...records.display import duration, score, value_line
 from ...records.evaluation import number_text
 from ..formatting import fit, one_line, side_by_side, sparkline
@@ -72,7 +72,9 @@ def _write(done: Comparison, output: Output) -> None:
     if done.differs:
         output.write(("what differs", "bold"))
         for key, values in done.differs.items():
-            output.write(row(key, [_shown(value) for value in values]))
+            output.write(
+                row(key, ["none" if value is None else value_line(value) for value in values])
+            )
     same = "all recorded results are the same"
     if done.unfinished:
         same = "all results that the runs have so far are the same"
@@ -115,10 +117,6 @@ _ROWS: Sequence[tuple[str, Callable[[ComparedRun], str]]] = (
     ("time", lambda run: duration(run.seconds)),
     ("forked from", _origin),
 )
-
-
-def _shown(value: Json) -> str:
-    return "none" if value is None else value_line(value)
 
 
 def _write_diffs(runs: Sequence[ComparedRun], output: Output) -> None:

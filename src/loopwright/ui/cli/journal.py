@@ -171,7 +171,11 @@ async def _move(source_url: str, target_url: str, output: Output) -> int:
             outcomes.append(outcome)
             if outcome.problem and not output.as_json:
                 output.note(f"{outcome.run_id} was not copied: {outcome.problem}")
-        spaces = await _copy_memory(reads.memory, writes.memory)
+        there = await writes.memory.spaces()
+        # Entries that are appended to an existing space would be there twice.
+        spaces = [name for name in await reads.memory.spaces() if name not in there]
+        for name in spaces:
+            await writes.memory.append(*await reads.memory.entries(name))
         for digest in reads.files.digests():
             writes.files.put(reads.files.get(digest))
         await _copy_shared(
@@ -180,23 +184,13 @@ async def _move(source_url: str, target_url: str, output: Output) -> int:
     copied = sum(not outcome.problem for outcome in outcomes)
     if output.as_json:
         left = {outcome.run_id: outcome.problem for outcome in outcomes if outcome.problem}
-        output.write_json({"copied": copied, "left": left, "spaces": spaces})
+        output.write_json({"copied": copied, "left": left, "spaces": len(spaces)})
     else:
         output.write(
-            f"copied {texts.plural(copied, 'run')} and {texts.plural(spaces, 'space')} of memory from "
+            f"copied {texts.plural(copied, 'run')} and {texts.plural(len(spaces), 'space')} of memory from "
             f"{shown_url(source_url)} to {shown_url(target_url)}; nothing was deleted"
         )
     return 0
-
-
-async def _copy_memory(source: Memory, target: Memory) -> int:
-    """Copy the spaces that the target does not have; return their number."""
-    there = await target.spaces()
-    # Entries that are appended to an existing space would be there twice.
-    spaces = [name for name in await source.spaces() if name not in there]
-    for name in spaces:
-        await target.append(*await source.entries(name))
-    return len(spaces)
 
 
 async def _copy_shared(source: Journal, target: Journal, copied: AbstractSet[str]) -> None:

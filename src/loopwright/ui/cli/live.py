@@ -121,33 +121,25 @@ def row_text(row: IterationRow, signs: Signs) -> str:
     """Return a row as a plain line: `refine 2: score 0.85, passed, $0.0012, 1.2 s: feedback`."""
     item = row.iteration
     summary = texts.fit(texts.one_line(_summary(row)), SHOWN, signs)
-    rated = _objective_text(item, signs)
+    measure = item.objective
     facts = [
         f"score {texts.score(item.score)}"
         if item.score is not None and item.accepted is None
         else "",
-        rated,
+        f"{texts.one_line(measure.name)} {texts.objective(item, signs)}"
+        if measure is not None
+        else "",
         texts.verdict(item, signs)[1],
         texts.cost(item.usage),
         texts.duration(item.seconds),
     ]
-    line = f"{indented(row)}{_of_item(row, signs)}: {', '.join(fact for fact in facts if fact)}"
+    of_item = f" ({texts.fit(_item(row), ITEM, signs)})" if row.item else ""
+    line = f"{indented(row)}{of_item}: {', '.join(fact for fact in facts if fact)}"
     return f"{line}: {summary}" if summary else line
-
-
-def _objective_text(item: Iteration, signs: Signs) -> str:
-    measure = item.objective
-    return (
-        "" if measure is None else f"{texts.one_line(measure.name)} {texts.objective(item, signs)}"
-    )
 
 
 def _item(row: IterationRow) -> str:
     return texts.one_line(row.item[:LINE_INPUT])
-
-
-def _of_item(row: IterationRow, signs: Signs) -> str:
-    return f" ({texts.fit(_item(row), ITEM, signs)})" if row.item else ""
 
 
 def _summary(row: IterationRow) -> str:

@@ -110,7 +110,17 @@ def _entries_to_show(view: View, find: str, limit: int, everything: bool) -> dic
 
 
 def _spaces(views: Mapping[str, View], url: str, output: Output) -> None:
-    rows = [{"space": name, **_counts(view)} for name, view in views.items()]
+    rows: list[dict[str, Any]] = [
+        {
+            "space": name,
+            "episodes": len(view.live_episodes),
+            "facts": len(view.live_facts),
+            "notes": len(view.notes),
+            "success_rate": view.success_rate().rate,
+            "unreadable": view.unreadable,
+        }
+        for name, view in views.items()
+    ]
     if output.as_json:
         output.write_json({"spaces": rows})
         return
@@ -120,16 +130,6 @@ def _spaces(views: Mapping[str, View], url: str, output: Output) -> None:
         kinds = (("episodes", "episode"), ("facts", "fact"), ("notes", "note"))
         counts = [texts.plural(row[key], word) for key, word in kinds if row[key]]
         output.write((texts.one_line(row["space"]), "bold"), f"  {', '.join(counts) or 'empty'}")
-
-
-def _counts(view: View) -> dict[str, Any]:
-    return {
-        "episodes": len(view.live_episodes),
-        "facts": len(view.live_facts),
-        "notes": len(view.notes),
-        "success_rate": view.success_rate().rate,
-        "unreadable": view.unreadable,
-    }
 
 
 def _space(

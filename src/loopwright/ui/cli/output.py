@@ -35,7 +35,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO, cast
 
 from ...errors import (
     ConfigurationError,
@@ -293,7 +293,7 @@ def error_text(error: BaseException, command: str = "") -> str:
         advice = error.advice if isinstance(error, ConfigurationError) else ""
         return f"loopwright: {error}{_ADVICE.get(advice, '')}"
     if hasattr(error, "format_message"):  # a wrong command line
-        return f"loopwright: {_usage(cast('_UsageError', error), command)}"
+        return f"loopwright: {_usage(error, error.format_message(), command)}"
     if isinstance(error, OSError) and error.strerror:
         return f"loopwright: {error.filename or 'output'}: {error.strerror}"
     name = type(error).__name__
@@ -301,13 +301,7 @@ def error_text(error: BaseException, command: str = "") -> str:
     return f"loopwright: {detail} (a defect of Loopwright; {DEBUG}=1 prints the traceback)"
 
 
-class _UsageError(Protocol):
-    """An error of the command line, as the parser raises it."""
-
-    def format_message(self) -> str: ...
-
-
-def _usage(error: _UsageError, command: str) -> str:
+def _usage(error: BaseException, said: str, command: str) -> str:
     """Return the problem of a command line, with the nearest word or a reference to the help."""
     context = getattr(error, "ctx", None)  # errors of the parser itself have none
     path = getattr(context, "command_path", f"loopwright {command}".rstrip())
@@ -316,7 +310,7 @@ def _usage(error: _UsageError, command: str) -> str:
         if not hint and command == "until":
             hint = '; write the check as one word in quotes, such as: loopwright until "pytest -q" -- AGENT'
         return f"there is no option {error.option_name!r}{hint or f'; see: {path} --help'}"
-    message = " ".join(str(error.format_message()).split())
+    message = " ".join(said.split())
     # Replaced by our own hint, so that all hints read alike.
     message, _, _ = message.partition(" Did you mean")
     named = re.fullmatch(r"No such command '(.*)'\.", message)

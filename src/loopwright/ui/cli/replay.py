@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +65,12 @@ def replay(
     """Compare the results and the cost that other limits would have had on recorded runs. No model is called."""
     if not 0 <= price < float("inf"):
         raise ConfigurationError(f"--price: {price} is not a price. Use 0 or a positive number.")
-    policies = [*_from_options(until or ()), *(_from_file(policy) if policy else ())]
+    policies = []
+    for position, text in enumerate(until or (), start=1):
+        where = f"--until {position}" if len(until or ()) > 1 else "--until"
+        policies.append(policy_from_json(read(text, where).value, where))
+    if policy:
+        policies += _from_file(policy)
     with Output(as_json=as_json) as output:
         runs = reading(journal, lambda store: selected_runs(store, selectors, mix=mix))
         recordings = recordings_in(runs, loop)
@@ -80,14 +84,6 @@ def replay(
             if out is not None:
                 output.write((f"written to {out}", "dim"))
     return 0
-
-
-def _from_options(values: Sequence[str]) -> list[StoppingPolicy]:
-    policies = []
-    for position, text in enumerate(values, start=1):
-        where = f"--until {position}" if len(values) > 1 else "--until"
-        policies.append(policy_from_json(read(text, where).value, where))
-    return policies
 
 
 def _from_file(path: Path) -> list[StoppingPolicy]:
@@ -134,7 +130,10 @@ def _write(report: Replay, document: str, output: Output) -> None:
     )
     for one in data.left_out:
         output.write((f"left out: {one.run_id}: {one.why}", "yellow"), wrap=True)
-    titles = [_title(result, report.suggested) for result in report.policies]
+    titles = [
+        f"{title} (suggested)" if title == report.suggested else title
+        for title in (result.policy.title for result in report.policies)
+    ]
     width = min(_LONGEST, max(map(len, titles)))
     columns = f"{'policy':{width}} {'exact':>6} {'censored':>9} {'iterations':>10} {'calls':>7}" + (
         "" if report.policies[0].satisfied is None else f" {'satisfied':>9}"
@@ -149,11 +148,6 @@ def _write(report: Replay, document: str, output: Output) -> None:
         )
     if report.unknown:
         output.write((report.unknown, "yellow"))
-
-
-def _title(result: PolicyResult, suggested: str) -> str:
-    title = result.policy.title
-    return f"{title} (suggested)" if title == suggested else title
 
 
 def _row(result: PolicyResult) -> str:

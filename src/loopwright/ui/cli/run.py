@@ -342,7 +342,12 @@ def resume_run(
         )
         # A finished run needs neither its document nor an approval.
         if ended(entries):
-            return _report(recorded_result(info, entries), info, options.journal, output)
+            result = recorded_result(info, entries)
+            if output.as_json:
+                output.write_json(result_json(result))
+            else:
+                report_result(result, output, options.journal, info=info)
+            return result.status.exit_code
         source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         return drive(Job(source, None, info.run_id, options, telemetry_options), output)
@@ -359,12 +364,3 @@ async def _with_raised_limits(
         return info, entries
     await raise_limit(store, info.run_id, loop=loop, **raised)
     return await on_record(store, info.run_id)
-
-
-def _report(result: Result, info: RunInfo, url: str, output: Output) -> int:
-    """Report how a finished run ended; it is not run again, and its document is not needed."""
-    if output.as_json:
-        output.write_json(result_json(result))
-    else:
-        report_result(result, output, url, info=info)
-    return result.status.exit_code

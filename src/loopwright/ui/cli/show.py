@@ -210,21 +210,19 @@ def _write(
     names = narrow if output.terminal else longest
     for row in rows:
         name = texts.fit(texts.one_line(row.name), names, output.signs)
+        outcomes = steps.get(row.run_id)
+        extent = steps_text(outcomes) if outcomes else texts.plural(row.iterations, "iteration")
         line: list[tuple[str, str]] = [
             (f"{row.run_id:{ids}}", "bold"),
             (f"{row.status:11}", STYLES.get(row.status, "")),
             (name + " " * (names - texts.width(name)), ""),
-            (f"{_extent(row, steps.get(row.run_id, ())):>13}", ""),
+            (f"{extent:>13}", ""),
             (f"{texts.score(row.score):5}", ""),
             (texts.when(row.created), "dim"),
             (f"{texts.cost(row.usage):>8}", "dim"),
             (_detail(row, questions.get(row.run_id)), "dim"),
         ]
         output.write(*_columns(line, output))
-
-
-def _extent(row: RunInfo, steps: Sequence[StepOutcome]) -> str:
-    return steps_text(steps) if steps else texts.plural(row.iterations, "iteration")
 
 
 def _detail(row: RunInfo, questions: int | None) -> str:
@@ -608,18 +606,6 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
     _effects([e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")], output)
 
 
-def _write_patch(
-    info: RunInfo, path: str, numbers: tuple[int, int], patch: str, output: Output
-) -> None:
-    """Write the difference of an iteration from the start, which has files and no output."""
-    if output.as_json:
-        output.write_json(
-            {"run_id": info.run_id, "loop": path, "iterations": [*numbers], "files": patch}
-        )
-    else:
-        output.write(patch.rstrip("\n") or "no file differs")
-
-
 def _part(title: str, text: str, output: Output) -> None:
     if text:
         output.write((f"{title}:", "bold"))
@@ -640,7 +626,14 @@ def _diff(
     kept = run_files(info.run_id, entries, path, folder)
     if numbers[0] == 0 and kept is not None:
         two = iteration_of(path, loops[path], numbers[1], others)
-        _write_patch(info, path, numbers, kept.diff(None, two), output)
+        # The start has files and no output.
+        patch = kept.diff(None, two)
+        if output.as_json:
+            output.write_json(
+                {"run_id": info.run_id, "loop": path, "iterations": [*numbers], "files": patch}
+            )
+        else:
+            output.write(patch.rstrip("\n") or "no file differs")
         return
     one, two = (iteration_of(path, loops[path], number, others) for number in numbers)
     names = [f"iteration {i.number} ({texts.rated(i) or 'no score'})" for i in (one, two)]
@@ -753,22 +746,19 @@ def _outcome(entry: Entry) -> tuple[str, str]:
 
 def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:
     """Write a line for each agent: its progress and the reason for its end."""
-    lines = [
-        (entry.path, _phased(entry.value))
-        for entry in surviving(entries)
-        if entry.kind == "reported" and entry.value.get("kind") == "phased"
-    ]
+    lines = []
+    for entry in surviving(entries):
+        if entry.kind == "reported" and entry.value.get("kind") == "phased":
+            report = entry.value
+            counts = ", ".join(f"{phase} {n}" for phase, n in report["phase_iterations"].items())
+            cap, total = report["max_iterations_effective"], report["phase_sum"]
+            end = f"ended in {report['phase']} by {report['ended_by']}"
+            used = f"{report['total_iterations']} of at most {cap} (the phases: {total})"
+            lines.append((entry.path, f"{counts}; {used}; {end}"))
     lines += [(str(one["path"]), _reasoning(one)) for one in executions_in(info, entries)]
     for path, text in lines:
         name = path.rpartition("/")[2]
         output.write(("agent ", "dim"), name, f": {texts.one_line(text)}", wrap=True)
-
-
-def _phased(report: Json) -> str:
-    counts = ", ".join(f"{phase} {count}" for phase, count in report["phase_iterations"].items())
-    cap, total = report["max_iterations_effective"], report["phase_sum"]
-    end = f"ended in {report['phase']} by {report['ended_by']}"
-    return f"{counts}; {report['total_iterations']} of at most {cap} (the phases: {total}); {end}"
 
 
 def _reasoning(execution: Json) -> str:

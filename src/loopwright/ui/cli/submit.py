@@ -255,7 +255,7 @@ def _inputs(
             "--inputs, --input and --input-file exclude each other. Use one of them."
         )
     inputs = [
-        (_line(line, number), _key(options.key, number))
+        (_line(line, number), f"{options.key}/{number}" if options.key else "")
         for number, line in enumerate(_lines(options.inputs), start=1)
         if line
     ]
@@ -264,10 +264,6 @@ def _inputs(
             f"--inputs: {options.inputs!r} has no inputs; write one JSON value per line"
         )
     return inputs
-
-
-def _key(key: str, number: int) -> str:
-    return f"{key}/{number}" if key else ""
 
 
 def _line(line: str, number: int) -> Json:
@@ -377,8 +373,11 @@ async def _waited(
             f"{where[0]}: {command_line(*where, options.journal)}"
         )
         raise
-    if several:
-        _report_all(results, output, as_json=options.as_json)
+    if several and options.as_json:
+        output.write_json({"runs": [result_json(result) for result in results]})
+    elif several:
+        for result in results:
+            output.write(f"{result.run_id}: {result.status.value}: {texts.one_line(result.detail)}")
     else:
         questions = (
             await pending(store, run_ids[0]) if results[0].status is Status.SUSPENDED else []
@@ -389,14 +388,6 @@ async def _waited(
             report_result(results[0], output, options.journal, questions, info=info)
     worst = min(results, key=lambda result: _WORST.index(result.status.value))
     return worst.status.exit_code
-
-
-def _report_all(results: Sequence[Result], output: Output, *, as_json: bool) -> None:
-    if as_json:
-        output.write_json({"runs": [result_json(result) for result in results]})
-        return
-    for result in results:
-        output.write(f"{result.run_id}: {result.status.value}: {texts.one_line(result.detail)}")
 
 
 async def _again(options: SubmitOptions, name: str, output: Output) -> int:

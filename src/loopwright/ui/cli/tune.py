@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...engine.tune import LimitInForce, Tuned
+from ...engine.tune import Tuned
 from ...engine.tune import tune as tuned
 from ...errors import ConfigurationError
 from ...journal import Journal
@@ -128,7 +128,12 @@ def _write(result: Tuned, output: Output) -> None:
         (f" {'used':>10} {'left':>10}", "dim"),
     )
     for limit in result.limits:
-        output.write(_row(limit))
+        shown, used, left = (
+            limit_text(limit.key, value) for value in (limit.limit, limit.used, limit.left)
+        )
+        who = f"  set by {limit.tuned}" if limit.tuned else ""
+        row = f"{limit.loop or 'run':{_LOOP_WIDTH}} {limit.key:{_KEY_WIDTH}} {shown:>12} {used:>10} {left:>10}"
+        output.write(f"{row}{who}".rstrip())
     if not result.limits:
         output.write("this run has no limits")
     for change in result.changes:
@@ -142,15 +147,6 @@ def _write(result: Tuned, output: Output) -> None:
         when = "within a second" if result.status in _RUNNING else "when it is resumed"
         done = f"{result.run_id} takes {count} {when}" if result.requested else f"dry run: {count}"
         output.write(done)
-
-
-def _row(limit: LimitInForce) -> str:
-    shown, used, left = (
-        limit_text(limit.key, value) for value in (limit.limit, limit.used, limit.left)
-    )
-    who = f"  set by {limit.tuned}" if limit.tuned else ""
-    row = f"{limit.loop or 'run':{_LOOP_WIDTH}} {limit.key:{_KEY_WIDTH}} {shown:>12} {used:>10} {left:>10}"
-    return f"{row}{who}".rstrip()
 
 
 def _is_used_up(key: str, loop: str, new: Json, result: Tuned) -> bool:

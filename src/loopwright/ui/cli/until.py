@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 import yaml
@@ -155,41 +155,7 @@ _LEAD = re.compile(r"((?:\w+: )*)(?:(\w+) )?")
 _IN_DOCUMENTS = "set model: provider:model here or in the document, use --model"
 
 
-class CheckedOptions(Protocol):
-    """The options of `until` that are checked; `UntilCommandOptions` explains them."""
-
-    @property
-    def max_usd(self) -> float | None: ...
-
-    @property
-    def metric(self) -> str: ...
-
-    @property
-    def score(self) -> str: ...
-
-    @property
-    def branch(self) -> str: ...
-
-    @property
-    def held_out(self) -> str: ...
-
-    @property
-    def link(self) -> list[str] | None: ...
-
-    @property
-    def setup(self) -> str: ...
-
-    @property
-    def workspace(self) -> str: ...
-
-    @property
-    def sandbox(self) -> str: ...
-
-    @property
-    def show(self) -> list[str] | None: ...
-
-
-def check_values(options: CheckedOptions, check: str) -> None:
+def check_values(options: UntilCommandOptions, check: str) -> None:
     """Check the values alone.
 
     Raises:
@@ -215,7 +181,7 @@ def check_values(options: CheckedOptions, check: str) -> None:
 
 
 def check_environment(
-    options: CheckedOptions, agent: Sequence[str], *, git: bool, resumed: bool
+    options: UntilCommandOptions, agent: Sequence[str], *, git: bool, resumed: bool
 ) -> None:
     """Check the values with the folder and the programs of this machine.
 
@@ -284,7 +250,7 @@ def _check_outside(agent: Sequence[str]) -> None:
             )
 
 
-def _check_hidden(options: CheckedOptions, agent: Sequence[str]) -> None:
+def _check_hidden(options: UntilCommandOptions, agent: Sequence[str]) -> None:
     """Refuse a word that is a file here and that the agent could not read."""
     if options.sandbox not in ("auto", "bubblewrap") or sandbox_problem():
         return

@@ -105,20 +105,15 @@ async def _follow(
         for entry in fresh if entries else surviving(fresh):
             view.show_entry(entry)
         entries += fresh
-        _show_live(live, run_id, view)
+        for path in list(view.progress.in_flight):
+            if (call := live.read(run_id, path)) is not None:
+                view.progress.set_text(path, "\n".join(call.lines))
         if wait is not None and wait.cause != cause:
             view.show_wait(wait.text)
         cause = "" if wait is None else wait.cause
         if info.status != "running" and wait is None:
             return info, entries
         await asyncio.sleep(POLL_SECONDS if wait is None else WAITING_SECONDS)
-
-
-def _show_live(live: LiveLines, run_id: str, view: LinesView) -> None:
-    """Show the lines of the calls in progress."""
-    for path in list(view.progress.in_flight):
-        if (call := live.read(run_id, path)) is not None:
-            view.progress.set_text(path, "\n".join(call.lines))
 
 
 def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> int:

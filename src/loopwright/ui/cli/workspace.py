@@ -147,7 +147,10 @@ class _Command:
             )
             self._write(text, folder=str(one.folder), commit=commit)
         elif action == "diff":
-            self._diff(snapshots)
+            last = max(one.snapshots(self.loop)) if first is None else first
+            before, after = snapshots[:2] if len(snapshots) > 1 else (0, last)
+            patch = one.diff(before, after, self.loop)
+            self._write(patch.encode("utf-8", "replace").decode().rstrip("\n"), diff=patch)
         elif action == "branch":
             made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
             if made.filtered:
@@ -175,12 +178,6 @@ class _Command:
 
     def _write(self, text: str, **values: Json) -> None:
         self.output.write_json(values) if self.as_json else self.output.write(text)
-
-    def _diff(self, snapshots: list[str]) -> None:
-        last = snapshots[0] if snapshots else max(self.one.snapshots(self.loop))
-        before, after = snapshots[:2] if len(snapshots) > 1 else (0, last)
-        patch = self.one.diff(before, after, self.loop)
-        self._write(patch.encode("utf-8", "replace").decode().rstrip("\n"), diff=patch)
 
     def _show(self) -> None:
         one, output = self.one, self.output

@@ -292,14 +292,6 @@ _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 _FIRST = 40  # entries, among which is the first model call of a run
 
 
-def _progress_of_ended(view: RunView) -> RunProgress:
-    """Return the progress of a run that ended in its first process: only the models are read."""
-    run_progress = RunProgress()
-    run_progress.apply(view.since(0, _FIRST))
-    run_progress.last = view.last
-    return run_progress
-
-
 class RunProgressCache:
     """The progress of the runs that were opened last."""
 
@@ -310,9 +302,12 @@ class RunProgressCache:
         """Return the current progress of a run."""
         info = view.info
         run_id = info.run_id
-        # The row of such a run is complete, and its entries may be many.
+        # The row of such a run is complete, and its entries may be many: only the models are read.
         if info.epoch == 1 and info.status in _OVER and run_id not in self._cached:
-            return _progress_of_ended(view)
+            ended = RunProgress()
+            ended.apply(view.since(0, _FIRST))
+            ended.last = view.last
+            return ended
         # Removed and added at the end, so that the first of the dict is the one used longest ago.
         run_progress = self._cached.pop(run_id, None) or RunProgress()
         self._cached[run_id] = run_progress

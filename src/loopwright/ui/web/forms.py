@@ -66,7 +66,7 @@ def form_of(question: Question) -> QuestionForm:
         for name, value in request.items()
         if name not in (*_HIDDEN, *edited) and value not in (None, "")
     ]
-    arguments = request.get("arguments")
+    arguments, done = request.get("arguments"), request.get("iteration")
     # A sentence of `until` is true or not.
     buttons = [b for b in _BUTTONS[question.kind] if b[0] != "score" or "sentence" not in request]
     return QuestionForm(
@@ -79,14 +79,8 @@ def form_of(question: Question) -> QuestionForm:
         output=text_of(request.get("output")),
         arguments="" if arguments is None else json.dumps(arguments, indent=2, ensure_ascii=False),
         more=text_of(request.get("more")),
-        maximum=_maximum(request),
+        maximum=CEILING - done if isinstance(done, int) else CEILING,
     )
-
-
-def _maximum(request: Mapping[str, Json]) -> int:
-    """Return the maximum number of further iterations."""
-    done = request.get("iteration")
-    return CEILING - done if isinstance(done, int) else CEILING
 
 
 def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from ...cluster.shared_runs import DelayedRun, QueueInfo, WorkerInfo, delay_text, open_runs
 from ...documents.yaml.reader import read
 from ...engine.run import new_run_id
-from ...engine.tune import ENDED, Tuned, tune
+from ...engine.tune import ENDED, tune
 from ...errors import ConfigurationError, LoopwrightError, RunNotFound
 from ...insight import Replay, StoppingPolicy, policy_from_json
 from ...insight import replay as replayed
@@ -83,12 +83,8 @@ async def tuned(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
         run_in(request), journal=page.records.journal, loop=text_of(fields.get("loop")),
         reason=reason, **changes,
     )  # fmt: skip
-    return {"said": _sentence(done)}
-
-
-def _sentence(done: Tuned) -> str:
     when = "within a second" if done.status == "running" else "when it is resumed"
-    return f"The run takes the new limits {when}."
+    return {"said": f"The run takes the new limits {when}."}
 
 
 async def compare(page: Page, request: Request) -> Response:

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from ...coding.workspace.saved import SavedWorkspace
 from ...conditions import CEILING
 from ...errors import ConfigurationError, RunLocked, RunNotFound
-from ...journal import Entry, surviving
+from ...journal import surviving
 from ...journal.questions import open_questions
 from ...journal.views import RunView, Wanted
 from ...records import Failure, Iteration, Reason
@@ -159,7 +159,9 @@ async def run(page: Page, request: Request) -> Response:
         sections = [section_of(view, path, run_progress) for path in in_order(view, view.loops())]
         steps = steps_of(view)
         further = [s for s in sections if not s.over_list and s.count < CEILING]
-        entries = _all_entries(view)
+        # None of a run that is too long to be read at once.
+        entries = view.between(0, MAX_ENTRIES) if view.last <= MAX_ENTRIES else []
+        end = view.ending() or {}
         questions: list[QuestionForm] = []
         if view.info.status == "suspended":
             questions = [
@@ -168,7 +170,7 @@ async def run(page: Page, request: Request) -> Response:
         return render(
             "run.html", with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
             unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
-            run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
+            run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
             rewindable=bool(sections) and "bounds" in view.info.source,
@@ -176,17 +178,6 @@ async def run(page: Page, request: Request) -> Response:
         )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
-
-
-def _all_entries(view: RunView) -> list[Entry]:
-    """Return the entries of a run, or none of one that is too long to be read at once."""
-    return view.between(0, MAX_ENTRIES) if view.last <= MAX_ENTRIES else []
-
-
-def _failure(view: RunView) -> Failure | None:
-    """Return the failure that ended a run, or None."""
-    end = view.ending()
-    return Failure.from_json(end.get("error")) if end is not None else None
 
 
 def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
@@ -406,17 +397,13 @@ async def apply(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
             return {"said": f"{saved.project} has these changes already. Nothing was changed."}
         # The folder may have changed since the question, so another number is asked about again.
         if fields.get("confirmed") != len(paths):
-            return {"confirm": _question(saved, item, paths), "confirmed": len(paths)}
+            count = texts.plural(len(paths), "file")
+            question = f"Apply iteration {item.number} to {saved.project}? This changes {count}: {names_text(paths)}"
+            return {"confirm": question, "confirmed": len(paths)}
         count = texts.plural(len(saved.apply(commit)), "file")
         return {"said": f"{count} of {saved.project} changed.{_keys(saved, commit)}"}
 
     return await asyncio.to_thread(work)
-
-
-def _question(saved: SavedWorkspace, item: Iteration, paths: list[str]) -> str:
-    """Return the question before the files of the user's folder change."""
-    count = texts.plural(len(paths), "file")
-    return f"Apply iteration {item.number} to {saved.project}? This changes {count}: {names_text(paths)}"
 
 
 def _keys(saved: SavedWorkspace, commit: str) -> str:

@@ -187,17 +187,14 @@ def _bounds_of_run(loop: str, view: RunView, run_progress: RunProgress) -> Bound
     bounds = bounds_of_loop(loop, view.info, run_progress.changed(loop))
     # A path of one part: the loop is the root step, and its limits are those of the run.
     if "/" not in loop:
-        return bounds if view.total() == view.count(loop) else _without(bounds, "limit")
+        whole = view.total() == view.count(loop)
+        return {key: value for key, value in bounds.items() if whole or key != "limit"}
     loops = (view.info.source.get("bounds") or {}).get("loops") or ()
     # The limit of one loop says nothing about a run that has several.
     alone = len(loops) == 1 and view.total() == view.count(loop)
     return {
         key: bounds[key] for key in ("threshold", *(["limit"] if alone else [])) if key in bounds
     }
-
-
-def _without(bounds: Bounds, name: str) -> Bounds:
-    return {key: value for key, value in bounds.items() if key != name}
 
 
 def limits_text(bounds: Bounds) -> str:
@@ -493,6 +490,7 @@ def section_of(
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)
+    objective = next((item.objective for _, item in marks if item.objective is not None), None)
     name = name_of(loop, view.info)
     noise = noise_text(run_progress.noise[name]) if name in run_progress.noise else ""
     return Section(
@@ -506,7 +504,7 @@ def section_of(
         bounds=bounds,
         chunks=_chunks(view, loop, marks, best, all_rows=all_rows),
         points=points,
-        charts=_charts(points, bounds.get("threshold"), _objective(marks)),
+        charts=_charts(points, bounds.get("threshold"), objective),
         inside=inside,
         limits=", ".join(filter(None, [limits_text(bounds), noise])),
         over_list=is_list(loop, view.info),
@@ -563,10 +561,6 @@ def _chunks(
             rows = rows_of(loop, part, best, retries, items_of(view, loop, part, start))
         chunks.append(Chunk(start, len(part), rows))
     return chunks
-
-
-def _objective(marks: list[Mark]) -> Measure | None:
-    return next((item.objective for _, item in marks if item.objective is not None), None)
 
 
 def _charts(
@@ -754,7 +748,8 @@ def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None)
         "report.html", run=run_of(view, main_loop(view), run_progress), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
-        detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row, journal), inside=lambda row: _inside(view, row),
+        detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row, journal),
+        inside=lambda row: inner_of(view, f"{row.loop}/{row.number}", opened=True),
     )  # fmt: skip
 
 
@@ -787,7 +782,3 @@ def _patch(
 
 def _shown(value: Json) -> str:
     return cut(readable(value), _MAX_VALUE)
-
-
-def _inside(view: EntriesView, row: Row) -> list[Section]:
-    return inner_of(view, f"{row.loop}/{row.number}", opened=True)
