@@ -57,25 +57,19 @@ class MetricStep(EvaluatorStep):
         )
         metric = copy.copy(self.target)
         # The library prints a progress bar into the output of the program; some metrics lack the parameter.
-        options = {"_show_indicator": False} if _takes_indicator(metric) else {}
+        parameters = inspect.signature(metric.a_measure).parameters.values()
+        quiet = any(
+            one.name == "_show_indicator" or one.kind is one.VAR_KEYWORD for one in parameters
+        )
+        options = {"_show_indicator": False} if quiet else {}
         try:
             await metric.a_measure(case, **options)
         finally:
             ctx.spend(_spent(metric))
-        return self.evaluation(
-            metric.score, passed=_verdict(metric), feedback=str(metric.reason or "")
-        )
-
-
-def _takes_indicator(metric: Any) -> bool:
-    parameters = inspect.signature(metric.a_measure).parameters.values()
-    return any(one.name == "_show_indicator" or one.kind is one.VAR_KEYWORD for one in parameters)
-
-
-def _verdict(metric: Any) -> bool | None:
-    passed = metric.is_successful()
-    # Without a score there is nothing that could be a success or a failure.
-    return None if passed is None or metric.score is None else bool(passed)
+        passed = metric.is_successful()
+        # Without a score there is nothing that could be a success or a failure.
+        passed = None if passed is None or metric.score is None else bool(passed)
+        return self.evaluation(metric.score, passed=passed, feedback=str(metric.reason or ""))
 
 
 def _spent(metric: Any) -> Usage:

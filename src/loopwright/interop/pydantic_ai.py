@@ -26,11 +26,17 @@ class PydanticAIAdapter:
     roots = ("pydantic_ai",)
 
     def matches(self, target: object) -> bool:
-        return not isinstance(target, type) and hasattr(target, "output_type") and _runs(target)
+        return (
+            not isinstance(target, type)
+            and hasattr(target, "output_type")
+            and callable(getattr(target, "run", None))
+            and callable(getattr(target, "iter", None))
+        )
 
     def step(self, target: Any, purpose: Purpose) -> ObjectStep:
         output = getattr(target.output_type, "__qualname__", identity_text(target.output_type))
-        identity = (_model_name(target), identity_text(_instructions(target)), output)
+        model = ", ".join(f"{provider}:{name}" for provider, name, _ in _models(target.model))
+        identity = (model, identity_text(_instructions(target)), output)
         return PydanticAIStep(
             target=target,
             name=target.name or "agent",
@@ -59,16 +65,9 @@ class PydanticAIStep(ObjectStep):
             try:
                 result = await self.target.run(text_of(value), usage=total)
             finally:  # a run that failed has cost money too
-                ctx.spend(_spent(total, _responses(messages), ctx))
+                responses = [one for one in messages if getattr(one, "kind", "") == "response"]
+                ctx.spend(_spent(total, responses, ctx))
         return result.output
-
-
-def _runs(target: object) -> bool:
-    return callable(getattr(target, "run", None)) and callable(getattr(target, "iter", None))
-
-
-def _responses(messages: Sequence[Any]) -> list[Any]:
-    return [message for message in messages if getattr(message, "kind", "") == "response"]
 
 
 def _spent(total: Any, responses: Sequence[Any], ctx: Context) -> Usage:
@@ -131,10 +130,6 @@ def _models(model: Any) -> Iterator[_Model]:
         yield ("", type(model).__name__, "")
     elif model is not None:
         yield (str(model.system), str(model.model_name), str(model.base_url or ""))
-
-
-def _model_name(agent: Any) -> str:
-    return ", ".join(f"{provider}:{name}" for provider, name, _ in _models(agent.model))
 
 
 def _instructions(agent: Any) -> list[Any]:

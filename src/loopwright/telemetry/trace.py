@@ -553,7 +553,8 @@ class Trace:
             return f"{EXECUTE_TOOL} {call.get('name', last)}", False, attributes
         attributes = used(entry.usage)
         if self.capture and entry.error is None:
-            attributes[OUTPUT] = content(_plain(entry.value))
+            value = entry.value
+            attributes[OUTPUT] = content(value.to_json() if hasattr(value, "to_json") else value)
         return last, False, attributes
 
     def _keep_tool_calls(self, entry: Entry) -> None:
@@ -723,13 +724,16 @@ class Trace:
         error: str = "",
         client: bool = False,
     ) -> None:
-        own, outer = self._ids(path)
+        run_id, epoch = self.info.run_id, self.info.epoch
+        above, _, last = path.rpartition("/")
+        if is_below_run(above, last):
+            above = ""
         start, end = self._at(start), self._at(max(start, end))
         self._send(
             Span(
                 name=name,
-                span_id=own,
-                parent_id=outer,
+                span_id=span_id(run_id, epoch, path),
+                parent_id=span_id(run_id, epoch, above) if path else 0,
                 start=start,
                 end=end,
                 attributes=attributes,
@@ -737,14 +741,6 @@ class Trace:
                 error=error,
             )
         )
-
-    def _ids(self, path: str) -> tuple[int, int]:
-        run_id, epoch = self.info.run_id, self.info.epoch
-        own = span_id(run_id, epoch, path)
-        above, _, last = path.rpartition("/")
-        if is_below_run(above, last):
-            above = ""
-        return own, span_id(run_id, epoch, above) if path else 0
 
     def _at(self, active: float) -> float:
         return self._shift + active
@@ -759,10 +755,6 @@ def _outcome(record: Iteration) -> str:
     if record.evaluation is None:
         return "done"
     return label(record.evaluation) or "scored"
-
-
-def _plain(value: Json) -> Json:
-    return value.to_json() if hasattr(value, "to_json") else value
 
 
 def _without_none(attributes: dict[str, Json]) -> dict[str, Json]:
