@@ -407,12 +407,17 @@ class MemoryRuns:
         return {run_id: self._returned[run_id] for run_id in run_ids if run_id in self._returned}
 
     async def delayed(self, limit: int = 1000) -> list[DelayedRun]:
+        # A worker clears the time of a run that it takes: a return before the latest start no longer counts.
         rows = [
             DelayedRun(
                 row.run_id,
                 row.name,
                 row.queue,
-                *(self._returned.get(row.run_id, ("", 0)) if _is_returned(row) else ("", 0)),
+                *(
+                    self._returned.get(row.run_id, ("", 0))
+                    if row.status == "queued" or row.wake_at > 0
+                    else ("", 0)
+                ),
                 deliveries=row.deliveries,
             )
             for row in await self._journal.runs(limit=_ALL)
@@ -551,12 +556,6 @@ class MemoryRuns:
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
-
-
-def _is_returned(row: RunInfo) -> bool:
-    """Return whether the latest return of a run is later than its latest start."""
-    # A worker clears the time of a run that it takes.
-    return row.status == "queued" or row.wake_at > 0
 
 
 def summed(rows: Sequence[RunInfo], now: float) -> list[QueueInfo]:

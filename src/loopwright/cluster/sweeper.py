@@ -14,7 +14,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -196,8 +196,12 @@ class Sweeper:
             if row.run_id in held:
                 self._wait(row, now)
         missing = [row for row in others if row.run_id not in held or self._is_lost(row, now)]
-        await self._tick(due)
         # The schedules first: a crash after this repeats a tick, whose run ID is the same.
+        first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
+        ticking = [await self._journal.find(row.run_id) for row in first]
+        following = [next_tick(row, time.time()) for row in ticking if scheduled(row)]
+        if following:
+            await self._journal.create(following)
         if enqueued := [*due, *missing]:
             await self._deliverer.enqueue([_delivery(row) for row in enqueued])
         for row in due:
@@ -245,14 +249,6 @@ class Sweeper:
         began = now if latest is None else latest.first
         wait = (row.epoch, row.wake_at)
         self._attempts[row.run_id] = _Attempt(wait, began, now + pause, pause)
-
-    async def _tick(self, due: Sequence[RunInfo]) -> None:
-        """Create the next runs of the schedules whose runs are due."""
-        first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
-        rows = [await self._journal.find(row.run_id) for row in first]
-        following = [next_tick(row, time.time()) for row in rows if scheduled(row)]
-        if following:
-            await self._journal.create(following)
 
 
 async def may_continue(journal: Journal, run_id: str) -> bool:

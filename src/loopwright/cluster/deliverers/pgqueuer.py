@@ -80,7 +80,11 @@ class PgQueuerDeliverer:
         if self._prepared:  # a process that submits often calls this for each run
             return
         async with self._queries() as queries:
-            if await _is_prepared(queries):
+            # PgQueuer's own check takes ten statements.
+            [row] = await queries.driver.fetch(
+                f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it"
+            )
+            if row["it"]:
                 self._prepared = True
                 return
             # Two workers that start at once would both create them.
@@ -181,12 +185,6 @@ class PgQueuerDeliverer:
         """Close the connection."""
         if self._connection is not None:
             await self._connection.close()
-
-
-async def _is_prepared(queries: Queries) -> bool:
-    """Return whether the tables and our index exist; PgQueuer's own check takes ten statements."""
-    [row] = await queries.driver.fetch(f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it")
-    return bool(row["it"])
 
 
 async def _connected(url: str) -> psycopg.AsyncConnection:

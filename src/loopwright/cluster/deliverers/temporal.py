@@ -59,6 +59,7 @@ class TemporalDeliverer:
         Raises:
             ConfigurationError: if the server cannot be reached.
         """
+        from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
         from temporalio.client import Client
         from temporalio.service import RPCError, RPCStatusCode
 
@@ -66,7 +67,10 @@ class TemporalDeliverer:
             return
         try:
             client = await Client.connect(self._host, namespace=self._namespace)
-            await _described(client)
+            # A connection does not ask for the namespace, and a workflow would fail after its run is stored.
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=client.namespace)
+            )
             self._client = client
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -179,12 +183,3 @@ class TemporalDeliverer:
 
     async def close(self) -> None:
         """Do nothing: the client closes its connection when it is dropped."""
-
-
-async def _described(client: Client) -> None:
-    """Ask for the namespace: a connection does not, and a workflow would fail after its run is stored."""
-    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-
-    await client.workflow_service.describe_namespace(
-        DescribeNamespaceRequest(namespace=client.namespace)
-    )
