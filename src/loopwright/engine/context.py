@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
@@ -74,7 +75,16 @@ class Scope:
         "variables",
     )
 
-    def __init__(self, name: str, initial: Json, parent: Scope | None, path: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        initial: Json,
+        parent: Scope | None,
+        path: str = "",
+        *,
+        members: Mapping[str, object] = _NOTHING_YET,
+        variables: dict[str, Json] | None = None,
+    ) -> None:
         self.name = name
         self.path = path
         # Conversations that continue from one iteration to the next.
@@ -99,11 +109,80 @@ class Scope:
         # Read-only until `keep` replaces them: most scopes are loops', which have neither.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
         self.types = _UNTYPED  # of the input and the output of a loop's iterations
-        self.members: Mapping[str, object] = _NOTHING_YET  # the steps of a workflow by name
+        self.members = members  # the steps of a workflow by name
         self.results: Mapping[str, Result] = _NOTHING_YET
         self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order of their ends
         # Variables of a document, which has no access to those outside it.
-        self.variables: dict[str, Json] | None = None
+        self.variables = variables
+
+    def item(self, number: int, total: int, history: History) -> Scope:
+        """Return the scope of one item of this list; several may be open at a time."""
+        inner = Scope(self.name, self.initial, self.parent, self.path)
+        inner.number, inner.total, inner.types, inner.history = number, total, self.types, history
+        return inner
+
+    def judged(self, goal: Json) -> Scope:
+        """Return a copy for an evaluator whose goal is not the input of the loop."""
+        inner = copy.copy(self)
+        inner.initial = goal
+        return inner
+
+    def declare(self, input_type: ValueType | None, output_type: ValueType | None) -> None:
+        """Set the declared types of an iteration, as far as values carry them."""
+        # Values of JSON types are written like untyped ones.
+        self.types = (
+            None if input_type is None or input_type.is_json else input_type,
+            None if output_type is None or output_type.is_json else output_type,
+        )
+
+    def work_in(self, files: Snapshots) -> None:
+        """Let the steps run in a workspace."""
+        self.files = files
+
+    def prepare(self, fingerprint: str, value: Json) -> None:
+        """Show what a preparation of the evaluator returned."""
+        self.prepared = {**self.prepared, fingerprint: value}
+
+    def compare_with(self, baseline: Evaluation) -> None:
+        """Set the evaluation of the input."""
+        self.baseline = baseline
+
+    def restore(self, record: Iteration) -> None:
+        """Continue after a recorded iteration."""
+        self.number, self.current = record.number, record.input
+
+    def begin(self, number: int, restarts: int = 0) -> None:
+        """Begin an iteration, after so many restarts of a loop that stalled."""
+        self.number, self.parts, self.restarts = number, None, restarts
+
+    def branch(self, put_backs: int) -> None:
+        """Begin with the files of an earlier iteration, after so many such beginnings."""
+        self.chain = put_backs
+
+    def receive(self, value: Json) -> None:
+        """Set the input of the iteration."""
+        self.current = value
+
+    def expose(self, parts: Mapping[str, Json]) -> None:
+        """Set the outputs of steps for the record of the iteration."""
+        self.parts = parts
+
+    def check(self, verdicts: Iterable[bool | None]) -> None:
+        """Combine what the evaluators without a model said of the output."""
+        said = [passed for passed in verdicts if passed is not None]
+        self.checked = all(said) if said else None
+
+    def record(self, history: History) -> None:
+        """Show the recorded iterations."""
+        self.history = history
+
+    def talk(self, part: str, conversation: object) -> None:
+        """Keep the conversation of a prompt for the next iteration."""
+        self.talks = {**(self.talks or {}), part: conversation}
+
+    def show(self, outputs: Mapping[str, Json]) -> None:
+        """Show values under their names, as if steps had returned them."""
+        self.outputs = {**self.outputs, **outputs}
 
     def keep(self, name: str, result: Result) -> None:
         """Show the result of a step under its name."""
@@ -152,6 +231,10 @@ class Context:
         self.spent_exact = False  # whether a cancellation can no longer add to `spent`
         # Names of the calls so far. Only user functions get a set: the engine names its own calls.
         self.names: set[str] | None = None
+
+    def at(self, path: str) -> None:
+        """Go to another path; a loop does so for each iteration, and its steps get children of this context."""
+        self.path = path
 
     def child(self, path: str) -> Context:
         """Return the context of a step inside this one."""

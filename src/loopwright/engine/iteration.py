@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ..conditions import CEILING, Condition, TreeReading
+from ..conditions import CEILING, TreeReading
 from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, History, Iteration, Reason, Status, Stop, as_evaluation
 from ..records.codec import ATOMS, Json
@@ -23,11 +23,12 @@ from ..records.display import shortened
 from ..records.evaluation import misspelling
 from ..records.iteration import new_iteration
 from ..records.typed import CARRIERS, ValueType, json_of
-from .context import Context, Scope
-from .files import Snapshots
+from .context import Context
 from .loop_options import FEEDBACK_SHOWN, UNJUDGED, UNJUDGED_SENTENCE, LoopDeclaration
-from .run_state import Run
 from .step import CompositeStep, Step
+
+if TYPE_CHECKING:
+    from .loop import LoopRun  # it imports this module
 
 __all__ = [
     "MOMENTS",
@@ -39,26 +40,13 @@ __all__ = [
     "evaluate_output_again",
     "judge_sentences",
     "settled",
-    "unusable",
 ]
 
 MOMENTS = ("iteration", "limit")  # when a loop can ask; also the kinds of its questions
 _LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
 
 
-class RunWithQuestions(Protocol):
-    """The parts of a `LoopRun` that a question needs."""
-
-    loop: LoopDeclaration
-    history: History
-    path: str
-    run_state: Run
-    ctx: Context
-
-
-def approved(
-    loop_run: RunWithQuestions, stop: Stop | None, *, stalled: bool = False
-) -> Stop | None:
+def approved(loop_run: LoopRun, stop: Stop | None, *, stalled: bool = False) -> Stop | None:
     """Return the stop of a loop with questions after its latest iteration, or None if it continues.
 
     `stop` is the decision of its conditions, `stalled` asks because there is no progress. A person can raise
@@ -76,7 +64,7 @@ def approved(
     return stop
 
 
-def _after_iteration(loop_run: RunWithQuestions) -> Stop | None:
+def _after_iteration(loop_run: LoopRun) -> Stop | None:
     number = len(loop_run.history)
     replay = loop_run.run_state.replay
     if replay is not None and f"{loop_run.path}/{number}/limit" in replay.answers:
@@ -94,7 +82,7 @@ def _after_iteration(loop_run: RunWithQuestions) -> Stop | None:
     return Stop(Reason.STOPPED, _with_reason(ended, answer))
 
 
-def _at_limit(loop_run: RunWithQuestions, stop: Stop) -> Stop:
+def _at_limit(loop_run: LoopRun, stop: Stop) -> Stop:
     number, best = len(loop_run.history), loop_run.history.best
     detail = stop.detail
     if best is not None and best.score is not None:
@@ -109,7 +97,7 @@ def _at_limit(loop_run: RunWithQuestions, stop: Stop) -> Stop:
 
 
 def answered(
-    loop_run: RunWithQuestions, number: int, sentence: str, item: Iteration, feedback: str
+    loop_run: LoopRun, number: int, sentence: str, item: Iteration, feedback: str
 ) -> dict[str, Json]:
     """Return the verdict of a person in place of a judge that could not decide on a sentence of `until`.
 
@@ -136,7 +124,7 @@ def _verdict_of(answer: Json) -> Mapping[str, Json]:
     return answer if isinstance(answer, Mapping) else {"passed": answer is True}
 
 
-def settled(loop_run: RunWithQuestions, output: Json, evaluation: Evaluation) -> Evaluation:
+def settled(loop_run: LoopRun, output: Json, evaluation: Evaluation) -> Evaluation:
     """Return the evaluation of an output that its evaluator could not judge, as the loop's policy says.
 
     Raises:
@@ -164,9 +152,7 @@ def settled(loop_run: RunWithQuestions, output: Json, evaluation: Evaluation) ->
     )
 
 
-def _ask(
-    loop_run: RunWithQuestions, name: str, request: dict[str, Json], detail: str
-) -> Mapping[str, Json]:
+def _ask(loop_run: LoopRun, name: str, request: dict[str, Json], detail: str) -> Mapping[str, Json]:
     number = len(loop_run.history)
     request |= {"loop": loop_run.path, "iteration": number}
     ctx = loop_run.ctx.child(f"{loop_run.path}/{number}")
@@ -221,7 +207,7 @@ class Attempt:
         self.failure: Failure | None = None
         self.cut: Stopped | None = None
         self.cause: BaseException | None = None
-        self.input = self.scope.current = value
+        self.input = value
         self.loops = self.scope.loops  # those that ended in earlier iterations
         self.stage = "adapt" if adapts else "execute"
 
@@ -230,7 +216,8 @@ class Attempt:
         declared = self.scope.types[0]
         if declared is not None or type(value) not in ATOMS:
             value = _recorded(value, declared)
-        self.input = self.scope.current = value
+        self.input = value
+        self.scope.receive(value)
         self.stage = "execute"
 
     def executed(self, execute: Step, value: Json | Evaluation) -> None:
@@ -328,44 +315,27 @@ def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
-class RunWithEvaluator(Protocol):
-    """The parts of a `LoopRun` that these evaluations need."""
-
-    loop: LoopDeclaration
-    history: History
-    path: str
-    run_state: Run
-    ctx: Context
-    scope: Scope
-    current: Json
-    cut: Stopped | None
-    cause: BaseException | None
-    members: tuple[Condition, ...]
-    snapshots: Snapshots | None
-
-
-async def evaluate_input(loop_run: RunWithEvaluator, evaluate: Step) -> Stop | None:
+async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
     """Evaluate the input before the first iteration; return the stop if it passes or has no verdict.
 
     Its effects are recorded at iteration 0, which has no execution and no record.
     """
-    loop = loop_run.loop
-    loop_run.ctx.path = f"{loop_run.path}/0"
+    loop, given = loop_run.loop, loop_run.scope.current
+    loop_run.ctx.at(f"{loop_run.path}/0")
     try:
-        value = await loop_run.ctx.call("evaluate", evaluate, loop_run.current)
+        value = await loop_run.ctx.call("evaluate", evaluate, given)
         evaluation = as_evaluation(value)
         if loop.measured is not None:
             evaluation = loop.measured.scored(evaluation)
         if loop.sentences and _asks_of_input(loop_run):
-            item = Iteration(0, loop_run.current, loop_run.current, evaluation=evaluation)
+            item = Iteration(0, given, given, evaluation=evaluation)
             evaluation = await judge_sentences(loop_run, item, History())
     except StepError as error:
         # Before any cost: an evaluator that cannot judge the input will not judge an output.
-        return unusable(loop_run, error)
+        return loop_run.fail(error)
     except (Stopped, asyncio.CancelledError) as error:
-        loop_run.cut = loop_run.run_state.stopped_by(error, loop_run.path)
-        return loop_run.cut.stop
-    loop_run.scope.baseline = evaluation
+        return loop_run.stop(error)
+    loop_run.scope.compare_with(evaluation)
     # A resumed loop needs the evaluation for comparisons, but its iterations decide.
     if len(loop_run.history):
         return None
@@ -374,13 +344,6 @@ async def evaluate_input(loop_run: RunWithEvaluator, evaluate: Step) -> Stop | N
     if not loop.satisfied_by(evaluation):
         return None
     return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
-
-
-def unusable(loop_run: RunWithEvaluator, error: StepError) -> Stop:
-    """Return the stop of a loop whose evaluator cannot judge."""
-    loop_run.cause = error.__cause__
-    detail = f"before the first iteration: {error}"
-    return Stop(Reason.EVALUATOR_UNUSABLE, loop_run.run_state.redact(detail))
 
 
 def _lack(loop: LoopDeclaration, evaluation: Evaluation) -> Stop | None:
@@ -394,7 +357,7 @@ def _lack(loop: LoopDeclaration, evaluation: Evaluation) -> Stop | None:
     return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
 
-def _asks_of_input(loop_run: RunWithEvaluator) -> bool:
+def _asks_of_input(loop_run: LoopRun) -> bool:
     """Whether the sentences are part of the evaluation of the input; in runs of earlier versions they are not."""
     replay = loop_run.run_state.replay
     if replay is None or not len(loop_run.history):
@@ -402,9 +365,7 @@ def _asks_of_input(loop_run: RunWithEvaluator) -> bool:
     return any(path.startswith(f"{loop_run.path}/0/until/") for path in replay.finished)
 
 
-async def judge_sentences(
-    loop_run: RunWithEvaluator, item: Iteration, history: History
-) -> Evaluation:
+async def judge_sentences(loop_run: LoopRun, item: Iteration, history: History) -> Evaluation:
     """Ask the sentences of `until` that can still make the loop succeed, and return the evaluation with their verdicts.
 
     Args:
@@ -459,7 +420,7 @@ async def judge_sentences(
     return replace(whole, feedback="\n".join([*texts, *whole.gaps]))
 
 
-def _checked(loop_run: RunWithEvaluator, evaluation: Evaluation) -> bool | None:
+def _checked(loop_run: LoopRun, evaluation: Evaluation) -> bool | None:
     """Return the verdict of the evaluators without a model; None without one."""
     evaluate = loop_run.loop.evaluate
     if evaluate is None:
@@ -467,9 +428,7 @@ def _checked(loop_run: RunWithEvaluator, evaluation: Evaluation) -> bool | None:
     return loop_run.scope.checked if evaluate.asks_model else evaluation.passed
 
 
-async def evaluate_output_again(
-    loop_run: RunWithEvaluator, stop: Stop, output: Json
-) -> float | None:
+async def evaluate_output_again(loop_run: LoopRun, stop: Stop, output: Json) -> float | None:
     """Return the mean score of new votes on the output, which did not take part in its choice.
 
     None if no evaluator scores the output, or if no time or budget is left.
@@ -480,7 +439,7 @@ async def evaluate_output_again(
     scores = []
     try:
         for number in range(1, loop.rejudge + 1):
-            loop_run.ctx.path = f"{loop_run.path}/rejudge/{number}"
+            loop_run.ctx.at(f"{loop_run.path}/rejudge/{number}")
             vote = as_evaluation(await loop_run.ctx.call("evaluate", loop.evaluate, output))
             if vote.score is not None and not vote.undecided:
                 scores.append(vote.score)

@@ -49,7 +49,7 @@ from ..records.codec import Json
 from ..records.typed import ValueType, item_type_of, json_of, list_type
 from .budgets import Account
 from .composites import AtOnce, attempt, retry, run_all, with_timeout
-from .context import Context, Scope
+from .context import Context
 from .deadlines import DeadlineScope
 from .functions import FunctionTypes
 from .iteration import Attempt
@@ -229,9 +229,6 @@ class ListRun(LoopRun):
         # A person may let several run at a time, unless they edit the same files.
         alone = self.run_state.silent or self.scope.files is not None
         self.concurrent = each.at_once > 1 or not alone
-        if each.at_once > 1:
-            # Items at the same time would edit the same files.
-            self.scope.files = None
 
     async def run(self) -> Result:
         """Read the items, then execute each; `at_once` of them at a time."""
@@ -247,8 +244,7 @@ class ListRun(LoopRun):
         except StepError as error:
             return Stop(Reason.ERROR, f"its items cannot be read: {error}")
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error, self.path)
-            return self.cut.stop
+            return self.stop(error)
         # Before the first item: loops inside are recorded under the number of their item.
         self.run_state.loops.lists |= {self.path}
         recorded = {item.number for item in self.history}
@@ -263,8 +259,7 @@ class ListRun(LoopRun):
                 await self._execute_all()
                 stop = self.decide()
         except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.run_state.stopped_by(error, self.path)
-            stop = self.cut.stop
+            stop = self.stop(error)
         assert stop is not None
         return await self.finish(stop)
 
@@ -374,11 +369,9 @@ class ListRun(LoopRun):
     def _place(self, number: int, path: str) -> None:
         run = self.run_state
         spent = NOTHING if run.replay is None else run.replay.spent(path)
-        scope = Scope(self.loop.name, self.scope.initial, self.scope.parent, self.path)
-        scope.number, scope.total = number, len(self.items)
-        scope.types = self.scope.types
         # Items that run at once see no history, which would depend on their speed (rule 3).
-        scope.history = self.history if self._in_order(path) else History()
+        history = self.history if self._in_order(path) else History()
+        scope = self.scope.item(number, len(self.items), history)
         account = Account(path, self.account, None, spent)
         account.iteration_usage = spent
         self.ctx = Context(run, path, self.ctx.gate, account, scope)
@@ -389,9 +382,11 @@ class ListRun(LoopRun):
 
     def attempt(self) -> Attempt:
         """Return the attempt of the item that has begun."""
-        assert self.ctx.scope is not None
-        number = self.ctx.scope.number
+        scope = self.ctx.scope
+        assert scope is not None
+        number = scope.number
         value = self._typed_item(self.items[number - 1])
+        scope.receive(value)
         item = _ItemAttempt(self.ctx, value, self.began)
         self.attempts[number] = item
         return item

@@ -154,14 +154,13 @@ __all__ = [
 class LoopRun:
     """The run of one loop.
 
-    `history` holds the recorded iterations, `attempted` is the latest iteration and `current` its
-    input. `members` are the conditions, with the limits that a person changed; `seconds` and `wall` are
-    its limits of time. `task` executes an iteration now. `cut` is the guard or
-    the cancellation that ended the last iteration early or prevented one. `cause` is the exception of
-    the last iteration that failed in this process. `asks` says whether its decision is more than that
-    of its conditions. `normal` is the normal end of a loop that explores, with
-    its history then, and `explored` counts the iterations since. `ended` is the result once the loop has ended, and
-    `terminated` says whether `on_terminate` was called.
+    `history` holds the recorded iterations, `attempted` is the latest iteration. `members` are the
+    conditions, with the limits that a person changed; `seconds` and `wall` are its limits of time. `task`
+    executes an iteration now. `cut` is the guard or the cancellation that ended the last iteration early or
+    prevented one. `cause` is the exception of the last iteration that failed in this process. `asks` says
+    whether its decision is more than that of its conditions. `normal` is the normal end of a loop that
+    explores, with its history then, and `explored` counts the iterations since. `ended` is the result once
+    the loop has ended, and `terminated` says whether `on_terminate` was called.
     """
 
     __slots__ = (
@@ -172,7 +171,6 @@ class LoopRun:
         "call",
         "cause",
         "ctx",
-        "current",
         "cut",
         "ended",
         "explored",
@@ -242,7 +240,7 @@ class LoopRun:
         # A step of a workflow has the name of its loop in its path already.
         named = ctx.path.rsplit("/", 1)[-1] == loop.name
         self.path = path = ctx.path if named else ctx.below(loop.name)
-        self.current = value = self._typed_input(value)
+        value = self._typed_input(value)
         self.start = run.now()
         self.history = History()
         if run.redactor is not None:
@@ -277,8 +275,7 @@ class LoopRun:
             run.warn(loop.unbound, code=CANNOT_BIND)
         self.ctx = Context(run, path, None, self.account, self.scope)
         self.ctx.gate = self._deadlines(ctx.gate)
-        declared, output_type = self.types
-        self.scope.types = (_carried(declared), _carried(output_type))
+        self.scope.declare(*self.types)
         # Context.call makes the same choice for each call; here it is made once.
         self.call: Call = Context.call
         if loop.plain:
@@ -330,8 +327,7 @@ class LoopRun:
         run, task = self.run_state, self.task
         if run.timed is None or run.timed.owner != self.path or task is None:
             return False
-        run.timed = None
-        return task.uncancel() > 0 and run.cancelled is None
+        return run.take_back(task)
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
@@ -374,15 +370,14 @@ class LoopRun:
             record = self._typed_record(entry.value)
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
-            self.current = self.scope.current = record.input
-            self.scope.number = record.number
+            self.scope.restore(record)
             # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
             self.explored += record.explored
             if would_stop is not None and record.number == would_stop["iterations"]:
                 self.normal = Stop.from_json(would_stop["stop"]), self.history
-        self.scope.history = self.history
+        self.scope.record(self.history)
         ended = replay.ended.get(self.path)
         if ended is not None:
             self._return_to_normal_end()
@@ -507,7 +502,7 @@ class LoopRun:
         """Restore the history of the normal end: what was explored has no effect on the result."""
         if self.normal is not None:
             _, self.history = self.normal
-            self.scope.history = self.history
+            self.scope.record(self.history)
             # A limit that the exploration reached did not cut the loop itself.
             if self.cut is not None and self.cut.owner == self.path:
                 self.cut = None
@@ -517,9 +512,19 @@ class LoopRun:
         try:
             self.admit(self.next_number())
         except Stopped as cut:
-            self.cut = cut
-            return cut.stop
+            return self.stop(cut)
         return None
+
+    def stop(self, error: BaseException) -> Stop:
+        """End by an interruption outside the iterations; return its stop. Raise one that is not of the run again."""
+        self.cut = cut = self.run_state.stopped_by(error, self.path)
+        return cut.stop
+
+    def fail(self, error: StepError) -> Stop:
+        """Fail before the first iteration, because the evaluator cannot judge; return the stop."""
+        self.cause = error.__cause__
+        detail = f"before the first iteration: {error}"
+        return Stop(Reason.EVALUATOR_UNUSABLE, self.run_state.redact(detail))
 
     def next_number(self) -> int:
         """Return the number of the next iteration."""
@@ -549,24 +554,22 @@ class LoopRun:
 
     def _place(self, number: int, path: str) -> None:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
-        ctx, replay = self.ctx, self.run_state.replay
-        self.scope.number, self.scope.parts = number, None
-        if (stall := self.loop.on_stall) is not None:
-            self.scope.restarts = stall.restarts_after(self.history)
-        # Changed in place: steps get children of this context, never the context itself.
-        ctx.path, ctx.spent = path, NOTHING
+        stall, replay = self.loop.on_stall, self.run_state.replay
+        self.scope.begin(number, 0 if stall is None else stall.restarts_after(self.history))
+        self.ctx.at(path)
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
         self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
 
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
-        replay, value = self.run_state.replay, self.current
+        replay, value = self.run_state.replay, self.scope.current
         if not self.run_state.silent:
             self.task = asyncio.current_task()
         adapts = self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
             value, adapts = self._typed_input(replay.answers[answer]), False
+            self.scope.receive(value)
         self.attempted = Attempt(self.ctx, value, self.began, adapts, self.call)
         return self.attempted
 
@@ -578,7 +581,6 @@ class LoopRun:
         if self.normal is not None:
             iteration = replace(iteration, explored=True)
             self.explored += 1
-        self.current = attempt.input
         if attempt.cut is not None:
             self.cut = attempt.cut
         elif attempt.failure is not None:
@@ -594,15 +596,14 @@ class LoopRun:
             if (cut := attempt.cut) is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             run.append(entry)
-            if not iteration.explored:
-                run.note(iteration)
-        else:
-            run.iterations += 1
+        if not iteration.explored:
+            run.note(iteration)
         # Without a limit, effects of earlier processes are not counted.
         effects = self.account.effects if self.account.limited else 0
-        self.history = self.scope.history = self.history.with_iteration(
+        self.history = self.history.with_iteration(
             iteration, elapsed, self.account.settled, wall, effects
         )
+        self.scope.record(self.history)
         return iteration
 
     async def finish(self, stop: Stop) -> Result:
@@ -746,11 +747,6 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
-
-
-def _carried(declared: ValueType | None) -> ValueType | None:
-    """Return a type that values carry; those of JSON types only are written like untyped values."""
-    return None if declared is None or declared.is_json else declared
 
 
 def _cut_of(entry: Entry) -> Stopped | None:

@@ -254,7 +254,7 @@ class LoopWithMemory(Wrapper):
         # A separate scope: templates and `lessons` find the name `memory` in it.
         scope = Scope(self.name, value, ctx.scope, ctx.path)
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
-        scope.outputs = {"memory": await self._recall(inner)}
+        scope.show({"memory": await self._recall(inner)})
         result: Result = await self.inner.run(value, inner)
         # The scope hides the loop from the step around it, which reads ended loops.
         if ctx.scope is not None:

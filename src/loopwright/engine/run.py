@@ -58,11 +58,11 @@ from ..conditions import DEFAULT_SIGMA, Budget, raised_budget, tuned_budget, use
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
 from ..journal.protocol import Posted
-from ..journal.replay import TunedLimits, applies, tuned_entries
+from ..journal.replay import applies, tuned_entries
 from ..records import Result, Status
 from ..records.codec import Json
 from ..records.result import ended_entry, explored_by, failed_part
-from .budgets import CANNOT_BIND, Account, cannot_bind
+from .budgets import CANNOT_BIND, cannot_bind
 from .context import Context
 from .functions import wait_for
 from .loop import LoopRun
@@ -77,7 +77,6 @@ from .run_record import (
     check_names,
     check_options,
     cut_result,
-    ended_loops,
     failed_result,
     finished,
     journal_of,
@@ -86,6 +85,7 @@ from .run_record import (
     progress_listeners,
     raise_limit,
     row_of,
+    show_ended_loops,
     with_models,
 )
 from .run_state import (
@@ -216,21 +216,17 @@ def refuse_past(step: Step) -> None:
 
 
 async def set_noise(run: Run, step: Step, store: Journal | None) -> None:
-    """Set the recorded noise of a run, or measure and record it if nothing has run yet.
+    """Measure and record the noise of a run if nothing has run yet.
 
     With fewer than 20 past runs, the default sigma is recorded.
     """
-    replay = run.replay
-    if replay is not None:
-        run.noise = replay.noise
-        # A run that began without the entry keeps the sigma that its decisions used.
-        if replay.noise is not None or replay.records or replay.finished or replay.unsettled:
-            return
-    if store is None:
+    # A run that began without the entry keeps the sigma that its decisions used.
+    if (replay := run.replay) is not None and (
+        replay.noise is not None or replay.records or replay.finished or replay.unsettled
+    ):
         return
-    measured = await _measured(step, run.log.info, store)
-    run.append(Entry("noise", "", run.now(), value=measured))
-    run.noise = {loop: values["sigma"] for loop, values in measured.items()}
+    if store is not None:
+        run.measured(await _measured(step, run.log.info, store))
 
 
 def _loops(step: Step) -> Iterator[LoopDeclaration]:
@@ -400,11 +396,8 @@ class LiveLimits:
     def _apply(self, entry: Entry) -> None:
         run, change = self._run, entry.value
         loop, limits = change["loop"], {change["key"]: change["new"]}
-        run.append(entry)
+        run.retune(entry)
         self._recorded.append(entry)
-        if run.tuned is None:
-            run.tuned = TunedLimits()
-        run.tuned.add(entry)
         if not loop:
             run.account.set_cap(tuned_budget(run.account.cap, limits))
         # By path: an account above is read before those below.
@@ -443,8 +436,7 @@ class LiveLimits:
         # Between two iterations, the next one is not admitted. A cancellation that is under way by the caller
         # or of the run has priority, and must not be counted as this limit.
         elif loop.task is not None and not loop.task.cancelling():
-            run.timed = gate.late()
-            loop.task.cancel()
+            run.cut(loop.task, gate.late())
 
 
 @overload
@@ -556,10 +548,8 @@ async def run(
         state = Run(
             info.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
-            in_doubt=in_doubt, redactor=redactor,
+            in_doubt=in_doubt, redactor=redactor, warnings=failed,
         )  # fmt: skip
-        # Not recorded as warnings of the run: they concern the listeners of this process only.
-        state.warnings += failed
         try:
             return (await _drive(state, root, info, budget, store)).view()
         finally:
@@ -746,10 +736,7 @@ def _cap(state: Run, budget: Budget | None) -> Budget | None:
         budget = raised_budget(budget, limits)
     if state.tuned is not None and (limits := state.tuned.of("")):
         budget = tuned_budget(budget, limits)
-    uncapped = state.account
-    recorded = None if state.replay is None else state.replay.effects
-    state.account = Account("", None, budget, uncapped.settled, recorded)
-    state.account.judging = uncapped.judging
+    state.cap(budget)
     return budget
 
 
@@ -765,7 +752,7 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         await _end_leftovers(state)
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
-        state.loops = ended_loops(state, replay, step)
+        show_ended_loops(state, replay, step)
     _listen(state, store)
     try:
         if step.reads_past:
@@ -778,7 +765,7 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             await state.settle()
         committed = state.sync()
     except BaseException as error:  # of any kind: the lease must be released
-        _stop_reading(state)
+        state.stop_reading()
         await _interrupted(state, info, error)
         if state.lost and isinstance(error, asyncio.CancelledError):
             await _uncancel(asyncio.current_task())
@@ -801,23 +788,8 @@ def _listen(state: Run, store: Journal | None) -> None:
     state.log.on_cancel = state.cancel
     state.log.on_lost = state.lose
     if store is not None:
-        state.log.on_posted = partial(_read_limits, state, store)
-
-
-def _read_limits(state: Run, store: Journal) -> None:
-    """Read and apply the new limits of an open run; most runs get none."""
-    if state.ending:
-        return
-    if state.limits is None:
-        state.limits = LiveLimits(state, partial(store.inbox, state.run_id))
-    state.limits.read()
-
-
-def _stop_reading(state: Run) -> None:
-    """Read no further limits: the end of the run is recorded next, and nothing may follow it."""
-    state.ending = True
-    if state.limits is not None:
-        state.limits.close()
+        reader = partial(LiveLimits, state, partial(store.inbox, state.run_id))
+        state.log.on_posted = partial(state.read_limits, reader)
 
 
 async def _end_leftovers(state: Run) -> None:
@@ -866,7 +838,7 @@ async def _uncancel(task: asyncio.Task[object] | None) -> None:
 async def _outcome(state: Run, step: Step, value: Json) -> Result:
     """Run the root step and return how it ended; until then a cancel reaches the current task."""
     request = None
-    task = state.task = asyncio.current_task()
+    task = state.enter()
     try:
         if isinstance(step, CompositeStep):
             result = await step.run(value, Context(state, step.name, None, state.account, None))
@@ -886,10 +858,10 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
             )
         result = cut_result(state.cleaned_stop(suspended.stop), state, step)
     finally:
-        state.task = None  # a later cancel must not reach the caller's task
+        state.leave()
     if state.cancelled is not None:
         await _uncancel(task)
-    _stop_reading(state)
+    state.stop_reading()
     account, seconds = state.account, state.now()
     failed = failed_part(result, state.loops)
     return Result(

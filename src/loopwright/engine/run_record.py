@@ -36,7 +36,6 @@ from ..journal.replay import RecordedRun, ended_result, loop_result
 from ..records import (
     Failure,
     History,
-    LoopResults,
     Reason,
     Result,
     Status,
@@ -73,7 +72,6 @@ __all__ = [
     "check_options",
     "cut_result",
     "described",
-    "ended_loops",
     "failed_result",
     "finished",
     "fresh_row",
@@ -85,6 +83,7 @@ __all__ = [
     "raise_limit",
     "rewind_with_input",
     "row_of",
+    "show_ended_loops",
     "text_listener",
     "valid_run_id",
     "with_models",
@@ -784,7 +783,8 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
     """
     replay = state.replay
     assert replay is not None
-    result = ended_result(state.run_id, replay, ended, ended_loops(state, replay, step))
+    show_ended_loops(state, replay, step)
+    result = ended_result(state.run_id, replay, ended, state.loops)
     # A workflow may contain a loop of its own name, whose history is not that of the run.
     history = result.history if ended.get("iterations") else History()
     if result.agents.get(result.name, {}).get("kind") == "phased":
@@ -851,9 +851,9 @@ def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
     return loops
 
 
-def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
-    """Return the results of the loops whose end is in the journal, in the order of their ends."""
-    loops = LoopResults()
+def show_ended_loops(state: Run, replay: RecordedRun, step: Step) -> None:
+    """Show the results of the loops whose end is in the journal, in the order of their ends."""
+    loops = state.loops
     # Walking the step takes time, and a run without ended loops has nothing to type.
     declared = _loops_in(step) if replay.ended else {}
     loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
@@ -862,7 +862,6 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
             result = loop_result(state.run_id, replay, path, value)
             loop = declared.get(result.name)
             loops.keep(path, result if loop is None else _typed_result(loop, result))
-    return loops
 
 
 def _typed_result(loop: LoopDeclaration, result: Result) -> Result:

@@ -23,11 +23,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from ..conditions import Budget
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.open import open_memory
 from ..journal.protocol import FileStore
-from ..journal.replay import RecordedRun
+from ..journal.replay import RecordedRun, TunedLimits
 from ..journal.views import LiveLines
 from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
@@ -388,6 +389,7 @@ class Run:
         accept_changes: bool = False,
         in_doubt: str = "suspend",
         redactor: Redactor | None = None,
+        warnings: tuple[str, ...] = (),
     ) -> None:
         self.run_id = run_id
         self.redactor = redactor or None  # without secrets there is nothing to search for
@@ -410,11 +412,12 @@ class Run:
         self.steps: dict[str, Json] = {}
         self.outcomes: dict[str, StepOutcome] = self.replay.outcomes() if self.replay else {}
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
-        self.warnings = tuple(self.replay.warnings) if self.replay else ()
+        # Those that the caller passes are not recorded: they concern this process only.
+        self.warnings = (*(self.replay.warnings if self.replay else ()), *warnings)
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
-        self.noise: Mapping[str, float] | None = None
+        self.noise: Mapping[str, float] | None = self.replay.noise if self.replay else None
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.limits: LimitsReader | None = None  # from the first notification on
@@ -515,6 +518,48 @@ class Run:
         score = None if record.evaluation is None else record.evaluation.score
         if score is not None and (self.score is None or score > self.score):
             self.score = score
+
+    def cap(self, budget: Budget | None) -> None:
+        """Limit the run by a budget, before its first step."""
+        uncapped = self.account
+        recorded = None if self.replay is None else self.replay.effects
+        self.account = Account("", None, budget, uncapped.settled, recorded)
+        self.account.judging = uncapped.judging
+
+    def measured(self, noise: Mapping[str, Mapping[str, Json]]) -> None:
+        """Record the noise of the scores of loops in past runs, and use it."""
+        self.append(Entry("noise", "", self.now(), value=noise))
+        self.noise = {loop: values["sigma"] for loop, values in noise.items()}
+
+    def retune(self, entry: Entry) -> None:
+        """Record a limit that a person changed; loops that begin from now on have it."""
+        self.append(entry)
+        if self.tuned is None:
+            self.tuned = TunedLimits()
+        self.tuned.add(entry)
+
+    def read_limits(self, reader: Callable[[], LimitsReader]) -> None:
+        """Read and apply new limits while the run is open; most runs get none, and need no reader."""
+        if self.ending:
+            return
+        if self.limits is None:
+            self.limits = reader()
+        self.limits.read()
+
+    def stop_reading(self) -> None:
+        """Read no further limits: the end of the run is recorded next, and nothing may follow it."""
+        self.ending = True
+        if self.limits is not None:
+            self.limits.close()
+
+    def redact_with(self, redactor: Redactor) -> None:
+        """Remove the secrets of a redactor from now on.
+
+        Raises:
+            ConfigurationError: if the input has one.
+        """
+        self.redactor = redactor
+        redactor.refuse("input", self.log.info.input)
 
     def now(self) -> float:
         """Return the run's active seconds: they never shrink, and downtime does not count."""
@@ -630,6 +675,25 @@ class Run:
         if not self.silent:
             ended = {"step": outcome.name, "stop": stop, "seconds": round(outcome.seconds, 6)}
             self.append(Entry("step", path, self.now(), value=ended))
+
+    def enter(self) -> asyncio.Task[object] | None:
+        """Let a cancel reach the current task until `leave`; return the task."""
+        self.task = asyncio.current_task()
+        return self.task
+
+    def leave(self) -> None:
+        """Let no later cancel reach the caller's task."""
+        self.task = None
+
+    def cut(self, task: asyncio.Task[object], stop: Stopped) -> None:
+        """Cancel the task of a loop because a person's limit of time has passed."""
+        self.timed = stop
+        task.cancel()
+
+    def take_back(self, task: asyncio.Task[object]) -> bool:
+        """Take back the cancellation of `cut`; return whether the caller of the task cancelled it as well."""
+        self.timed = None
+        return task.uncancel() > 0 and self.cancelled is None
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""

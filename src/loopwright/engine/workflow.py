@@ -145,7 +145,8 @@ class Workflow(CompositeStep[In, Out]):
         """Run its steps in its workspace, if it has one: each continues from the files of the step before."""
         if self.workspace is None:
             return await self.inside(scope, value, ctx)
-        files = scope.files = Snapshots(ctx.run, ctx.path, self.workspace)
+        files = Snapshots(ctx.run, ctx.path, self.workspace)
+        scope.work_in(files)
         try:
             await files.begin()
             await files.resume()
@@ -156,12 +157,11 @@ class Workflow(CompositeStep[In, Out]):
         return replace(result, workspace=await files.finish(result))
 
     def _scope(self, value: Json, outer: Scope | None) -> Scope:
-        return Scope(self.name, value, outer)
+        return Scope(self.name, value, outer, members=self.steps)
 
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps with their variables in `scope`."""
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
-        scope.members = self.steps
         ended: dict[str, Result] = {}
         try:
             await self._drive(inner, value, ended)

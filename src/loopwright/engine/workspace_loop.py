@@ -11,7 +11,6 @@ from ..records import Iteration, Result, Stop, as_evaluation
 from ..records.codec import Json
 from .context import Context
 from .files import Snapshots, StateSource, without_rejected
-from .iteration import unusable
 from .loop import LoopRun
 from .loop_options import LoopDeclaration
 from .step import Step
@@ -41,7 +40,8 @@ class WorkspaceLoopRun(LoopRun):
         else:
             assert around is not None
             files = Snapshots(self.run_state, self.path, around.source, around.state)
-        self._files = self.snapshots = self.scope.files = files
+        self._files = self.snapshots = files
+        self.scope.work_in(files)
         self.call = self._called
 
     async def run(self) -> Result:
@@ -70,10 +70,10 @@ class WorkspaceLoopRun(LoopRun):
 
     async def _prepare(self) -> Stop | None:
         """Run the preparations of the evaluator; return the stop if one of them cannot run."""
-        loop, scope = self.loop, self.scope
+        loop = self.loop
         if loop.evaluate is None or self.run_state.stubs is not None:
             return None
-        self.ctx.path = f"{self.path}/0"
+        self.ctx.at(f"{self.path}/0")
         # Equal evaluators share one preparation.
         steps = {step.fingerprint: step for step in loop.evaluate.preparations()}
         for number, (fingerprint, step) in enumerate(steps.items(), start=1):
@@ -82,11 +82,10 @@ class WorkspaceLoopRun(LoopRun):
                 value = await self.ctx.call(name, step, None)
             except StepError as error:
                 # Before any cost: a check that cannot run on the base cannot judge an output.
-                return unusable(self, error)
+                return self.fail(error)
             except (Stopped, asyncio.CancelledError) as error:
-                self.cut = self.run_state.stopped_by(error, self.path)
-                return self.cut.stop
-            scope.prepared = {**scope.prepared, fingerprint: value}
+                return self.stop(error)
+            self.scope.prepare(fingerprint, value)
         return None
 
     async def concluded(self, result: Result) -> Mapping[str, Json] | None:
@@ -97,7 +96,7 @@ class WorkspaceLoopRun(LoopRun):
         if not steps or chosen is None or self.cut is not None or run.stubs is not None:
             return None
         outputs: dict[str, Json] = {}
-        self.ctx.path = f"{self.path}/end"
+        self.ctx.at(f"{self.path}/end")
         for step in steps:
             try:
                 outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
@@ -113,7 +112,8 @@ class WorkspaceLoopRun(LoopRun):
         stall = self.loop.on_stall
         settled = without_rejected(self.history)
         best = stall is not None and stall.then == "best" and stall.restarts_now(settled)
-        self.scope.chain = self.history.put_backs if self._files.source.refine_from != "last" else 0
+        if self._files.source.refine_from != "last":
+            self.scope.branch(self.history.put_backs)
         await self._files.place(self.history, number, best=best)
         iteration = await super().iterate()
         self.task = None  # a limit of time that a person sets does not cut the capture of files
