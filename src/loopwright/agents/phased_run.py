@@ -9,7 +9,6 @@ The run of a phased agent: its phases in order, each of them a `Loop`, and the r
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import operator
@@ -155,8 +154,7 @@ class WithResults(_InPlace):
         """Run the phase at its own path."""
         around = ctx.scope.parent if ctx.scope is not None else None
         if around is not None and isinstance(value, Mapping) and "results" in value:
-            # A new mapping: the outputs of an outer scope must not change.
-            around.outputs = {**around.outputs, "results": value["results"]}
+            around.show({"results": value["results"]})
         return await self.inner.run(value, ctx)
 
 
@@ -168,10 +166,8 @@ class JudgedPhase(_InPlace):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Evaluate with the task as the initial input."""
-        # A copy: the step of the phase still needs the input of the phase.
-        scope = copy.copy(ctx.scope)
-        if scope is not None:
-            scope.initial = self.task
+        # The step of the phase still needs the input of the phase.
+        scope = None if ctx.scope is None else ctx.scope.judged(self.task)
         return await self.inner.run(value, Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope))
 
 
@@ -269,7 +265,7 @@ class PhaseIteration(CompositeStep):
 def _annotate(ctx: Context, facts: dict[str, Json]) -> None:
     """Add to the record of the present iteration."""
     if ctx.scope is not None:
-        ctx.scope.parts = {**(ctx.scope.parts or {}), **facts}
+        ctx.scope.expose({**(ctx.scope.parts or {}), **facts})
 
 
 def _memory(phase: str, output: Json) -> Json:
@@ -451,7 +447,7 @@ class PhasedRun:
         # A phase can run several times, because `next_phase` may return to it.
         number = 1 + sum(run.phase == phase for run in self.done)
         loop = self._loop(phase, number, allowed)
-        self.scope.outputs = {"task": self.task, "plan": self.plan, "results": self.results()}
+        self.scope.show({"task": self.task, "plan": self.plan, "results": self.results()})
         try:
             result = await self.ctx.outcome(loop.name, loop, self._input(phase))
         except Stopped:

@@ -403,12 +403,10 @@ class _Thought(CompositeStep):
         finally:
             if ctx.scope is not None:
                 counter = counted.counter
-                ctx.scope.parts = {
-                    # Recorded with the iteration, because a resumed run does not make these calls again.
-                    "interactions": counter.calls,
-                    "at": counter.at,
-                    "messages": messages,
-                }
+                # Recorded with the iteration, because a resumed run does not make these calls again.
+                ctx.scope.expose(
+                    {"interactions": counter.calls, "at": counter.at, "messages": messages}
+                )
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", text, name=self.name
         )

@@ -575,9 +575,10 @@ class DocumentWorkflow(Workflow):
         self.env, self.exposed = dict(env), exposed
 
     def _scope(self, value: Json, outer: Scope | None) -> Scope:
-        scope = Scope(self.name, value, outer)
-        scope.variables = {"env": self.env}
-        return scope
+        return self._scope_with({"env": self.env}, value, outer)
+
+    def _scope_with(self, variables: dict[str, Json], value: Json, outer: Scope | None) -> Scope:
+        return Scope(self.name, value, outer, members=self.steps, variables=variables)
 
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps with their variables in `scope`."""
@@ -595,14 +596,13 @@ class DocumentWorkflow(Workflow):
         constants: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
         """Run it with variables of a caller; the caller's loop records the outputs of the steps in `expose`."""
-        scope = self._scope(value, ctx.scope)
         # Only declared constants can be replaced; other variables are separate names.
         env = {name: constants.get(name, value) for name, value in self.env.items()}
-        scope.variables = {**variables, "env": env}
+        scope = self._scope_with({**variables, "env": env}, value, ctx.scope)
         result = await self.in_workspace(scope, value, ctx)
         # The loop around the call reads them as `loop.steps.NAME`.
         if expose and ctx.scope is not None:
-            ctx.scope.parts = {name: scope.outputs.get(name) for name in expose}
+            ctx.scope.expose({name: scope.outputs.get(name) for name in expose})
         return result
 
 

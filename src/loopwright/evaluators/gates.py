@@ -181,7 +181,7 @@ class _Gates(CompositeStep[object, Evaluation]):
         ended, checks = [], list[bool | None]()
         for name, part in self.members:
             if ctx.scope is not None:
-                ctx.scope.checked = None
+                ctx.scope.check(())
             step = part.after(evaluations) if isinstance(part, LaterEvaluator) else part
             result = await attempt(ctx, name, step, value)
             evaluation = as_evaluation(result.output)
@@ -195,8 +195,7 @@ class _Gates(CompositeStep[object, Evaluation]):
             if evaluation.passed is False or evaluation.undecided:
                 break
         if ctx.scope is not None:
-            said = [passed for passed in checks if passed is not None]
-            ctx.scope.checked = all(said) if said else None
+            ctx.scope.check(checks)
         complete = len(evaluations) == len(self.members)
         merged = _merged(evaluations, complete=complete)
         due = merged.undecided and ended[-1][1].asks_model and self._due(ctx)

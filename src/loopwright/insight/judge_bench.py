@@ -556,7 +556,7 @@ class _Votes(CompositeStep):
         """Return the votes on an item, with the mean of their scores."""
         # The judge finds the goal where it finds it in a loop: in the first input.
         scope = Scope("loop", value["input"], ctx.scope, ctx.path)
-        scope.number = 1
+        scope.begin(1)
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         votes: list[Json] = []
         scores: list[float] = []

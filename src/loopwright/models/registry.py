@@ -582,8 +582,7 @@ class _Default:
         if lease is None:
             lease = run.owned[_LEASE] = _Lease(self, self._current())
             if run.redactor is None and lease.models.redactor is not None:
-                run.redactor = lease.models.redactor
-                run.redactor.refuse("input", run.log.info.input)
+                run.redact_with(lease.models.redactor)
         return cast("_Lease", lease).models
 
     def _current(self) -> Models:

@@ -487,7 +487,7 @@ def _store(ctx: Context, conversation: CarriedConversation) -> None:
     """Store the conversation for the next iteration."""
     scope = _loop_scope(ctx)
     if scope is not None:
-        scope.talks = {**(scope.talks or {}), _part(ctx, scope): conversation}
+        scope.talk(_part(ctx, scope), conversation)
 
 
 def _loop_scope(ctx: Context) -> Scope | None:

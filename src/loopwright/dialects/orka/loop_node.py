@@ -510,7 +510,7 @@ class LoopNodeEvaluator(CompositeStep):
             return evaluation, outputs
         # The agent sees the outputs of the others, but not its own unreadable reply as an output.
         scope = Scope(agent, ctx.scope.current if ctx.scope else None, ctx.scope)
-        scope.outputs = {name: output for name, output in agents.items() if name != agent}
+        scope.show({name: output for name, output in agents.items() if name != agent})
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         complaint = (
             "No score could be read in that reply. Reply once more, and state your score as "
