@@ -785,8 +785,8 @@ class _Limited(Wrapper):
         began = ctx.run.replay.began(ctx.path) if ctx.run.replay else None
         start = ctx.run.now() if began is None else began
         stop = Stop(Reason.TIMEOUT, f"{self.name} took longer than its {self.seconds:g} s")
-        inner = ctx.child(ctx.path)
-        inner.gate = DeadlineScope(ctx.path, ctx.gate, deadline=start + self.seconds, stop=stop)
+        gate = DeadlineScope(ctx.path, ctx.gate, deadline=start + self.seconds, stop=stop)
+        inner = Context(ctx.run, ctx.path, gate, ctx.account, ctx.scope)
         try:
             return await attempt(inner, "within", self.inner, value)
         except Stopped as stopped:

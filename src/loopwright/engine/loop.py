@@ -273,8 +273,7 @@ class LoopRun:
             self.history.effects = self.account.effects
         if budget is not None and loop.unbound:
             run.warn(loop.unbound, code=CANNOT_BIND)
-        self.ctx = Context(run, path, None, self.account, self.scope)
-        self.ctx.gate = self._deadlines(ctx.gate)
+        self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         self.scope.declare(*self.types)
         # Context.call makes the same choice for each call; here it is made once.
         self.call: Call = Context.call

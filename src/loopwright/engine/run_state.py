@@ -515,6 +515,8 @@ class Run:
     def note(self, record: Iteration) -> None:
         """Count an iteration of any loop, and keep the best score: the row of an open run shows both."""
         self.iterations += 1
+        if self.silent:  # it has no row
+            return
         score = None if record.evaluation is None else record.evaluation.score
         if score is not None and (self.score is None or score > self.score):
             self.score = score
