@@ -488,7 +488,9 @@ def _overview(
         output.write(
             (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
         )
-    _continuation(info, entries, result, url, output, folder)
+    # Files that a dead process left in the middle of a step.
+    folders = [one.folder for one in unrecorded if one.present]
+    _continuation(info, entries, result, url, output, folders)
 
 
 def _continuation(
@@ -497,13 +499,13 @@ def _continuation(
     result: Result,
     url: str,
     output: Output,
-    folder: Path | None,
+    folders: list[Path],
 ) -> None:
     """Write how the run continues: by an answer, after its files are put back, or by a resume."""
     if questions := open_questions(surviving(entries)):
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
-    elif folders := unrecorded_folders(info, entries, folder):
+    elif folders:
         names = ", ".join(map(str, folders))
         command = workspace_line("restore", info.run_id, folders[0])
         output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
