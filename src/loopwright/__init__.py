@@ -4,7 +4,6 @@ it."""
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from . import _aliases
 from .conditions import (
     AllCriteriaMet,
     AllOf,
@@ -28,8 +27,6 @@ from .conditions import (
     Timeout,
 )
 from .engine.composites import fallback, parallel, retry, sequence, with_timeout
-from .engine.composites import limited as limited  # the names of version 0.1: with_timeout
-from .engine.composites import retrying as retrying  # and retry
 from .engine.context import Context
 from .engine.loop import Loop
 from .engine.run import resume, resume_sync, run, run_sync
@@ -63,8 +60,6 @@ if TYPE_CHECKING:
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .engine.tune import tune, tune_sync
     from .evaluators import check, checklist, judge, metric, rubric, score
-    from .journal import Entry as Entry
-    from .journal import Journal as Journal
     from .journal import MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
@@ -193,12 +188,10 @@ _LAZY = {
     "until": "coding.until",
 }
 
-_aliases.install()
-
 if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
 
     def __getattr__(name):
-        module = _LAZY.get(name) or _aliases.NAMES.get(name)
+        module = _LAZY.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f".{module}", __name__), name)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from engine.support import DyingJournal, Script, play, verdict
 from loopwright import (
     Context,
-    Entry,
     Loop,
     MaxIterations,
     MemoryJournal,
@@ -35,6 +34,7 @@ from loopwright.agents.lifecycle import (
     event_table,
 )
 from loopwright.errors import StepError
+from loopwright.journal import Entry
 from loopwright.testing import run_virtual
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "lifecycle.md"

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopwright import Context, Entry, MemoryJournal, PhasedAgent, Result, run, step
+from loopwright import Context, MemoryJournal, PhasedAgent, Result, run, step
 from loopwright.agents import AgentState, Capability
-from loopwright.journal import RunInfo
+from loopwright.journal import Entry, RunInfo
 from loopwright.testing import run_virtual
 
 PHASES = ("planning", "execution", "refinement")

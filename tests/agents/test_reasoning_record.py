@@ -7,18 +7,9 @@ from typing import Any
 
 from reasoning_talk import Conversation, report
 
-from loopwright import (
-    Entry,
-    MemoryJournal,
-    ReasoningAgent,
-    Result,
-    Status,
-    Workflow,
-    limited,
-    run,
-)
+from loopwright import MemoryJournal, ReasoningAgent, Result, Status, Workflow, run, with_timeout
 from loopwright.agents import Execution, executions
-from loopwright.journal import Journal, open_journal
+from loopwright.journal import Entry, Journal, open_journal
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 
@@ -115,7 +106,7 @@ def test_a_deadline_from_outside_fails_the_execution() -> None:
 
     async def both() -> tuple[Result, Execution]:
         talk, journal = Conversation("one", {"text": "two", "after": 30}), MemoryJournal()
-        result = await talk.ask(limited(ReasoningAgent(), 10), journal=journal)
+        result = await talk.ask(with_timeout(ReasoningAgent(), 10), journal=journal)
         (found,) = await executions(journal)
         return result, found
 

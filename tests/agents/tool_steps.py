@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from loopwright import Context, Entry, MemoryJournal, Result, run
+from loopwright import Context, MemoryJournal, Result, run
 from loopwright.agents import call_with_tools
 from loopwright.engine.step import CompositeStep
-from loopwright.journal import RunInfo
+from loopwright.journal import Entry, RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.records import Reason, Status
 from loopwright.records.codec import Json

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from docs.test_reference import reference
-from loopwright._aliases import NAMES
 from loopwright.conditions import base
 
 PACKAGE = Path(__file__).parents[2] / "src" / "loopwright"
@@ -92,15 +91,6 @@ def test_promised_names_are_public(module: str) -> None:
     target = import_module(module)
     has = [name for name in PROMISED[module].split() if hasattr(target, name)]
     assert [name for name in has if name not in target.__all__] == []
-
-
-def test_former_names_work_for_one_release() -> None:
-    """A former name is the present object, and is not listed."""
-    import loopwright
-
-    for name, module in NAMES.items():
-        assert getattr(loopwright, name) is getattr(import_module(f"loopwright.{module}"), name)
-        assert name not in loopwright.__all__
 
 
 def test_heavy_modules_load_at_first_use() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright import Context, Entry, MemoryJournal, Reason, Status, run, step
-from loopwright.journal import RunInfo
+from loopwright import Context, MemoryJournal, Reason, Status, run, step
+from loopwright.journal import Entry, RunInfo
 
 
 @step(idempotent=True)

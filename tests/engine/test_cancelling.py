@@ -23,7 +23,7 @@ from loopwright import (
     Workflow,
     parallel,
     resume,
-    retrying,
+    retry,
     run,
     step,
 )
@@ -54,7 +54,7 @@ CANCELLED = {
     "a call": Loop(Script(["x"], seconds=9), name="l", until=MaxIterations(3)),
     "a call with a deadline": Loop(Script(["x"], seconds=9), name="l", guards=Timeout(60)),
     "a pause between attempts": Loop(
-        retrying(Script([StepError("no")]), delay=60), name="l", until=MaxIterations(3)
+        retry(Script([StepError("no")]), delay=60), name="l", until=MaxIterations(3)
     ),
     "parallel calls": Loop(
         parallel(step(Script(["x"], seconds=9), name="a"), step(Script(["y"], seconds=9), name="b")),
@@ -94,7 +94,7 @@ def test_a_cancelled_run_ends_as_cancelled_wherever_it_is(where: str) -> None:
     parallel(step(Script(["x"], seconds=9), name="a"), step(Script(["y"], seconds=9), name="b")),
     Workflow("w", {"a": Script(["x"], seconds=9)}),
     Workflow("w", {"a": Script(["x"], seconds=9), "b": Script(["x"], seconds=9)}, at_once=2),
-    retrying(Script([StepError("no")]), delay=60),
+    retry(Script([StepError("no")]), delay=60),
 ], ids=["function", "parallel", "workflow", "concurrent workflow", "retrying"])  # fmt: skip
 def test_a_cancelled_step_of_any_kind_ends_as_cancelled(made: Any) -> None:
     """The root step may be anything; asking for its end gives a result, not an exception."""
@@ -252,7 +252,7 @@ def test_a_run_that_is_cancelled_from_outside_can_be_resumed() -> None:
 def test_time_spent_in_a_pause_that_was_interrupted_counts() -> None:
     """I42: the seconds a run was alive count against its timeout, with or without a call in flight."""
     journal = MemoryJournal()
-    loop = Loop(retrying(Script([StepError("no")]), delay=100), name="l", guards=Timeout(10))
+    loop = Loop(retry(Script([StepError("no")]), delay=100), name="l", guards=Timeout(10))
 
     async def work() -> tuple[Result, float]:
         task = asyncio.ensure_future(run(loop, journal=journal, run_id="r", random=lambda: 1.0))

@@ -15,12 +15,12 @@ from loopwright import (
     Status,
     Workflow,
     fallback,
-    limited,
     parallel,
-    retrying,
+    retry,
     run,
     sequence,
     step,
+    with_timeout,
 )
 from loopwright.engine.step import CompositeStep
 from loopwright.errors import ConfigurationError, StepError
@@ -217,7 +217,7 @@ def test_composites_have_fingerprints_of_their_parts() -> None:
     a, b = named("a", 1), step(inline(lambda v: v).function, name="b")
     made = [
         sequence(a, b), sequence(b, a), sequence(a), parallel(a, b), fallback(a, b),
-        retrying(a), retrying(a, attempts=5), limited(a, 3), retrying(b),
+        retry(a), retry(a, attempts=5), with_timeout(a, 3), retry(b),
     ]  # fmt: skip
     assert len({m.fingerprint for m in made}) == len(made)
     assert sequence(a, b).fingerprint == sequence(a, b).fingerprint
@@ -227,7 +227,7 @@ def test_composites_have_fingerprints_of_their_parts() -> None:
 def test_loops_are_counted_through_every_kind_of_step() -> None:
     """Section 12: depth is that of the deepest part; a step that says nothing of its parts has none."""
     one = Loop(echo, name="one")
-    two = Loop(sequence(echo, parallel(fallback(retrying(limited(one, 5))))), name="two")
+    two = Loop(sequence(echo, parallel(fallback(retry(with_timeout(one, 5))))), name="two")
     assert (one.depth, two.depth, Workflow("w", {"a": echo, "b": two}).depth) == (1, 2, 2)
     assert (CompositeStep().depth, sequence(echo).depth) == (0, 0)
 

@@ -24,7 +24,7 @@ from loopwright import (
     Workflow,
     fallback,
     parallel,
-    retrying,
+    retry,
     run,
     sequence,
     step,
@@ -66,7 +66,7 @@ class World:
         branches = parallel(
             self.effect("left", "L", seconds=3), sequence(self.effect("mid", "M"), inner, name="s"),
             fallback(
-                retrying(self.effect("bad", "never", fails=9), attempts=2, delay=0),
+                retry(self.effect("bad", "never", fails=9), attempts=2, delay=0),
                 self.effect("good", "G", seconds=2), name="plan",
             ),
             name="branches",

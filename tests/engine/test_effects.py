@@ -7,7 +7,6 @@ from typing import Any
 from loopwright import (
     Budget,
     Context,
-    Entry,
     Evaluation,
     Loop,
     MaxIterations,
@@ -19,6 +18,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import StepError
+from loopwright.journal import Entry
 
 from .support import (
     DyingJournal,

@@ -18,7 +18,7 @@ from loopwright import (
     Stop,
     Usage,
     errors,
-    retrying,
+    retry,
     run_sync,
     step,
 )
@@ -135,7 +135,7 @@ def test_a_required_loop_that_used_up_its_budget_raises_budget_exceeded() -> Non
 
     async def outer(value: Any, ctx: Any) -> Any:
         try:
-            return await ctx.call("inner", retrying(loop, attempts=1), value)
+            return await ctx.call("inner", retry(loop, attempts=1), value)
         except StepError as error:
             seen.append(error)
             raise

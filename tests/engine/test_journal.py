@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import Entry, Evaluation, Failure, Iteration, MemoryJournal, Usage
+from loopwright import Evaluation, Failure, Iteration, MemoryJournal, Usage
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
-from loopwright.journal import RunInfo, set_aside, surviving
+from loopwright.journal import Entry, RunInfo, set_aside, surviving
 from loopwright.journal.replay import RecordedRun
 from loopwright.testing import run_virtual
 from records.records_made import failures, iterations, seconds

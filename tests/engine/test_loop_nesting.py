@@ -25,7 +25,7 @@ from loopwright import (
     Timeout,
     Usage,
     Workflow,
-    retrying,
+    retry,
     run,
     step,
 )
@@ -263,7 +263,7 @@ async def test_a_loop_that_is_tried_again_is_told_by_its_latest_attempt() -> Non
         return value
 
     loop = Loop(work, lambda _: 1.0, until=ScoreAtLeast(0.5), name="refine")
-    again, journal = retrying(loop, attempts=3, delay=0), MemoryJournal()
+    again, journal = retry(loop, attempts=3, delay=0), MemoryJournal()
     first = await run(again, "x", journal=journal, run_id="r")
     assert {name: loop.status for name, loop in first.loops.items()} == {"refine": Status.SATISFIED}
     assert await run(again, journal=journal, run_id="r") == first

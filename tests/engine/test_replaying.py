@@ -10,7 +10,6 @@ import pytest
 from loopwright import (
     Budget,
     Context,
-    Entry,
     Loop,
     MaxIterations,
     Reason,
@@ -21,6 +20,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import OwnershipLost, ReplayMismatch
+from loopwright.journal import Entry
 
 from .support import (
     DyingJournal,

@@ -22,7 +22,7 @@ from loopwright import (
     Workflow,
     fallback,
     resume,
-    retrying,
+    retry,
     run,
     step,
 )
@@ -68,7 +68,7 @@ FINISHED = {
                            until=MaxIterations(2)),
     "workflow": lambda: Workflow("w", {"a": scripted([0.9], until=ScoreAtLeast(0.5)), "b": echo}),
     "namesakes": lambda: Workflow("w", {"w": scripted([0.9], name="w", until=ScoreAtLeast(0.5))}),
-    "retried": lambda: retrying(scripted([0.9], name="l", until=ScoreAtLeast(0.5))),
+    "retried": lambda: retry(scripted([0.9], name="l", until=ScoreAtLeast(0.5))),
     "fallback": lambda: fallback(scripted([0.1], name="a", until=MaxIterations(1)),
                                  scripted([0.3], name="b", until=MaxIterations(1))),
     "function": lambda: echo,

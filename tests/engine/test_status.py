@@ -24,7 +24,7 @@ from loopwright import (
     Workflow,
     fallback,
     parallel,
-    retrying,
+    retry,
     run_sync,
     step,
 )
@@ -113,7 +113,7 @@ def test_what_is_around_a_loop_absorbs_it() -> None:
     assert flow(fallback(exhausted("a"), satisfied("b"), name="f")).satisfied
     assert flow(fallback(failed("a"), satisfied("b"), name="f")).satisfied
     assert flow(fallback(failed("a"), exhausted("b"), name="f")).status == "exhausted"
-    assert flow(retrying(exhausted("a"))).status == "exhausted"
+    assert flow(retry(exhausted("a"))).status == "exhausted"
     assert flow(parallel(satisfied("a"), exhausted("b"), name="p")).detail.startswith("p: b: ")
     outer = Loop(exhausted("inner"), step(lambda _: True, inline=True), name="outer")
     assert flow(outer).satisfied

@@ -1,4 +1,4 @@
-"""The public names of evaluators: similarity, test reports, schemas, and the former names."""
+"""The public names of evaluators: similarity, and what importing evaluators costs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from checking import found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import evaluators
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators import json_schema, rubric, similarity, test_report
+from loopwright.evaluators import similarity, test_report
 
 EXPECTED = "The cat sat."
 
@@ -56,14 +55,6 @@ def test_similarity_needs_a_text(wrong: object) -> None:
     """There is nothing to compare with otherwise."""
     with pytest.raises(ConfigurationError, match="Use a text"):
         similarity(wrong)  # type: ignore[arg-type]
-
-
-def test_former_names_are_the_same_functions() -> None:
-    """`confidence`, `share_passing` and `schema_check` remain for one release, outside of `__all__`."""
-    assert evaluators.confidence is rubric
-    assert evaluators.share_passing is test_report
-    assert evaluators.schema_check is json_schema
-    assert not {"confidence", "share_passing", "schema_check"} & set(evaluators.__all__)
 
 
 def test_pytest_does_not_collect_the_evaluator() -> None:

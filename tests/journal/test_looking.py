@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import Evaluation, Loop, MaxIterations, retrying, run
+from loopwright import Evaluation, Loop, MaxIterations, retry, run
 from loopwright.errors import ConfigurationError, JournalDamaged, RunNotFound
 from loopwright.journal import Entry
 from loopwright.journal.recorded.journal import MAX_ITERATIONS, MAX_ROWS, WINDOW
@@ -168,7 +168,7 @@ class Once:
 
 async def test_what_was_tried_again_is_counted_the_same(journal: SqliteJournal) -> None:
     """Both views say how often rounds were tried again; what a rewind set aside does not count."""
-    flaky = retrying(Once().__call__, attempts=2, delay=0, name="flaky")
+    flaky = retry(Once().__call__, attempts=2, delay=0, name="flaky")
     loop = Loop(flaky, lambda _: Evaluation(0.5), until=MaxIterations(3), name="refine")
 
     async def told() -> list[Any]:

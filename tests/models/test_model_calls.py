@@ -16,8 +16,8 @@ from loopwright import (
     MemoryJournal,
     Status,
     Timeout,
-    limited,
     run,
+    with_timeout,
 )
 from loopwright.engine.budgets import account_name
 from loopwright.errors import ConfigurationError, StepError
@@ -160,7 +160,7 @@ def test_a_deadline_cuts_a_wait() -> None:
 def test_a_deadline_cuts_a_call_and_what_it_may_have_cost_is_settled() -> None:
     """A call cut by the deadline costs what was reserved, and the transcript says that it was cut."""
     world = World([{"replies": [{"text": "late", "after": 50}]}])
-    result = world.run(limited(Ask({"max_tokens": 100}), 1.0))
+    result = world.run(with_timeout(Ask({"max_tokens": 100}), 1.0))
     assert (result.status, result.seconds) == (Status.FAILED, 1.0)
     assert result.usage.output_tokens == 100
     assert [record["error"]["kind"] for record in world.records] == ["cancelled"]

@@ -19,8 +19,8 @@ NOW = 1_792_567_680.0  # Wed, 21 Oct 2026 07:28:00 GMT
 
 
 def test_one_class_stands_for_failed_model_calls() -> None:
-    """`ModelError` is the one class of failed model calls; its former name is kept for one release."""
-    assert errors.ModelError is models.ModelError is models.ModelFault is models.errors.ModelFault
+    """`ModelError` is the one class of failed model calls."""
+    assert errors.ModelError is models.ModelError
 
 
 @pytest.mark.parametrize(

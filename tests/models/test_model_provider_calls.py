@@ -17,7 +17,7 @@ from faulty_server import Answer, FaultyServer, delta, error, says, streamed
 from model_steps import Ask, DurableJournal
 from model_worlds import CANARIES, KEYS
 
-from loopwright import Budget, Result, Status, limited, run
+from loopwright import Budget, Result, Status, run, with_timeout
 from loopwright.journal import Entry
 from loopwright.models import Models, ProviderModel
 
@@ -83,7 +83,7 @@ async def test_every_request_is_an_attempt_in_the_journal(
 )
 async def test_a_deadline_cuts_a_call_in_flight(answer: Answer) -> None:
     """A stream that stalls or trickles is closed at the deadline; the attempt is cut and settled."""
-    result, server, entries, _ = await go(answer, step=lambda asking: limited(asking, 1.0))
+    result, server, entries, _ = await go(answer, step=lambda asking: with_timeout(asking, 1.0))
     assert result.status is Status.FAILED
     assert "took longer than its 1 s" in result.detail
     cut = attempts(entries)

@@ -12,7 +12,7 @@ from loopwright import Loop, MaxIterations, run
 from loopwright.agents import ReasoningAgent
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import judge, score
-from loopwright.evaluators.rubric import confidence
+from loopwright.evaluators.rubric import rubric
 from loopwright.models import Models, ProviderModel
 from loopwright.prompts import prompt
 
@@ -42,7 +42,7 @@ STEPS = {
     "a prompt": lambda s: prompt("{{ value }}", **s),
     "a judge": lambda s: judge("It is short.", **s),
     "a preset": lambda s: judge(preset="quality/moderate", **s),
-    "a confidence scorer": lambda s: confidence("It is short.", **s),
+    "a confidence scorer": lambda s: rubric("It is short.", **s),
     "a score": lambda s: score(of=prompt("{{ value }}", **s)),
     "an agent": lambda s: ReasoningAgent(mode="single", **s),
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import Budget, Loop, MaxIterations, MemoryJournal, Result, retrying, run
+from loopwright import Budget, Loop, MaxIterations, MemoryJournal, Result, retry, run
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.models import Models, ScriptedModel
@@ -124,7 +124,7 @@ def cases() -> Iterator[tuple[str, Any]]:
     yield "summary", loop(limits)
     yield "messages", loop(Conversation(max_messages=2))
     yield "tokens", loop(Conversation(max_tokens=2))
-    step = retrying(prompt(ASK, conversation=limits, name="ask"), attempts=2, delay=0)
+    step = retry(prompt(ASK, conversation=limits, name="ask"), attempts=2, delay=0)
     yield "retried", Loop(step, until=MaxIterations(4), name="talk")
     failing = prompt(ASK, conversation=limits)
     yield "failing", Loop(failing, until=MaxIterations(4), name="talk", on_failure="continue")

@@ -14,7 +14,7 @@ from loopwright import (
     MemoryJournal,
     Result,
     Workflow,
-    retrying,
+    retry,
     run,
     run_sync,
     sequence,
@@ -170,7 +170,7 @@ def shapes() -> dict[str, Any]:
         "alone": ask,
         "in a workflow": Workflow("body", {"ask": ask}, needs={}),
         "in a sequence": sequence(ask, name="body"),
-        "retried": retrying(ask, attempts=3, delay=0),
+        "retried": retry(ask, attempts=3, delay=0),
     }
 
 

@@ -16,10 +16,10 @@ from loopwright.prompts import prompt
 
 
 async def test_the_plugin_gives_a_script_a_journal_and_virtual_time(
-    loopwright_models: Any, loopwright_run: Any, loopwright_journal: Any
+    models: Any, virtual: Any, journal: Any
 ) -> None:
     """A loop of a prompt and a judge runs on the fixtures alone, and its journal can be looked at."""
-    models = loopwright_models(
+    replies = models(
         {"step": "*/execute", "replies": ["a draft", "a better one"]},
         {"replies": [{"json": {"verdict": v, "reason": v}} for v in ("no", "yes")]},
     )
@@ -29,33 +29,29 @@ async def test_the_plugin_gives_a_script_a_journal_and_virtual_time(
         until=Passed(),
         name="write",
     )
-    result = await asyncio.to_thread(
-        loopwright_run, loop, "tea", resources=models, run_id="written"
-    )
+    result = await asyncio.to_thread(virtual, loop, "tea", resources=replies, run_id="written")
     assert (result.reason, result.output, result.iterations) == (
         Reason.CONDITION_MET, "a better one", 2,
     )  # fmt: skip
-    assert (await loopwright_journal.find("written")).status == "satisfied"
+    assert (await journal.find("written")).status == "satisfied"
 
 
-def test_virtual_time_passes_without_waiting(loopwright_run: Any) -> None:
+def test_virtual_time_passes_without_waiting(virtual: Any) -> None:
     """An hour of a step's own waiting is over at once, and counted."""
 
     async def nap(value: Any) -> Any:
         await asyncio.sleep(3600)
         return value
 
-    result = loopwright_run(Loop(nap, name="nap", until=MaxIterations(2)))
+    result = virtual(Loop(nap, name="nap", until=MaxIterations(2)))
     assert result.seconds == 7200
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_fault_can_be_scripted(
-    kind: str, loopwright_models: Any, loopwright_run: Any
-) -> None:
+def test_every_fault_can_be_scripted(kind: str, models: Any, virtual: Any) -> None:
     """Each documented fault is a reply of the script; the run ends classified, or goes on."""
-    models = loopwright_models({"replies": [{"error": kind, "retry_after": 1}, "ok"]})
-    result = loopwright_run(prompt("Ask", model="openai:any", name="ask"), None, resources=models)
+    replies = models({"replies": [{"error": kind, "retry_after": 1}, "ok"]})
+    result = virtual(prompt("Ask", model="openai:any", name="ask"), None, resources=replies)
     assert result.output == "ok" or result.reason in (Reason.ERROR, Reason.QUOTA)
 
 
@@ -69,11 +65,3 @@ def test_the_plugin_loads_nothing_until_it_is_used() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_the_fixtures_have_short_names(models: Any, virtual: Any, journal: Any) -> None:
-    """`models`, `virtual` and `journal` are the fixtures; the former names are other names of them."""
-    replies = models({"replies": ["a draft"]})
-    result = virtual(prompt("Write", model="openai:any", name="write"), resources=replies)
-    assert result.output == "a draft"
-    assert asyncio.run(journal.find(result.run_id)).status == "satisfied"

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from loopwright import Context, Entry, MemoryJournal, Result, run
+from loopwright import Context, MemoryJournal, Result, run
 from loopwright.engine.step import CompositeStep
-from loopwright.journal import RunInfo
+from loopwright.journal import Entry, RunInfo
 from loopwright.prompts.tool_prompt import tools_of
 from loopwright.records import Reason, Status
 from loopwright.records.codec import Json

@@ -28,7 +28,7 @@ from ..models.call import ModelAttempt
 from ..models.protocol import ModelSettings
 from ..models.reply_text import is_blank
 from ..prompts.prompt import Text, filled_in, source_of
-from ..prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of
+from ..prompts.settings import PromptSettings, settings_of, warn_of
 from ..prompts.tool_prompt import answered
 from ..records import Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json, sanitised
@@ -104,7 +104,6 @@ class ReasoningAgent(CompositeStep):
         '42'
     """
 
-    @accepts_asking
     def __init__(
         self,
         prompt: Text = "",

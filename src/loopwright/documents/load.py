@@ -306,10 +306,6 @@ class Loaded(LoadedDocument):
         """Return the commands, Python functions and keys that the document uses on this machine."""
         return local_actions(self)
 
-    def deeds(self) -> LocalActions:
-        """Return `local_actions()`; the former name, valid for one more release."""
-        return self.local_actions()
-
     def lints(self) -> list[Problem]:
         """Return notes on valid but unusual parts of the document, each with its place and a remedy."""
         return lints(self)

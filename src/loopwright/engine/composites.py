@@ -822,6 +822,3 @@ def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, 
     limit = codec.number("timeout: seconds", seconds, minimum=0, above=True)
     step = as_step(inner)
     return _Limited(step.name, step, limit)
-
-
-retrying, limited = retry, with_timeout  # the names of version 0.1

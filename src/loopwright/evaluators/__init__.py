@@ -2,19 +2,15 @@
 
 `judge` and `rubric` ask a model; `check`, `checklist`, `json_schema`, `similarity` and `test_report` decide by
 code; `score` reads a number, `metric` measures one; `gates` combines several. `trend` and `agreement` describe results, `read_score`,
-`read_verdict` and `read_yes_no` read texts. Former names: `confidence` (rubric), `share_passing` (test_report)
-and `schema_check` (json_schema), for one release.
+`read_verdict` and `read_yes_no` read texts.
 """
 
 from .check import check, json_schema
-from .check import schema_check as schema_check
 from .gates import Check, checklist, gates
 from .judge import Judge, judge
 from .metric import metric
 from .rubric import Rubric, rubric
-from .rubric import confidence as confidence
 from .score import ScoreProblem, ScoreReading, read_score, score
-from .test_report import share_passing as share_passing
 from .test_report import test_report
 from .trend import Trend, agreement, similarity, trend
 from .verdicts import Answer, Verdict, VerdictProblem, read_verdict, read_yes_no

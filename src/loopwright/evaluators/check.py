@@ -55,7 +55,6 @@ __all__ = [
     "grade",
     "json_schema",
     "run_check",
-    "schema_check",
     "segments",
     "shares",
     "text_check",
@@ -245,9 +244,6 @@ def json_schema(schema: Schema, *, name: str = "schema") -> FunctionStep:
     return FunctionStep(
         in_background, name=name, fingerprint=digest_of("schema", codec.canonical(schema))
     )
-
-
-schema_check = json_schema  # the former name, for one release
 
 
 def _report(name: str, errors: list[str]) -> Evaluation:

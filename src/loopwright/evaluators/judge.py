@@ -45,7 +45,7 @@ from ..errors import ConfigurationError, StepError
 from ..models import Message, Reply
 from ..models.protocol import MAX_TOOL_CALLS, ModelSettings
 from ..prompts.prompt import Text, filled_in, source_of
-from ..prompts.settings import PromptSettings, accepts_asking, settings_of, warn_of, with_schema
+from ..prompts.settings import PromptSettings, settings_of, warn_of, with_schema
 from ..prompts.tool_prompt import MAX_ROUNDS, answered
 from ..records import Criterion, Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json
@@ -470,7 +470,6 @@ class Judge(CompositeStep[object, Evaluation]):
     identity: str
     unattainable: str
 
-    @accepts_asking
     def __init__(
         self,
         criteria: Mapping[str, Text],

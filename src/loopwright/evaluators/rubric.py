@@ -29,7 +29,7 @@ from ..engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
 from ..errors import EvaluationError
 from ..models import Message, Reply, read_value
 from ..models.protocol import ModelSettings
-from ..prompts.settings import PromptSettings, accepts_asking, settings_of, with_schema
+from ..prompts.settings import PromptSettings, settings_of, with_schema
 from ..records import (
     Criterion,
     Evaluation,
@@ -296,11 +296,10 @@ def _note(evaluation: Evaluation | None) -> _Note | None:
 class Rubric(CompositeStep[object, Evaluation]):
     """An evaluator that rates an output by weighted criteria. See `rubric`."""
 
-    name = "confidence"  # paths and fingerprints of recorded runs contain the former name
+    name = "confidence"  # paths and fingerprints of recorded runs contain this word
     asks_model = True
     fingerprint: str
 
-    @accepts_asking
     def __init__(
         self,
         criteria: Sequence[str],
@@ -543,8 +542,3 @@ def rubric(
         threshold=threshold,
         strict=strict,
     )
-
-
-# The former names, for one release.
-Confidence = Rubric
-confidence = rubric

@@ -49,7 +49,6 @@ __all__ = [
     "read_report_file",
     "read_tap",
     "read_xml",
-    "share_passing",
     "test_report",
 ]
 
@@ -631,7 +630,6 @@ def test_report(
 
 
 setattr(test_report, "__test__", False)  # noqa: B010  # pytest would collect it as a test
-share_passing = test_report  # the former name, for one release
 
 
 def _missing(name: str, counts: _Counts, ctx: Context) -> str:

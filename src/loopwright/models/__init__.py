@@ -8,7 +8,6 @@ from ..records.redaction import Redactor as Redactor
 from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
 from .errors import KINDS as KINDS
-from .errors import ModelFault as ModelFault
 from .errors import Policy
 from .protocol import (
     File,
@@ -70,4 +69,4 @@ __all__ = [
     "worst_case",
 ]
 
-Tool = ToolDefinition  # the name of version 0.1, kept for one release
+Tool = ToolDefinition  # the short name

@@ -58,7 +58,6 @@ __all__ = [
     "Action",
     "Billed",
     "ModelError",
-    "ModelFault",
     "Policy",
     "Tally",
     "decide",
@@ -69,7 +68,6 @@ __all__ = [
 
 
 KINDS = MODEL_ERROR_KINDS
-ModelFault = ModelError  # the name of version 0.1, kept for one release
 
 
 def error_from_json(data: Mapping[str, Json], *, path: str = "") -> ModelError:

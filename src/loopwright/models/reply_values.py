@@ -618,11 +618,6 @@ class Reading:
         """The problem as a sentence for people; "" if the value was read."""
         return self.mismatch or _FAULTS.get(self.problem, "")
 
-    @property
-    def fault(self) -> str:
-        """The former name of `failure`, valid for one more release."""
-        return self.failure
-
 
 def read_value(
     text: str, schema: Mapping[str, Json], *, finish: str = "stop", strict: bool = False

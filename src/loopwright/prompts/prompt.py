@@ -33,7 +33,7 @@ from ..records.codec import Json
 from ..records.display import VALUE_CHARS, shortened
 from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
-from .settings import Conversation, PromptSettings, accepts_asking, continued, settings_of
+from .settings import Conversation, PromptSettings, continued, settings_of
 
 __all__ = [
     "Files",
@@ -190,7 +190,6 @@ class Prompt(CompositeStep[In, Out]):
     limited = False  # whether `calling_at_most` made it
     reading: tuple[str, ...] = ()  # how a document reads the reply, as texts; empty for plain text
 
-    @accepts_asking
     def __init__(
         self,
         text: Text,

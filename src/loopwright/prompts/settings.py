@@ -14,11 +14,10 @@ Rules:
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec, cast
+from typing import Any, cast
 
 from ..engine.context import Context, Scope
 from ..engine.run_record import OnText
@@ -44,26 +43,11 @@ __all__ = [
     "CarriedConversation",
     "Conversation",
     "PromptSettings",
-    "accepts_asking",
     "continued",
     "settings_of",
     "warn_of",
     "with_schema",
 ]
-
-_P = ParamSpec("_P")
-
-
-def accepts_asking(function: Callable[_P, None]) -> Callable[_P, None]:
-    """Let a constructor accept `asking`, the name of `model_settings` in version 0.1, for one more release."""
-
-    @functools.wraps(function)
-    def accepting(*args: _P.args, **options: _P.kwargs) -> None:
-        if "asking" in options:
-            options["model_settings"] = options.pop("asking")
-        function(*args, **options)
-
-    return accepting
 
 
 @dataclass(frozen=True, slots=True)

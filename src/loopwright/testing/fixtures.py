@@ -58,24 +58,3 @@ def virtual(journal: MemoryJournal) -> _Run:
         return run_virtual(run(step, value, **{"journal": journal, **options}))
 
     return execute
-
-
-# The former names, for one release.
-
-
-@pytest.fixture
-def loopwright_models(models: _MakeModels) -> _MakeModels:
-    """Return the fixture `models`."""
-    return models
-
-
-@pytest.fixture
-def loopwright_journal(journal: MemoryJournal) -> MemoryJournal:
-    """Return the fixture `journal`."""
-    return journal
-
-
-@pytest.fixture
-def loopwright_run(virtual: _Run) -> _Run:
-    """Return the fixture `virtual`."""
-    return virtual

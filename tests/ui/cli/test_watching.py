@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from loopwright import Entry, Iteration, MemoryJournal
+from loopwright import Iteration, MemoryJournal
 from loopwright.errors import JournalUnavailable
-from loopwright.journal import RunInfo
+from loopwright.journal import Entry, RunInfo
 from loopwright.ui.cli.live import LiveView
 from loopwright.ui.cli.output import Output
 from loopwright.ui.cli.watch import _follow

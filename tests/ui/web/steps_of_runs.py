@@ -11,7 +11,7 @@ from loopwright import (
     ScoreAtLeast,
     Timeout,
     Usage,
-    retrying,
+    retry,
     run_sync,
 )
 
@@ -68,7 +68,7 @@ async def shaky(value):
     return f"answer {tried['n']}"
 
 
-again = Loop(retrying(shaky, delay=0.001), judge, until=MaxIterations(2), name="again")
+again = Loop(retry(shaky, delay=0.001), judge, until=MaxIterations(2), name="again")
 asks = Loop(
     draft, judge, until=ScoreAtLeast(0.9) | MaxIterations(3), approve="iteration", name="asks"
 )

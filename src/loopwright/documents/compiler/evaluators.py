@@ -16,9 +16,9 @@ from ...engine.step import Step, as_step
 from ...evaluators.check import check
 from ...evaluators.gates import checklist, gates
 from ...evaluators.metric import metric
-from ...evaluators.rubric import TOKENS, Confidence
+from ...evaluators.rubric import TOKENS, Rubric
 from ...evaluators.score import score
-from ...evaluators.test_report import share_passing
+from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
@@ -233,7 +233,7 @@ def _score(compilation: Compilation, spec: ScoreSpec, path: Location) -> Step | 
             compilation.inside(spec.report, (*path, "report"), folder=Path(cwd))
         return compilation.attempt(
             path,
-            lambda: share_passing(command, report=spec.report, cwd=cwd, timeout=spec.timeout),
+            lambda: test_report(command, report=spec.report, cwd=cwd, timeout=spec.timeout),
         )
     if spec.report is not None:
         compilation.problem((*path, "report"), "report is written by tests; add tests")
@@ -271,7 +271,7 @@ def _tests(
 
 def compile_confidence(
     compilation: Compilation, spec: ConfidenceSpec, at: Location
-) -> Confidence | None:
+) -> Rubric | None:
     """Compile a confidence scorer; None if it has problems."""
     prompt_settings = compile_settings(
         compilation, spec, at, None, temperature=spec.temperature, cap=TOKENS
@@ -280,7 +280,7 @@ def compile_confidence(
         return None
     return compilation.attempt(
         at,
-        lambda: Confidence(
+        lambda: Rubric(
             spec.criteria,
             model_settings=prompt_settings,
             goal=spec.goal or "",
