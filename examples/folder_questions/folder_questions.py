@@ -48,7 +48,7 @@ agent = PhasedAgent(
     ),
     name="answer",
     evaluate=grounded,
-    role="qa_specialist",
+    preset="qa_specialist",
     max_execution_iterations=3,
     enable_dynamic_termination=True,
     min_confidence_threshold=1.0,

@@ -144,13 +144,12 @@ def test_the_result_of_a_phased_agent_has_its_iterations() -> None:
     assert again.iterations == 6
 
 
-def test_a_preset_has_its_own_word_and_role_is_accepted() -> None:
-    """`role` is the persona of a reasoning agent; of a phased one it is the older word for `preset`."""
+def test_a_preset_has_its_own_word() -> None:
+    """`role` is the persona of a reasoning agent; a phased one has a `preset`, and no `role`."""
     steps = {"planning": plan, "execution": work, "refinement": answer}
     assert PhasedAgent(**steps, preset="qa_specialist").limits["execution"] == 5
-    assert PhasedAgent(**steps, role="qa_specialist").limits["execution"] == 5
-    with pytest.raises(ConfigurationError, match="preset"):
-        PhasedAgent(**steps, preset="base", role="qa_specialist")
+    with pytest.raises(TypeError, match="role"):
+        PhasedAgent(**steps, role="qa_specialist")
 
 
 def _events(agent: Any) -> list[tuple[str, str]]:

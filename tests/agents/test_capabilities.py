@@ -24,7 +24,9 @@ WORK = step(work, inline=True)
 
 def play(*capabilities: Any, **fields: Any) -> Result:
     """Run an agent of three functions with capabilities in virtual time."""
-    made = PhasedAgent(WORK, WORK, WORK, role="qa_specialist", capabilities=capabilities, **fields)
+    made = PhasedAgent(
+        WORK, WORK, WORK, preset="qa_specialist", capabilities=capabilities, **fields
+    )
     return run_virtual(run(made, "task"))
 
 

@@ -35,10 +35,10 @@ def test_the_effective_cap_is_the_sum_and_a_tenth_more(
     assert (made.phase_sum, made.max_iterations_effective) == (total, effective)
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_every_role_runs_its_phases_to_their_limits(role: str) -> None:
+@pytest.mark.parametrize("preset", ROLES)
+def test_every_preset_runs_its_phases_to_their_limits(preset: str) -> None:
     """By default the cap never binds: the run takes exactly the sum of the phases."""
-    made = agent(role=role)
+    made = agent(preset=preset)
     result = play(made)
     assert counted(result) == [made.limits[phase] for phase in NAMES]
     report = result.agents["agent"]
@@ -47,24 +47,24 @@ def test_every_role_runs_its_phases_to_their_limits(role: str) -> None:
     assert result.warnings == ()
 
 
-def test_complexity_is_over_the_role_and_what_is_given_over_both() -> None:
-    """high is 2, 3, 2 in 300 s and low 1, 1, 1 in 120 s, whatever the role; arguments win."""
-    high = agent(role="qa_specialist", task_complexity="high", max_planning_iterations=4)
+def test_complexity_is_over_the_preset_and_what_is_given_over_both() -> None:
+    """high is 2, 3, 2 in 300 s and low 1, 1, 1 in 120 s, whatever the preset; arguments win."""
+    high = agent(preset="qa_specialist", task_complexity="high", max_planning_iterations=4)
     assert list(high.limits.values()) == [4, 3, 2]
     assert high.max_duration_seconds == 300
     low = agent(task_complexity="low", max_duration_seconds=7)
     assert (low.phase_sum, low.max_duration_seconds) == (3, 7)
-    assert agent(role="qa_specialist", task_complexity="medium").phase_sum == 8
+    assert agent(preset="qa_specialist", task_complexity="medium").phase_sum == 8
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"role": "qa_specialist", "max_iterations": 5}, [1, 4, 0]),
+        ({"preset": "qa_specialist", "max_iterations": 5}, [1, 4, 0]),
         ({**limits(1, 2, 1), "max_iterations": 3}, [1, 2, 0]),
         ({"max_iterations": 3}, [2, 1, 0]),
-        ({"role": "qa_specialist", "max_iterations": 5, "reserve_refinement": True}, [1, 3, 1]),
-        ({"role": "qa_specialist", "max_iterations": 5, "reserve_refinement": 2}, [1, 2, 2]),
+        ({"preset": "qa_specialist", "max_iterations": 5, "reserve_refinement": True}, [1, 3, 1]),
+        ({"preset": "qa_specialist", "max_iterations": 5, "reserve_refinement": 2}, [1, 2, 2]),
         ({"max_iterations": 1, "reserve_refinement": 1}, [0, 0, 1]),
         ({"max_iterations": 2, "reserve_refinement": 5}, [1, 0, 1]),
     ],
@@ -107,7 +107,7 @@ def test_the_configurations_of_the_format_are_taken_as_they_are() -> None:
         ({"max_planning_iterations": -1}, "max_planning_iterations: -1"),
         ({"max_planning_iterations": 1001}, "the maximum is 1000"),
         ({"max_planning_iterations": True}, "max_planning_iterations"),
-        ({"role": "qa_specalist"}, "did you mean 'qa_specialist'"),
+        ({"preset": "qa_specalist"}, "did you mean 'qa_specialist'"),
         ({"task_complexity": "hihg"}, "did you mean 'high'"),
         ({"min_confidence_threshold": 85}, "min_confidence_threshold: 85"),
         ({"max_duration_seconds": 0}, "max_duration_seconds: 0"),

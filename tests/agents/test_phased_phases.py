@@ -13,7 +13,7 @@ from loopwright.testing import run_virtual
 
 def test_each_phase_is_given_what_the_ones_before_made() -> None:
     """Plan and results reach later phases; previous and feedback the later rounds of a phase."""
-    result = play(agent(role="qa_specialist", evaluate=lambda_score(0.4)))
+    result = play(agent(preset="qa_specialist", evaluate=lambda_score(0.4)))
     execution = result.loops["execution"].history
     assert execution[0].input["plan"] == "plan for task"
     assert [item.input["previous"] for item in execution] == [
@@ -69,7 +69,7 @@ def test_a_result_that_says_done_leaves_the_phase(said: Any, rounds: int) -> Non
     def done(given: Any) -> Any:
         return {"done": said}
 
-    result = play(agent(execution=done, role="qa_specialist"))
+    result = play(agent(execution=done, preset="qa_specialist"))
     assert counted(result) == [1, rounds, 2]
     assert result.satisfied
 

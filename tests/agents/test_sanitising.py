@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.agents import sanitised
-from loopwright.records.codec import cleaned
+from loopwright.records.codec import cleaned, sanitised
 
 TABLE = [
     # The three rules of the format.

@@ -90,7 +90,7 @@ def program(world: World) -> Workflow:
         prompt("Plan: {{ task }}", model=MODEL),
         tool_prompt("Do: {{ plan }}", [look, book], model=MODEL),
         prompt("Answer {{ task }} from {{ results | length }}", model=MODEL),
-        role="qa_specialist", max_execution_iterations=3, capabilities=[Counting()], name="travel",
+        preset="qa_specialist", max_execution_iterations=3, capabilities=[Counting()], name="travel",
     )  # fmt: skip
     return Workflow(
         "program",

@@ -38,7 +38,7 @@ PROMISED = {
     "loopwright.adapters": "feedback keep_input use_output merge rotate improve",
     "loopwright.recipes": "confidence_loop improvement_loop checklist_loop strategy_loop",
     "loopwright.models": """
-        Models ModelSettings ProviderModel ScriptedModel Model Request Reply Message Tool ToolCall File Policy Timers
+        Models ModelSettings ProviderModel ScriptedModel Model Request Reply Message ToolDefinition ToolCall File Policy Timers
         Price PROVIDERS read_value own_words""",
     "loopwright.agents": "PhasedAgent ReasoningAgent Capability tool_prompt Lifecycle LifecycleListener",
     "loopwright.coding.agents": "agent AgentStep Manifest load_manifest manifest_names",

@@ -168,6 +168,7 @@ def test_the_plan_counts_the_calls_of_agents(tmp_path: Path) -> None:
         (RESEARCH % "token_split: [1, 1, 1]", "is above 1"),
         (RESEARCH % "capabilities: [caps:Lout]", "caps"),
         (RESEARCH.replace("{{ plan }}", "{{ plam }}") % "on_failure: halt", "'plam' is not defined"),
+        (RESEARCH % "preset: base", "set only one of them"),
         ("  - name: a\n    phased: {role: base}\n", "no phase has an iteration"),
         (THINK % "max_iterations: 0", "greater than or equal to 1"),
         (THINK % "mode: once", "is not 'iterate' or 'single'"),

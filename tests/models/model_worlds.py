@@ -14,7 +14,7 @@ from loopwright.models import (
     Reply,
     Request,
     Timers,
-    Tool,
+    ToolDefinition,
 )
 
 KEY = "sk-canary-7f3a9c1e5b8d2406"
@@ -25,7 +25,7 @@ CANARIES = tuple(KEYS.values())
 def question(url: str, *, timers: tuple[float, float, float] = (5, 5, 10), **more: Any) -> Request:
     """A request to a server of these tests; `tools` are given as objects."""
     more.pop("max_bytes", None)
-    tools = tuple(Tool(**tool) for tool in more.pop("tools", ()))
+    tools = tuple(ToolDefinition(**tool) for tool in more.pop("tools", ()))
     given = {"provider": "openai_compatible", "model": "m", "api_key_env": "CANARY_KEY", **more}
     return Request(
         (Message("user", "hello"),), base_url=url, timeouts=Timers(*timers), tools=tools, **given

@@ -14,7 +14,7 @@ from loopwright.models import (
     Message,
     Price,
     Request,
-    Tool,
+    ToolDefinition,
     cost,
     price_of,
     read_prices,
@@ -123,6 +123,6 @@ def test_everything_that_is_sent_is_reserved() -> None:
     """A schema, tools and former calls add to the worst case."""
     plain = worst_case(ask(), None).input_tokens
     assert worst_case(ask(schema={"type": "object"}), None).input_tokens > plain
-    assert worst_case(ask(tools=(Tool("search"),)), None).input_tokens > plain
+    assert worst_case(ask(tools=(ToolDefinition("search"),)), None).input_tokens > plain
     assert worst_case(ask(), None).output_tokens == 4096
     assert worst_case(ask(max_tokens=7), None).output_tokens == 7

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models import KINDS, Message, ModelError, Reply, Request, Timers, Tool, ToolCall
+from loopwright.models import (
+    KINDS,
+    Message,
+    ModelError,
+    Reply,
+    Request,
+    Timers,
+    ToolCall,
+    ToolDefinition,
+)
 from loopwright.models.errors import error_from_json
 from loopwright.records import Usage
 
@@ -106,8 +115,8 @@ def test_what_may_help_when_tried_again_follows_the_kind() -> None:
         (lambda: Request(ASK, "m", "p", schema="x"), "request: schema: give a JSON Schema, an object"),  # type: ignore[arg-type]
         (lambda: Timers(idle=0), "timeouts: idle: 0 is out of range; give a number above 0"),
         (lambda: Timers(whole=float("nan")), "timeouts: whole: nan is not finite"),
-        (lambda: Tool(""), "tool: name: is empty; give the name that the model calls"),
-        (lambda: Tool("t", schema=[]), "tool 't': schema: give a JSON Schema, an object"),  # type: ignore[arg-type]
+        (lambda: ToolDefinition(""), "tool: name: is empty; give the name that the model calls"),
+        (lambda: ToolDefinition("t", schema=[]), "tool 't': schema: give a JSON Schema, an object"),  # type: ignore[arg-type]
         (lambda: ModelError("x", kind="transent"), "model error: kind: 'transent' is unknown; did you mean 'transient'?"),
     ],
 )  # fmt: skip

@@ -18,7 +18,7 @@ from faulty_server import (
 )
 from model_worlds import CANARIES, KEY, KEYS, ask, everything, question
 
-from loopwright.models import Message, ModelError, ProviderModel, Request, Tool, ToolCall
+from loopwright.models import Message, ModelError, ProviderModel, Request, ToolCall, ToolDefinition
 
 pytestmark = pytest.mark.usefixtures("loopback")
 YES = '{"verdict": "yes", "score": 3}'
@@ -63,7 +63,9 @@ async def test_a_conversation_is_sent_as_it_was() -> None:
         Message("tool", "found", call_id="t1", name="search"), Message("user", "and?"),
     )  # fmt: skip
     async with FaultyServer(says("ok")) as server, ProviderModel() as model:
-        request = Request(talk, "m", "ollama", base_url=server.url, tools=(Tool("search", "look"),))
+        request = Request(
+            talk, "m", "ollama", base_url=server.url, tools=(ToolDefinition("search", "look"),)
+        )
         await model.complete(request)
         body = server.requests[0].json
     assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "tool", "user"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..prompts import tool_prompt
     from ..prompts.tool_prompt import OnResults, call_with_tools
-    from ..records.codec import sanitised as sanitised
     from .capabilities import AgentState, Capability
     from .final_answer import STATUSES as STATUSES
     from .final_answer import Execution, completion, execution_of, executions
@@ -58,7 +57,6 @@ _LAZY = {
     "execution_of": ".final_answer",
     "executions": ".final_answer",
     "lifecycle_of": ".lifecycle",
-    "sanitised": "..records.codec",
     "tool_prompt": "..prompts",
 }
 

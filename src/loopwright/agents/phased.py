@@ -79,7 +79,7 @@ def preset(role: str, complexity: str) -> dict[str, float]:
         ConfigurationError: For an unknown name, with the nearest valid one.
     """
     defaults = dict(ROLES["base"])
-    tables = (("role", role, ROLES), ("task_complexity", complexity, COMPLEXITIES))
+    tables = (("preset", role, ROLES), ("task_complexity", complexity, COMPLEXITIES))
     for setting, name, table in tables:
         if name and name not in table:
             hint = nearest(name, table) or f"; use one of {', '.join(table)}"
@@ -114,7 +114,6 @@ class PhasedAgent(CompositeStep):
         evaluate: The evaluator of execution and refinement, or a mapping from a phase to its evaluator.
             Its score is the confidence, from 0 to 1. Default: none.
         preset: A role of `ROLES`, whose limits are the defaults. Default: `base`.
-        role: The former name of `preset`. In a ReasoningAgent `role` is the persona.
         task_complexity: `low`, `medium` or `high`. Its limits replace those of the role. Default: none.
         max_iterations: The limit of the agent in iterations. Default: the sum of the phases plus a tenth,
             at least one.
@@ -160,7 +159,6 @@ class PhasedAgent(CompositeStep):
     name: str = field(default="agent", kw_only=True)
     evaluate: EvaluatorLike | Mapping[str, EvaluatorLike] | None = field(default=None, kw_only=True)
     preset: str = field(default="", kw_only=True)
-    role: str = field(default="", kw_only=True)
     task_complexity: str = field(default="", kw_only=True)
     max_iterations: int | None = field(default=None, kw_only=True)
     max_planning_iterations: int | None = field(default=None, kw_only=True)
@@ -213,9 +211,7 @@ class PhasedAgent(CompositeStep):
                 )
 
     def _limits(self) -> dict[str, int]:
-        if self.preset and self.role and self.preset != self.role:
-            raise _wrong("role", self.role, f"preset is {self.preset!r}; set only one of them")
-        defaults = preset(self.preset or self.role or "base", self.task_complexity)
+        defaults = preset(self.preset or "base", self.task_complexity)
         if self.max_duration_seconds is None and "max_duration_seconds" in defaults:
             object.__setattr__(self, "max_duration_seconds", defaults["max_duration_seconds"])
         limits = {}

@@ -23,7 +23,6 @@ from .protocol import (
     ToolCall,
     ToolDefinition,
 )
-from .providers.endpoints import PLACES as PLACES
 from .providers.endpoints import PROVIDERS, Api, Endpoint, Provider, ProviderModel, endpoint_of
 from .registry import FREE, Models, Price, Tier, cost, price_of, read_prices, worst_case
 from .reply_text import own_words
@@ -56,7 +55,6 @@ __all__ = [
     "Target",
     "Tier",
     "Timers",
-    "Tool",
     "ToolCall",
     "ToolDefinition",
     "call_model",
@@ -68,5 +66,3 @@ __all__ = [
     "read_value",
     "worst_case",
 ]
-
-Tool = ToolDefinition  # the short name

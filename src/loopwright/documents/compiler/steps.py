@@ -211,6 +211,8 @@ def compile_phased(
         phase: inner.action(action, phase, (*path, phase)) for phase, action in phases_of(spec)
     }
     evaluate = compile_evaluators(inner, spec.evaluate, path)
+    if spec.role not in (None, spec.preset) and "preset" in spec.model_fields_set:
+        compilation.problem((*path, "role"), f"preset is {spec.preset!r}; set only one of them")
     capabilities = [
         one
         for i, reference in enumerate(spec.capabilities)
@@ -223,8 +225,10 @@ def compile_phased(
         capabilities = []
     planning, execution, refinement = spec.token_split
     # Only fields that are set: the preset of the agent supplies the others.
-    values = spec.model_fields_set - {*PHASES, "evaluate", "capabilities", "token_split"}
+    values = spec.model_fields_set - {*PHASES, "evaluate", "capabilities", "token_split", "role"}
     fields = {field: value for field in values if (value := getattr(spec, field)) is not None}
+    if spec.role is not None:
+        fields["preset"] = spec.role
     result: PhasedAgent | None = compilation.attempt(
         path,
         lambda: PhasedAgent(
