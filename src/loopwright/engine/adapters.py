@@ -1,7 +1,5 @@
 """Adapters: they make the input of the next iteration from the last one.
 
-Rules:
-
 1. The input of the loop is never lost: an adapter starts from `ctx.initial`, not from an output.
 2. A failed iteration is adapted too; its error is its feedback.
 3. An adapter reads only the last iteration and the loop's input, so that a resumed run adapts in the

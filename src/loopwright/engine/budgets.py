@@ -1,4 +1,6 @@
-"""Accounts of a run and its loops: a call reserves its highest cost first, and settles it afterwards.
+"""What limits the effects of a run before they begin: accounts of budgets, permits for calls, and shared limits.
+
+Each loop and the run has an account. A call reserves its highest cost first, and settles it afterwards:
 
 1. Settled + reserved never exceeds a cap, in any account, at any time.
 2. A call that does not fit *now* waits for the calls in flight. It is refused only if these could not
@@ -9,16 +11,11 @@
 
 A budget has an effect only if a step reports its cost; `cannot_bind` warns of the others.
 
-Permits for effects: a limit that several processes share holds an effect back before it begins.
-
-The resource `permits` of a run is an EffectPermits. Without it nothing is asked.
-
-Limits on calls: how many run at once, and how many start in a period, over all runs and workers.
-
-Before an effect is promised in the journal, the worker takes a permit for each limit that applies to it. A permit is
-given back when the effect ends, or when its worker dies. Names of limits are those of providers (`openai`), models
-(`openai:gpt-4o-mini`), steps or tools, and queues (`queue:slow`); `default` applies to all models without a limit of
-their own.
+Limits on calls say how many run at once and how many start in a period, over all runs and workers. Before an
+effect is promised in the journal, the worker takes a permit for each limit that applies to it; the permit is
+given back when the effect ends, or when its worker dies. The resource `permits` of a run gives them; without it
+nothing is asked. Names of limits are those of providers (`openai`), models (`openai:gpt-4o-mini`), steps or tools,
+and queues (`queue:slow`); `default` applies to all models without a limit of their own.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""Composite steps: sequence, parallel, fallback, retry and with_timeout.
+"""Composite steps: sequence, parallel, fallback, retry and with_timeout, with their concurrency and outcome.
 
-A composite step has no effect itself: it is replayed by running it again over the recorded effects.
-
-Concurrent jobs, and the number that runs at a time, which a person may change.
-
-The jobs start in order. An error cancels the others, a question to a person does not.
-
-The outcome of a composite step: that of its part, or the worst of several, so that no success hides an unsatisfied loop.
-
-A part that fails raises an error, as a function does.
+1. A composite step has no effect itself: it is replayed by running it again over the recorded effects.
+2. Concurrent jobs start in order, a number at a time that a person may change. An error cancels the other jobs,
+   a question to a person does not.
+3. The outcome is that of the part, or the worst of several, so that no success hides an unsatisfied loop.
+4. A part that fails raises an error, as a function does.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""The protocol of a loop's outside state, such as the files that its steps edit.
+"""The outside state of a loop, such as files that its steps edit, and the snapshots that the engine takes of it.
 
 The engine decides when a state is captured and which one is put in place; it does not know what a state is.
 `coding.workspace` implements the protocol with files. A snapshot is a JSON object with at least `commit`, its
 identity: equal states with equal parents have equal identities, so a repeated capture changes nothing.
 
-The snapshots of one loop: its state is put in place before adapt and captured before evaluate.
-
-1. The journal decides. A snapshot without an entry means nothing, and is made again.
-2. A finished step is never repeated, so its state is captured before its end is recorded: a resumed
+1. The state is put in place before adapt and captured before evaluate.
+2. The journal decides. A snapshot without an entry means nothing, and is made again.
+3. A finished step is never repeated, so its state is captured before its end is recorded: a resumed
    iteration continues from the snapshot of the last step that finished in it.
-3. An evaluator judges the captured state, and what it changes is put back.
-4. A failed and an interrupted iteration are captured too, also after a deadline or a cancellation.
+4. An evaluator judges the captured state, and what it changes is put back.
+5. A failed and an interrupted iteration are captured too, also after a deadline or a cancellation.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
-"""Objects of other libraries as steps: registered types and adapters from entry points.
+"""How functions and objects of users become steps: adapters, fingerprints, declared types and threads.
 
-`as_step` in `engine/step.py` calls `adapted` before it treats an object as a function: metrics and scorers of
-other libraries are callable too.
+Objects of other libraries have an adapter, registered here or by an entry point. `as_step` calls `adapted` before
+it treats an object as a function: metrics and scorers of other libraries are callable too.
 
-Fingerprints: digests that change when the meaning of a step does.
+A fingerprint is a digest that changes when the meaning of a step does. A recorded run resumes only with steps of
+the same fingerprints, or of one that they had in a former version. A change of this package that gives a step
+another fingerprint, although a recorded run may continue with it, raises `VERSION` (once for each release) and
+keeps the former text: the property `fingerprint`, decorated with `fingerprinted`, has a branch
+`if former_version() < 2:` with what it was before version 2. The steps around it follow by themselves.
 
-A recorded run resumes only with steps of the same fingerprints, or of one that they had in a former version.
-
-A change of this package that gives a step another fingerprint, although a recorded run may continue with it, raises
-`VERSION` (once for each release) and keeps the former text: the property `fingerprint`, decorated with `fingerprinted`,
-has a branch `if former_version() < 2:` with what it was before version 2. The steps around it follow by themselves.
-
-The declared types of a user's function, and how its input is read and its output is written.
-
-Plain functions that a run calls, and runs that plain code waits for.
-
-- A plain function has a daemon thread, which a deadline can abandon. The standard pool is not used: its few workers are
-  joined at exit, so one function that hangs would keep the process from ending.
-- Plain code waits for a run with an event loop of its own. Inside a running event loop, as in a notebook, that one has a
-  thread.
+A plain function runs in a daemon thread, which a deadline can abandon. The standard pool is not used: its few
+workers are joined at exit, so one function that hangs would keep the process from ending. Plain code waits for a
+run with an event loop of its own; inside a running event loop, as in a notebook, that one has a thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""The questions of a loop to a person: after an iteration, at its limit, and in place of an undecided judge.
+"""What happens in and around one iteration of a loop: its stages, further evaluations, and questions to a person.
 
-One iteration of a loop while it runs: its stages, and the failure or cut that ended it.
-
-The evaluations of a loop besides `evaluate`: of its input before the first iteration, of its output at the end,
-and of each output by the sentences of `until`.
-
-A loop enters this module only with `baseline`, `rejudge`, sentences or an evaluator with preparations.
+- The stages are adapt, execute and evaluate; an iteration also has the failure or cut that ended it.
+- Besides `evaluate`, a loop with `baseline` or an evaluator with preparations evaluates its input before the first
+  iteration, one with `rejudge` its output at the end, and one with sentences in `until` each output by them.
+- A person is asked after an iteration, at a limit, and in place of an undecided judge.
 """
 
 from __future__ import annotations

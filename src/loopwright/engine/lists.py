@@ -1,12 +1,4 @@
-"""The items of a list: the leaf steps that return them, with their limit.
-
-The run of a list: `LoopRun` with the items as inputs, in order or several at once.
-
-`for_each` declares the list and states its rules.
-
-The same step on each item of a list, in order or several at once.
-
-Rules:
+"""The same step on each item of a list: `for_each`, the step that returns the items, and the run of the list.
 
 1. The list is an effect: a resumed run continues with the same items.
 2. There is one record per item, failed or not, numbered from 1. Records are committed in the order of

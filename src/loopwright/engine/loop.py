@@ -1,6 +1,4 @@
-"""The declaration of a loop and its decisions after each iteration; `loop_run` runs it.
-
-Rules:
+"""A loop: its declaration, its run, and its decision after each iteration.
 
 1. Each iteration is one record, failed or not. The record is committed before the decision.
 2. Each output is evaluated, and adapt is the first step of the next iteration: n iterations adapt n-1
@@ -8,15 +6,10 @@ Rules:
 3. Conditions are checked after each record. Limits of time and cost are also checked before each effect.
 4. A loop that reaches a limit has a result, with the best output, the history and the reason.
 
-The run of one loop: adapt, execute, evaluate, record and decide, until a condition ends it.
-
 `LoopRun.run` and `LoopRun.iterate` are the loop; each other function is a detail of one of their lines.
-`_restore`, `recorded_stop` and `admit` restore the state in the journal. `loop_evaluations` has the evaluations
-outside the iterations, `workspace_loop` the files.
-
-A subclass runs another kind of loop with the same record and the same rules: the list of a document
-(`ListRun`) chooses the next number, the input and the decision. Each `Attempt` has a context, so
-that several can run at a time.
+`_restore`, `recorded_stop` and `admit` restore the state in the journal. A subclass runs another kind of loop with
+the same record and the same rules: `ListRun` chooses the next number, the input and the decision, and
+`WorkspaceLoopRun` puts files in place. Each `Attempt` has a context, so that several can run at a time.
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
-"""The checks of the options of a loop; `Loop` explains the options.
+"""The options of a loop, their checks, and the declaration that a run reads; `Loop` explains the options.
 
-What a loop does after iterations without progress.
-
-What a loop does with evaluations that call its task impossible, are undecided, or were tampered with.
-
-The interface of a declared loop to its run: its stages, its limits and its decisions.
-
-Exploration: a share of the runs of a loop continues to its limits after the normal end.
-
-The normal end decides status, reason and output. The iterations after it are recorded as `explored`, so that
-replay can say what a later stop would have been worth.
-
-The keyword limits of a loop, as conditions.
+Exploration: a share of the runs of a loop continues to its limits after the normal end. The normal end decides
+status, reason and output. The iterations after it are recorded as `explored`, so that replay can say what a later
+stop would have been worth.
 """
 
 from __future__ import annotations
@@ -293,7 +284,7 @@ def _forged(evaluation: Evaluation | None) -> bool:
 class LoopDeclaration(Protocol):
     """The members of a loop that its run uses; `Loop` explains them."""
 
-    # A protocol, so that `loop_run` does not import `loop`, and lists of documents can be loops too.
+    # A protocol, so that the modules that `loop` imports can use it, and lists can be loops too.
 
     @property
     def name(self) -> str: ...

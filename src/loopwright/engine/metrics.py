@@ -1,11 +1,10 @@
-"""An evaluator that is run several times, so that the noise of its metrics averages out.
-
-The metrics of a loop: their direction and unit, the one that orders iterations, and acceptance.
+"""The metrics of a loop: their direction and unit, the one that orders iterations, acceptance, and repetition.
 
 1. An iteration is accepted if its objective is better than that of the last accepted one by more than
    `min_delta`. The first one is compared with the evaluation of the baseline, if there is one.
 2. The decision is part of the record, so that a resumed run reads it and the best is the last accepted one.
 3. A metric makes no score, unless `score` says how.
+4. An evaluator may measure several times, so that the noise of its metrics averages out.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
 """The public functions that run and resume a step, and one run: from its opening to its recorded end.
 
-The same run ID resumes a run. A finished run is returned from its journal.
+The same run ID resumes a run. A finished run is returned from its journal. When a run opens:
 
-Ends the processes that a killed run left running; the token in their environment identifies them.
+- The processes that a killed run left running are ended; the token in their environment identifies them. The
+  supervisors of such a run end its processes when their pipes close, which may still be in progress. On systems
+  without a subreaper (macOS) they end process groups only, so processes that left their group are ended here too.
+- The noise of a loop's scores in past runs, for `Degrading(sigma="past")`, is measured once, before the first step,
+  and recorded as an entry. A resume, a fork and a replay read that entry, because the journal has more runs by then.
+- The place where the step of a Python program can be imported is recorded, so that the command line can resume the
+  run. A step has such a place if it is an attribute of the main module, or of the module of a function in it. A
+  script is imported under its name, so it needs a main guard: without one the import would run it again.
 
-The supervisors of such a run end its processes when their pipes close, which may still be in progress.
-On systems without a subreaper (macOS) they end process groups only; this module also ends the processes
-that left their group.
-
-The noise of a loop's scores in past runs, for `Degrading(sigma="past")`.
-
-It is measured once, before the first step, and recorded as an entry of the run. A resume, a fork and a replay
-read that entry, because the journal has more runs by then.
-
-Where the step of a Python program can be imported again, so that the command line can resume its runs.
-
-A step is named if it is an attribute of the main module, or of the module of a function in it. A script is imported
-under its name, so it needs a main guard: without one the import would run it again.
-
-New limits that reach a run while it is open: they are recorded, and count from then on.
+New limits reach a run while it is open:
 
 1. A limit is recorded and changed in one step of the event loop, so that each decision is before or after
    the entry.

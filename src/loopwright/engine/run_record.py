@@ -1,15 +1,10 @@
-"""A run in its journal: the options of `run` and `resume`, the opening, and the row.
+"""A run in its journal: its options and opening, its row, its results, and changes to it before it is resumed.
 
-A row contains the bounds of a run, which are the conditions of each loop, for lists and pages.
-
-Changes to a recorded run before it is resumed: a higher limit, or another input of an iteration.
-
-1. Entries are never deleted. A rewind sets aside those that the change makes invalid.
-2. Each change is an entry (`accepted`, `answered`), so that every later resume applies it too.
-
-Functions that receive the text of models as it arrives.
-
-The results of runs that end outside their root step, and of runs that had ended when they were opened.
+1. Entries are never deleted. A rewind sets aside those that a change makes invalid.
+2. Each change, such as a higher limit or another input of an iteration, is an entry (`accepted`, `answered`), so
+   that every later resume applies it too.
+3. The row contains the bounds of a run, which are the conditions of each loop, for lists and pages.
+4. A run that ended outside its root step, or that had ended when it was opened, has its result from its entries.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The state of one run in one process: journal, clock, account, questions, resources and listeners.
+"""The state of one run in one process: journal, clock, account, questions, resources, listeners, log and stubs.
 
-The logger `loopwright`: effects at DEBUG, iterations and ends at INFO, warnings of runs at WARNING.
+The logger `loopwright` has effects at DEBUG, iterations and ends at INFO, and warnings of runs at WARNING. Every
+record has `run_id` and `path`. Inputs, outputs, feedback and messages of errors are content: they are left out
+unless LOOPWRIGHT_LOG_CONTENT=1. Without a handler of the program nothing is printed.
 
-Every record has `run_id` and `path`. Inputs, outputs, feedback and messages of errors are content: they are
-left out unless LOOPWRIGHT_LOG_CONTENT=1. Without a handler of the program nothing is printed.
-
-Stubs in place of effects, for a dry run: the protocol that the engine uses.
-
-A run has stubs if its resource `stubs` is set. Then Python functions, commands, tools and questions to
-people get their results from the stubs, and nothing acts on the machine.
+A dry run has the resource `stubs`. Then Python functions, commands, tools and questions to people get their
+results from the stubs, and nothing acts on the machine.
 """
 
 from __future__ import annotations
