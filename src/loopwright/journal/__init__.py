@@ -1,7 +1,5 @@
 """The journal: a durable record of runs, written before any result is used.
 
-Rules:
-
 1. Effects are keyed by *path* (`refine/2/execute`); a finished effect is never performed again.
 2. `append` fixes the order of entries, `sync` makes them durable. No effect begins before its
    "started" entry is durable; the "finished" of one effect and the "started" of the next share a
@@ -9,8 +7,8 @@ Rules:
 3. One owner writes a run: a lease with an epoch, checked with every write.
 4. `rewind` sets entries aside and never deletes them.
 
-`open_journal(URL)` opens a store. `recorded/` is the part that all durable stores share, `sqlite/`
-the store in one file.
+`open_journal(URL)` opens a store. `recorded/` is the part that all durable stores share, `sqlite/` the store in
+one file, `postgres/` the store in a database.
 """
 
 from .in_memory import MemoryJournal, MemoryLog

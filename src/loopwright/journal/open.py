@@ -1,7 +1,4 @@
-"""Journals and memories by URL.
-
-Copies of runs and memories from one journal to another.
-"""
+"""Journals and memories by URL, and copies of their runs and memories from one journal to another."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""The protocol that every store of runs implements.
+"""The protocol that every store of runs implements, with its entries, its files and the form of its URLs.
 
-Entries of a journal, and the entries that a rewind leaves in place.
-
-The contents of files that runs use, each stored once by its digest.
-
-URLs of journals: without their passwords, and as the options of sessions in PostgreSQL.
+The contents of files that runs use are stored once each, by their digest. URLs are shown without passwords.
 """
 
 from __future__ import annotations
@@ -60,7 +56,7 @@ class Entry:
             - `reported`: the report of an agent about its end
             - `would_stop`: the normal end of a loop that explores: its `stop` and the `iterations` until then
             - `step`: the outcome of a step of the root workflow
-            - `tuned`: a person changed a limit; see `journal.tunes`
+            - `tuned`: a person changed a limit; see `journal.replay`
             - `noise`: the noise of scores in past runs: `sigma` and the number of `runs`, by loop
             - `forked`: the run continues another one; its `value` names that run and the path
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
@@ -596,7 +592,7 @@ class Journal(Protocol):
         """Put an answer into the inbox of a run, and return the first answer to its question.
 
         Only the first answer counts. The next opening of the run moves it to the entries. New limits
-        (`journal.tunes`) are put there too; the owner of an open run is notified of them.
+        (`journal.replay`) are put there too; the owner of an open run is notified of them.
         """
 
     async def inbox(self, run_id: str) -> list[Posted]:

@@ -1,4 +1,4 @@
-"""Questions to people: those that a run waits for, and the answers with which it continues.
+"""Questions to people, the inbox of their answers, and the cancellation of runs that wait.
 
 A run that needs a person is suspended, with its questions recorded (`asked`), each at a path. An
 answer is recorded at the same path, by any process that can open the journal, at any later time. The
@@ -17,13 +17,10 @@ accepts {"approve": false, "accept": true}: the output, edited or not, satisfies
 True and false alone stand for {"approve": true} and {"approve": false}, in a verdict for {"passed": true} and
 {"passed": false}.
 
-Runs without a process: answers that people post to them, and their cancellation.
+The process that opens a run moves the answers from its inbox to its entries, where the run reads them.
 
-A submitted run without a process waits for a worker. An interrupted run of a process waits for nothing, so only a
-submitted one is cancelled.
-
-The process that opens a run moves the answers from its inbox to its entries, where the run reads
-them.
+Without a process, queued and suspended runs can be cancelled, and interrupted ones that were submitted, because they
+wait for a worker. Another interrupted run waits for nothing.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""An index over the entries of a run, built once when the run is resumed or shown.
+"""A recorded run from its entries: their index, the limits that people changed, and the results.
 
-Limits that people change while a run is recorded, and the entries that record them.
+The index is built once when the run is resumed or shown.
 
-A request is put into the inbox of the run, under the question UNASKED and a path of its own. The owner of
-the run records one entry of kind `tuned` for each limit, at the path of its loop ("" is the run):
+A request to change limits is put into the inbox of the run, under the question UNASKED and a path of its own. The
+owner of the run records one entry of kind `tuned` for each limit, at the path of its loop ("" is the run):
 
     {"id": …, "who": …, "when": seconds since the epoch, "loop": …, "key": …, "old": …, "new": …, "reason": …}
 
 `loop` is a path or a name; a name applies to all runs of that loop. A `new` of null removes the limit. What
 is decided after the entry uses the new limit, so a resume and a replay decide as the live run did.
-
-The result of a recorded run, ended or not.
 """
 
 from __future__ import annotations

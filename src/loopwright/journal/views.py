@@ -1,13 +1,10 @@
-"""One recorded run as a page shows it: by loop, by iteration, by the entries since the last update.
+"""One recorded run as a page shows it: by loop, by iteration, by changes, and by what runs now.
 
-A store with indexes has its own view; `EntriesView` answers the same queries from the entries of any
-journal.
+A store with indexes has its own view; `EntriesView` answers the same queries from the entries of any journal.
 
-The last lines of agents that are running, for readers in other processes.
-
-They are no records: each call has a small file beside the journal, which is replaced while the call runs
-and deleted at its end. A reader shows the files of the calls that the journal has in flight, so the
-file of a process that died is not shown.
+The last lines of agents that are running, for readers in other processes, are no records: each call has a small
+file beside the journal, which is replaced while the call runs and deleted at its end. A reader shows the files of
+the calls that the journal has in flight, so the file of a process that died is not shown.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
    waits becomes one statement or one transaction (`recorded/writer`, `database`).
 2. A commit whose answer was lost is repeated or looked up, for `patience` seconds (`database`).
 3. One owner writes a run: the statement that inserts its rows locks the row of the run and compares
-   its epoch (`database`, `runs`). The leases of owners are in the time of the database (`owners`).
-4. Rows, checksums and contents are those of an SQLite journal (`recorded/encoding`), except that no
-   content is a file. Every query uses an index (`schema`, `reader`).
-5. Memories have numbers that become visible in order, under a lock of their space (`memory`).
+   its epoch (`database`). The leases of owners are in the time of the database (`ownership`).
+4. Rows, checksums and contents are those of an SQLite journal (`recorded/rows`), except that no
+   content is a file. Every query uses an index (`connection` has the tables, `journal` the queries).
+5. Memories have numbers that become visible in order, under a lock of their space (`journal`).
 """
 
 from __future__ import annotations

@@ -1,23 +1,6 @@
-"""Connections to a PostgreSQL database, and the errors of the journal for those of the database.
+"""Connections to a PostgreSQL database, its tables and their migration, and its errors as those of the journal.
 
-The tables that workers share, in the schema `loopwright_queue`; they are migrated with those of the journal.
-
-::
-
-    workers     a row per worker: its process, its queues and its latest beat
-    returned    why a run went back to its queue, and how often
-    hosts       the host that has the workspace of a run
-    permits     how many calls each worker may have in progress, by the name of a cap
-    rates       the tokens of a rate, and until when a name is paused
-    accounts    what the runs of a queue or of a key have spent
-    spending    the same for each run, so that a repeated report changes nothing
-
-Permits and rates are unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls in
-progress. All times are those of the database.
-
-The tables of a journal in PostgreSQL, in the schema `loopwright`, and how they are migrated.
-
-::
+The tables of a journal are in the schema `loopwright`::
 
     format      the version of the tables
     runs        a row per run: its name, state, owner and place in a queue; sealed by a checksum
@@ -31,9 +14,19 @@ The tables of a journal in PostgreSQL, in the schema `loopwright`, and how they 
     memories    a row per entry, never changed and never deleted
     commits     a row per store with the number of its latest transaction
 
-The second version adds the tables of `shared_schema`.
+The second version adds those that workers share, in the schema `loopwright_queue`::
 
-Every name is written with its schema, because a session behind a connection pooler has no settings.
+    workers     a row per worker: its process, its queues and its latest beat
+    returned    why a run went back to its queue, and how often
+    hosts       the host that has the workspace of a run
+    permits     how many calls each worker may have in progress, by the name of a cap
+    rates       the tokens of a rate, and until when a name is paused
+    accounts    what the runs of a queue or of a key have spent
+    spending    the same for each run, so that a repeated report changes nothing
+
+Permits and rates are unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls
+in progress. All times are those of the database. Every name is written with its schema, because a session behind
+a connection pooler has no settings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The database of a PostgreSQL journal as the writer's thread uses it.
-
-Rules:
+"""The database of a PostgreSQL journal as the writer's thread uses it, with the rows of runs and the inbox.
 
 1. The statement that inserts rows locks the rows of their runs (`FOR SHARE`) and compares the epochs. A
    takeover locks the row of the run too, so it waits for a commit on its way and reads what it wrote.
@@ -9,11 +7,8 @@ Rules:
    number, so they are inserted again and their checksums compared. A transaction with operations stores
    its number, which is looked up.
 4. A database that is away is waited for, `patience` seconds; then the runs fail and can be resumed.
-
-The rows of runs in PostgreSQL: opening, closing, cancelling and rewinding a run, and its inbox.
-
-Every method works inside a transaction of the writer's thread. A row is locked before it is read, so that
-the owner that is compared is the owner until the commit.
+5. A run is opened, closed, cancelled and rewound inside a transaction. Its row is locked before it is read, so that
+   the owner that is compared is the owner until the commit.
 """
 
 from __future__ import annotations

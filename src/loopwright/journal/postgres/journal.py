@@ -1,13 +1,9 @@
-"""PostgresJournal: the Journal protocol on a PostgreSQL database.
+"""PostgresJournal: the Journal protocol on a PostgreSQL database, with its readers, its memory and its files.
 
-Memory in the database of a PostgresJournal, written by the journal's writer.
+Statements that read are constants, so that a test can ask PostgreSQL for their query plans.
 
-A reader that asks for the entries after a number must not miss one that is committed later with a smaller
-number. So numbers are assigned under a lock of the space that lasts until the commit.
-
-Reads a PostgreSQL journal: single runs, pages of the run list, and what changed.
-
-Statements are constants, so that a test can ask PostgreSQL for their query plans.
+A reader of a memory that asks for the entries after a number must not miss one that is committed later with a
+smaller number. So numbers are assigned under a lock of the space that lasts until the commit.
 """
 
 from __future__ import annotations

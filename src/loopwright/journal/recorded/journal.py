@@ -1,8 +1,6 @@
-"""The Journal protocol on a database, from the writer, the readers and the rows of runs of a store.
+"""The Journal protocol on a database, with pages of the run list, views of single runs, and memories.
 
-Pages of the run list and views of single runs, from the indexes of a durable store.
-
-Rules:
+It uses the writer, the readers and the rows of runs of a store. Rules of pages:
 
 1. A page of the run list starts after the key of the last row shown, so that every page costs the
    same, however many runs precede it.
@@ -14,8 +12,6 @@ Besides those of RowReader, a store answers these statements: `newest key`, `nam
 offset), `outline` (run, loop, mark, limit): mark, first, body, sum, sum of the row before;
 `marks` (run, loop, limit, offset), `tried again` (run, first): first, body of the rows with a retry
 or a rewind; `latest row` (run): first, body.
-
-The half of a memory that every database shares: rows with checksums, and appends of one pass.
 """
 
 from __future__ import annotations

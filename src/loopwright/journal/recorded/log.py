@@ -3,7 +3,7 @@
 Entries that all runs of an event loop append within one pass of the loop become one batch, which is
 handed to the writer at the end of the pass. The entries of one run in a batch become one row: the
 "finished" of an effect and the "started" of the next share it. An entry is encoded when it is appended,
-so that a value that no journal can hold is refused there; `encoding` describes the format.
+so that a value that no journal can hold is refused there; `rows` describes the format.
 """
 
 from __future__ import annotations

@@ -17,10 +17,9 @@
    `{"$here": i}`: the value of element i of the same row.
 5. A row has the checksum of the row before it, its first entry number and its body. The row of a run
    is sealed by the checksum of its values.
+6. Every row is checked against its chain and every content against its digest before it is used.
 
-Rows back to entries: every row is checked against its chain, every content against its digest.
-
-A store derives its reader from `RowReader` and answers the statements that are named here.
+A store derives its reader from `RowReader`, which names the statements that it answers.
 """
 
 from __future__ import annotations

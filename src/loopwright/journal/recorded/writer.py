@@ -1,4 +1,4 @@
-"""The one thread that writes a durable journal. Everything that waits for it becomes one transaction.
+"""The one thread that writes a durable journal: everything that waits for it becomes one transaction.
 
 A transaction writes the batches first and then performs the operations (open, close, cancel,
 rewind), each in the order of arrival. After the commit, one call into each waiting event loop

@@ -1,6 +1,4 @@
-"""The database of an SQLite journal as the writer's thread uses it, with the rows of runs.
-
-Rules:
+"""The database of an SQLite journal as the writer's thread uses it, with the rows of runs and the inbox.
 
 1. The epoch of a run holds within a transaction: no other process commits while the side lock is
    held. It is compared only if another connection committed since (`PRAGMA data_version`).

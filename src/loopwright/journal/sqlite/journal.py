@@ -1,20 +1,15 @@
-"""SqliteJournal: the Journal protocol on one SQLite file.
+"""SqliteJournal: the Journal protocol on one SQLite file, with its readers and its memory.
 
-Memory in the file of an SqliteJournal: separate tables, written by the journal's writer.
+Readers have connections that cannot write. Their statements are constants, so that a test can ask SQLite for
+their query plans; `recorded/journal` names those of pages.
 
-::
+Memories have tables of their own, written by the journal's writer::
 
     memories        a row per entry, never changed and never deleted; `sum` is its checksum
     memory_format   the version of these tables, independent of the journal's
 
 Appends of one pass of an event loop become one operation. Waiting operations share a transaction
 with each other and with the journal. A unique index keeps each key once per space.
-
-Reads an SQLite journal over a connection that cannot write.
-
-Statements are constants, so that a test can ask SQLite for their query plans.
-
-The statements for pages of an SQLite journal; see `recorded/pages`.
 """
 
 from __future__ import annotations
