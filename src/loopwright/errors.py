@@ -377,7 +377,7 @@ class ModelError(StepError):
         self.reason = reason
         self.usage = usage
         self.billed: Billed = billed or _BILLED.get(kind, "no")
-        # Cut with the same sign as `records.excerpts.cut`: redaction removes a part of a secret there.
+        # Cut with the same sign as `records.display.cut`: redaction removes a part of a secret there.
         long = len(partial) > _PARTIAL_CHARS
         self.partial = f"{partial[: _PARTIAL_CHARS - 1]}\u2026" if long else partial
         self.problem = problem

@@ -1,6 +1,4 @@
-"""Values to JSON and back: the one place that turns the output of a step into a recorded value.
-
-Rules:
+"""Values to JSON and back, and texts of errors: the one place that turns what a step returns into a record.
 
 1. The next step receives the recorded value. The output of a step is *normalised* before any other
    code reads it, so that a live run and a replay pass on the same value: dataclasses and pydantic
@@ -9,11 +7,9 @@ Rules:
 3. Text is cleaned here and nowhere else: a lone surrogate becomes U+FFFD and NUL is dropped, because
    stores refuse them.
 4. Numbers are finite.
-
-Error texts as they are recorded: without addresses, keys and passwords.
-
-Every recorded error passes `cleaned`: the failure of an effect, the error of an iteration, the detail of
-a result. The errors in an agent's execution pass `sanitised`, which adds the rules of that format.
+5. Error texts have no addresses, keys and passwords. Every recorded error passes `cleaned`: the failure of an
+   effect, the error of an iteration, the detail of a result. The errors in an agent's execution pass `sanitised`,
+   which adds the rules of that format.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
-"""Results and histories for people: one line for `repr`, three for `print`, HTML for notebooks.
+"""What people see of recorded values: excerpts, figures, verdicts, curves, and whole results and histories.
 
-All texts are escaped, and the HTML has no scripts and no style sheets. Colours follow the text colour of
-the notebook, so it suits light and dark themes.
+A result or history is one line for `repr`, three for `print`, HTML for notebooks. An excerpt is the beginning and the
+end around a marker with the number of omitted bytes, or the beginning alone.
 
-Excerpts of long texts, and texts on one line.
-
-An excerpt is the beginning and the end around a marker with the number of omitted bytes, or the beginning alone.
-
-Figures and verdicts for people: terminal, page, notebook and `repr`.
-
-Sparklines and curves as SVG, without scripts and style attributes.
-
-Colours are presentation attributes, so that a drawing also shows in a notebook, in the colour of its text.
-The style sheet of the page replaces them.
+All texts are escaped, and the HTML has no scripts and no style sheets. Curves are SVG without scripts and style
+attributes: their colours are presentation attributes, so that a drawing also shows in a notebook, in the colour of
+its text, light or dark. The style sheet of the page replaces them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The result of an evaluator, and the forms in which it may be returned.
-
-The values of declared metrics in an iteration, with their direction and unit.
-"""
+"""The result of an evaluator, the forms in which it may be returned, and the values of declared metrics."""
 
 from __future__ import annotations
 

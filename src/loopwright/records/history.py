@@ -1,10 +1,8 @@
-"""The history that conditions read.
+"""The history of a loop that conditions read, and its table of what was tried, its value, and why it was kept.
 
 `History` is a window on an append-only list, so that a new one costs nothing and an earlier one stays a
 prefix of every later one. The columns behind it keep figures such as the best score up to date, so that
 no decision recomputes them.
-
-The iterations of a loop with an objective as a table: what was tried, its value, and why it was kept or not.
 """
 
 from __future__ import annotations

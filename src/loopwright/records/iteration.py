@@ -1,7 +1,4 @@
-"""One iteration of a loop, and the failure of one.
-
-Calls, tokens and dollars.
-"""
+"""One iteration of a loop, the failure of one, and its usage: calls, tokens and dollars."""
 
 from __future__ import annotations
 

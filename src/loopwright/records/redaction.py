@@ -1,19 +1,15 @@
-"""Removes secrets from everything that is recorded or shown, by their values.
+"""Secrets are removed from everything that is recorded or shown, and exceptions become text without values.
 
 Neither a name nor the prefix of a vendor identifies a secret reliably; its value does. The filter
 contains the values, and finds them in plain text, in URLs, in JSON text, and in base64 of longer data,
-on one line or several.
+on one line or several. `secrets_in` reads the values from an environment at the entry points of a program (the
+command line, the page, the loading of a document). The engine receives the filter and reads no environment.
 
-`secrets_in` reads the values from an environment at the entry points of a program (the command line,
-the page, the loading of a document). The engine receives the filter and reads no environment.
-
-Exceptions of users' functions as text for the journal: frames in their files, no values.
-
-Rules:
+Exceptions of users' functions, as text for the journal:
 
 1. Frames inside this package are left out, unless `whole` includes them. Local variables are never
    recorded.
-2. Messages and lines of source are cleaned; see `sanitize`.
+2. Messages and lines of source are cleaned; see `records.codec`.
 3. Causes and contexts precede the exception that they caused, as Python prints them.
 4. `redact` removes known secrets before any text is cut, because it does not recognise half a key.
 5. The text has at most FRAMES frames, the innermost, and the last LONGEST characters.

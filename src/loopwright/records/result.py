@@ -1,7 +1,4 @@
-"""The results of runs and loops, and the outcomes of workflow steps and list items.
-
-The reasons for the end of a loop or run, and the status of each.
-"""
+"""The results of runs and loops, the reasons for their end with their status, and the outcomes of steps and items."""
 
 from __future__ import annotations
 

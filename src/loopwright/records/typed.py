@@ -1,6 +1,6 @@
-"""Values of declared types: written as JSON, read back as themselves.
+"""Values of declared types, and records whose values no reader can change.
 
-A declared type is an annotation of a step's function, or its `output=` or `input=`. Rules:
+A declared type is an annotation of a step's function, or its `output=` or `input=`:
 
 1. The engine and the journal hold JSON. A value with a declared type is a JSON value that carries its
    type, so that each reader can decode its own copy from the recorded bytes.
@@ -9,8 +9,6 @@ A declared type is an annotation of a step's function, or its `output=` or `inpu
 3. A type that consists of JSON types only, such as `dict[str, int]`, is written like an untyped value.
 
 pydantic validates and serialises (https://docs.pydantic.dev/latest/concepts/type_adapter/).
-
-Records that no reader can change: each reader receives copies of their values.
 
 A record has plain fields. `Record.view` returns it for one reader, as an instance of a subclass that takes each
 field from the record at the first access. Text, numbers, booleans and None are shared, because they are immutable.
