@@ -1,7 +1,4 @@
-"""Conditions on the progress of a loop: no improvement, repeated outputs, falling scores.
-
-Conditions on iterations that achieve nothing: no progress of a check, no changed file.
-"""
+"""Conditions on the progress of a loop: no improvement, repeated outputs, falling scores, idle iterations."""
 
 from __future__ import annotations
 

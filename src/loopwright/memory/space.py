@@ -1,7 +1,4 @@
-"""A space of a memory: the working memory, episodes and facts under one name.
-
-Lessons of past runs for the next one: attempts, scores and feedback.
-"""
+"""A space of a memory: the working memory, episodes and facts under one name, and the lessons of its past runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The present content of a space, computed from its entries in order.
+"""The present content of a space, computed from its entries in order: episodes, facts, notes and success rates.
 
 Formulas, all defined by Loopwright:
 
@@ -7,8 +7,6 @@ Formulas, all defined by Loopwright:
 - decayed: relevance r becomes r * 2 ** (-t / half_life), t seconds since it was appended, reinforced,
   contradicted or last decayed
 - consolidated: the confidence of a fact from n episodes is n / (n + 2)
-
-The records of a memory: episodes, facts, notes and success rates.
 """
 
 from __future__ import annotations
