@@ -1,14 +1,10 @@
 """A model call: attempts in the journal until there is a reply or nothing is left to try.
 
-Rules:
-
 1. Every attempt is an effect, `name/attempt-1` and so on: reserved, recorded and settled.
-2. `retry_policy.decide` decides after a failed attempt from recorded facts, so that a resumed run makes
-   the same decision and does not wait twice.
+2. `decide` (in `errors`) chooses what follows a failed attempt, such as a wait, another request or another endpoint,
+   from recorded facts, so that a resumed run makes the same decision and does not wait twice.
 3. A pause that an endpoint requests applies to every call of the process.
 4. A wait that is too long suspends the run, if its journal outlives the process.
-
-What follows a failed attempt of a model call: a wait, another request or endpoint, or the end of the call.
 
 An entry of a failed effect has no fields for the requested wait and the received text, which the next
 decision needs. They are recorded as another effect, `fault-1` beside `attempt-1`.

@@ -1,4 +1,4 @@
-"""The vocabulary of model errors: each kind, and whether the same call may be repeated.
+"""The kinds of model errors, and the action after a failed attempt: a pure function of the previous failures.
 
 =================  =========  ==================================================================
 kind               repeated   meaning
@@ -14,8 +14,6 @@ unknown_outcome    yes        no complete reply after the request was sent; it m
 cancelled          no         a person or a signal ended the call
 empty_output       no         the reply is empty; one more call follows
 =================  =========  ==================================================================
-
-The action after a failed attempt: a pure function of the previous failures.
 
 ====================================  ======================================================
 failure                               next action

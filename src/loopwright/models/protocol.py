@@ -1,6 +1,4 @@
-"""Requests to a model and its replies: the interface between the engine and every provider.
-
-Rules:
+"""Requests to a model, with their settings and files, and its replies: the interface to every provider.
 
 1. A `Model` makes at most one request to an endpoint per `complete`. `call_model` makes retries, failover
    and re-asks as separate calls, so that each is recorded and counted.
@@ -9,10 +7,7 @@ Rules:
    the text, the data or a later message. Reading a reply twice changes nothing.
 4. Estimates of tokens are upper bounds: one token is at least one byte of text.
 5. All values are plain JSON or frozen, and convert to JSON and back without a change.
-
-Files in prompts: images, audio, PDF and text.
-
-The settings of a model call in a prompt, a judge or an agent.
+6. A prompt may send files: images, audio, PDF and text.
 """
 
 from __future__ import annotations

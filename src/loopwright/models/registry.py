@@ -3,10 +3,6 @@
 Pass it to a run with `run(…, models=Models(…))`. Runs without one share a default registry, which is created at
 the first model call with the keys that the environment has then.
 
-The cost of calls: known prices and stated prices.
-
-Rules:
-
 1. An unknown price is None, never 0. Another server has no known price, whatever the name of its model;
    a document states one, or `free`.
 2. Discounts do not count: cached input has the full price, and of prices that depend on the hour the

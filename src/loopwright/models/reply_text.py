@@ -1,8 +1,6 @@
-"""What a model wrote, read once: its own words, and a value that fits a schema.
+"""The text of a model's reply: its own words, also while they arrive, and strict JSON in it.
 
-The text of a reply: the own words of the model, its fence, and the normal form of its characters.
-
-Own words are a reply without thinking and without marks of a chat template.
+Own words are a reply without thinking and without marks of a chat template:
 
 1. The result depends on the text alone, not on the pieces in which it arrived.
 2. Only a block that opens the reply is thinking. In a reply without an opening tag, so is the text before a
@@ -12,7 +10,7 @@ Own words are a reply without thinking and without marks of a chat template.
    it opens the reply and text follows it.
 4. Every scan is linear in the text.
 
-The own words of a model while its reply arrives, for listeners to streamed text.
+Listeners receive own words while the reply arrives:
 
 1. A tag that may still continue is held back until it is complete.
 2. Blocks that open the reply are never sent, nor is the white space around them. If a block never ends,
@@ -20,12 +18,9 @@ The own words of a model while its reply arrives, for listeners to streamed text
 3. A closing tag without an opening tag is sent, as the text before it has been sent already.
 4. The mark that ends a turn, and the text after it, are not sent.
 
-Strict JSON in the reply of a model, for every caller that expects one value and no other text.
+`read_json` reads strict JSON, for every caller that expects one value and no other text:
 
-Rules:
-
-1. One code fence around the reply is removed, and nothing else is repaired. `values` reads replies
-   tolerantly.
+1. One code fence around the reply is removed, and nothing else is repaired; `reply_values` reads tolerantly.
 2. Any text gives a value or a problem with a sentence, never an exception. The time is linear.
 3. A value can be stored: no NUL, no lone surrogate, finite numbers, each key once, limited size and depth.
 """

@@ -1,28 +1,22 @@
-"""Fits a value to a JSON Schema where the meaning is certain.
-
-Changed: integral `4.0` and text `"4"` to numbers, `"80%"` where the maximum is 1, `"true"` to a
-boolean; members of an enum and keys to their own case, `_` and `-`. One wrapper or one-element list is
-removed, one item becomes a list. A `null` of an optional member and forbidden members are dropped. A
-number at most 1e-9 beyond a limit becomes the limit. Nothing else changes: `80` is not 0.8.
-
-JSON values in a text: strict JSON first, then a tolerant reader for text with one meaning.
-
-Rules:
-
-1. Accepted beyond JSON: other quotes, bare keys, Python words, trailing commas, missing commas
-   between members that white space separates, comments, full-width colon and comma, raw line breaks
-   in strings, `.8`, and invalid escapes in a string without escapes such as `\n`.
-2. An open bracket is never closed, a key is never dropped or repeated, NaN is never read.
-3. The time is linear: at most four times the characters of the text are read.
-
-How the value for a schema is read in the text of a reply.
-
-Rules:
+"""The value for a schema in the text of a reply: found, read tolerantly, and fitted where the meaning is certain.
 
 1. A wrong value is worse than another call, and another call is worse than a reader that is too strict.
 2. The objects and arrays in the reply's own words are candidates, in fences or in prose. A single
    distinct value that fits is read; of two different values neither is. A truncated reply has no value.
 3. Any text gives a result. The time is linear except for the checks of the schema.
+
+Candidates are read as strict JSON first, then by a tolerant reader for text with one meaning:
+
+1. Accepted beyond JSON: other quotes, bare keys, Python words, trailing commas, missing commas
+   between members that white space separates, comments, full-width colon and comma, raw line breaks
+   in strings, `.8`, and invalid escapes in a string without escapes such as `\\n`.
+2. An open bracket is never closed, a key is never dropped or repeated, NaN is never read.
+3. At most four times the characters of the text are read.
+
+A value that does not fit is changed: integral `4.0` and text `"4"` to numbers, `"80%"` where the maximum is 1,
+`"true"` to a boolean; members of an enum and keys to their own case, `_` and `-`. One wrapper or one-element list is
+removed, one item becomes a list. A `null` of an optional member and forbidden members are dropped. A
+number at most 1e-9 beyond a limit becomes the limit. Nothing else changes: `80` is not 0.8.
 """
 
 from __future__ import annotations
@@ -55,7 +49,7 @@ __all__ = [
 EDGE = (
     1e-9  # the error of a sum of rounded parts, such as weights that add up to 1.0000000000000002
 )
-MAX_DEPTH = 64  # the depth of `strict_json`: a deeper value is never read
+MAX_DEPTH = 64  # the depth of `read_json`: a deeper value is never read
 _NUMBER_OR_SHARE = re.compile(r"[ \t]*(-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?)[ \t]*(%?)[ \t]*")
 _BOOLEANS = {"true": True, "false": False}
 

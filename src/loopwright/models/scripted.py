@@ -1,6 +1,4 @@
-"""A model that answers from a script, for tests, dry runs and documentation.
-
-Rules:
+"""A model that answers from a script, for tests, dry runs and documentation, and the rules of the script.
 
 1. The first rule that matches a call answers it with its replies in order; the last reply repeats.
 2. Each run has its own position in the script, so runs at the same time do not disturb each other.
@@ -9,10 +7,9 @@ Rules:
 4. After a resume the script continues where the journal ends: each reply carries the number of its
    rule in `parts`, so that recorded attempts can be counted by rule.
 
-The rules of scripted replies, from YAML text, JSON text or a list. Every problem has its place.
-
-Plain scalars have the meaning that they have in documents (YAML 1.2): `NO` and `yes` are text. A reply
-that is a number keeps the digits as they were written.
+Rules are read from YAML text, JSON text or a list; every problem has its place. Plain scalars have the meaning that
+they have in documents (YAML 1.2): `NO` and `yes` are text. A reply that is a number keeps the digits as they were
+written.
 """
 
 from __future__ import annotations
@@ -561,7 +558,7 @@ def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
 
 
 class ScriptedEffects:
-    """The stubs of a dry run from the rules of a file of replies; see `engine.stubs.Stubs`.
+    """The stubs of a dry run from the rules of a file of replies; see `engine.run_state.Stubs`.
 
     A rule `{step: GLOB, output: …}`, `{step: GLOB, exit: N}` or `{step: GLOB, error: WORD}` stands for
     Python functions, commands, tools and questions to people at the paths that its glob matches. The first

@@ -1,17 +1,11 @@
-"""The client library behind `ProviderModel`: its models, messages and settings.
-
-Importing it takes seconds, so it is imported for the first request of a real model.
-
-Requests through the client library: connections, formats of structured output, streamed replies.
-
-Rules:
+"""Requests through the client library: its models and messages, formats of structured output, streamed replies.
 
 1. Three timers: until the reply begins, between two pieces of content, and for the entire reply.
    Keep-alives and empty pieces reset none of them.
 2. A stream is complete when it states a finish reason. Without one it is an error.
 3. A truncated value is never parsed; `received` decides how a reply is read.
 
-Importing this module takes seconds: `provider_model` imports it for the first request.
+Importing this module takes seconds: `endpoints` imports it for the first request of a real model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The addresses of models: providers, permitted network addresses, and the key for each address.
+"""The models of all providers behind one protocol: their addresses, permitted networks, and the key of each.
 
-Rules:
+Rules of addresses and keys:
 
 1. A key belongs to the origin of its provider. Another `base_url` gets the key that `api_key_env` names, or
    none; a provider's key is never sent elsewhere.
@@ -13,11 +13,9 @@ Rules:
    ::1). All others (private, link-local, metadata services, multicast, reserved) need an entry for the host
    or its network in the list of allowed hosts: a document must not reach inside a network.
 
-All providers behind one protocol, through the client library.
+Rules of `ProviderModel`:
 
-Rules:
-
-1. The library is imported in a thread for the first real request, and never before.
+1. The client library is imported in a thread for the first real request, and never before.
 2. One `complete` is one request: the retries of the library and the SDK are off.
 3. The format of structured output that an endpoint supports is determined once and remembered.
 4. Every failure is a `ModelError`, and no text in it contains a key.

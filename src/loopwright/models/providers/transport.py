@@ -1,6 +1,4 @@
-"""The transport to an endpoint: it limits the destination, the headers and the response of a request.
-
-Rules:
+"""The transport to an endpoint: it limits what is sent and received, and names the model error of a failure.
 
 1. Only the endpoint's origin is called, at an address that was checked. Redirects are not followed.
 2. The key is added here and nowhere else: no object of a library ever holds it. Without a key (Vertex AI)
@@ -10,13 +8,8 @@ Rules:
 5. A complete response of a server that cannot stream becomes a stream of one chunk.
 6. Chat Completions of servers that differ from OpenAI are repaired where the meaning is certain.
 
-Try providers with their keys: one request for the list of models, which costs nothing.
-
-Importing this module loads the HTTP client.
-
-The model error behind a failure of an endpoint, the client library or the network.
-
-Importing this module loads the client library.
+`try_providers` tries providers with their keys by one request for the list of models, which costs nothing.
+Importing this module loads the HTTP client and the client library.
 """
 
 from __future__ import annotations
