@@ -1,9 +1,7 @@
-"""The filters and methods of templates: an allow-list in which each counts its cost in advance.
+"""The filters, methods, comparisons and tests of templates: an allow-list in which each counts its cost in advance.
 
 Not offered: filters that pad (`center`, `format`), because a number in the template sets their cost;
 access to attributes (`attr`); random values; HTML.
-
-The comparisons and tests of templates: an allow-list in which each counts its cost in advance.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The environment of templates: Jinja's immutable sandbox with its own implementation of every operation.
+"""The environment and the generated code of templates: Jinja's sandbox with its own implementation of operations.
 
-`syntax.rewrite` replaces each operation of a template by a call of a function in this module, so that
+`rewrite` (in `template`) replaces each operation of a template by a call of a function in this module, so that
 no other part of Python is reachable and every cost is counted:
 
 =================================  =========================================================
@@ -14,8 +14,6 @@ in the template                    implementation
 `{% if a %}`, `not a`              the truth of the result of the filter "?"
 `{{ a }}`                          `_print`
 =================================  =========================================================
-
-The generated code of a template, and a shortcut for templates that consist of text and names.
 
 A document is checked far more often than all its templates run, so code is generated when a template
 first runs (`Program`), and a template of names alone is also parsed then (`Paths`).

@@ -1,17 +1,17 @@
 """Templates and expressions, compiled once and rendered with values any number of times.
 
 1. Rendering has one pass: template syntax inside a value is never interpreted.
-2. A template reaches plain data and the functions of the call, and nothing else (see `values.py`).
+2. A template reaches plain data and the functions of the call, and nothing else (see `values`).
 3. Every name that a template needs can be read before it is rendered (`names`, `check`).
-4. Limits count work, not time (see `values.py`).
+4. Limits count work, not time (see `values`).
 
-The passes over the syntax tree of a template: check, rename, rewrite.
+Compiling passes over the syntax tree three times:
 
 1. Check: every node outside `ALLOWED`, deep nesting, unknown filters and tests, wrong arguments and
    reserved names are refused.
 2. Rename: Jinja reserves `loop` for its counter and refuses `{% for loop in … %}` when it generates code.
    Renaming the variable in the tree cannot change quoted or raw text.
-3. Rewrite: operations become calls of the sandbox, as the table in `sandbox.py` lists them.
+3. Rewrite: operations become calls of the sandbox, as the table in `sandbox` lists them.
 """
 
 from __future__ import annotations
