@@ -1,7 +1,5 @@
 """Tools: functions that a model or a step calls by name with arguments.
 
-Rules:
-
 1. A call is one effect in the journal: its arguments, its output or error, and its time.
 2. The failure of a call is a value, `{"error": {"kind", "message"}}`, and the model or the step reacts
    to it. Only the end of the run (a deadline, a cancellation) is raised.
@@ -12,8 +10,7 @@ Rules:
    marker. The journal keeps the complete output once, as a file named by its digest.
 6. A prompt receives at most 32,000 characters of an output, with the same marker.
 7. An output of more than 64 MiB is an error.
-
-A Python function as a tool: its signature is the schema, its docstring the description.
+8. Of a Python function as a tool, the signature is the schema and the docstring the description.
 """
 
 from __future__ import annotations

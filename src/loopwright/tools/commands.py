@@ -1,15 +1,7 @@
-"""The cost that a command reports: in the file named by `$LOOPWRIGHT_USAGE`, or in its JSON output.
+"""Commands of the machine as steps and as tools, and the cost that a command reports.
 
-Rules:
-
-1. The command writes the file as soon as it knows its cost: `{"calls", "input_tokens", "output_tokens",
-   "usd"}`, each optional. It is read after the command has ended, also after a failure or a timeout.
-2. A report counts as at least one call. An unreadable report is a warning and counts as nothing. It
-   never fails the step.
-
-Commands of the machine as a tool: lists of words from an allow-list.
-
-Rules:
+A step runs one command. Its text is constant; values reach it through stdin, env or args only. A tool runs lists of
+words from an allow-list:
 
 1. There is no shell. The program receives the words unchanged, and nothing parses them again.
 2. The list allows complete command lines with placeholders. Allowing the beginning of a command does
@@ -20,7 +12,12 @@ Rules:
    option. `{name:any}` and `{name...:any}` allow it.
 5. The output says how the command ended, also when it failed: the exit code and both streams.
 
-A command as a step. Its text is constant; values reach it through stdin, env or args only.
+The cost is in the file named by `$LOOPWRIGHT_USAGE`, or in the command's JSON output:
+
+1. The command writes the file as soon as it knows its cost: `{"calls", "input_tokens", "output_tokens",
+   "usd"}`, each optional. It is read after the command has ended, also after a failure or a timeout.
+2. A report counts as at least one call. An unreadable report is a warning and counts as nothing. It
+   never fails the step.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""MCP servers as sets of tools.
-
-The declaration of an MCP server as data: how to start or reach it, and which tools may be used.
-
-MCP servers as sets of tools: declared here, started when a run first needs them, ended with the run.
+"""MCP servers as sets of tools: declared as data, started when a run first needs them, ended with the run.
 
 The Model Context Protocol is specified at https://modelcontextprotocol.io/specification. Declaring a
 server does not import the client library. Starting one needs `loopwright[mcp]`.
-
-Rules:
 
 1. The tools of a server are those it listed when the run first asked. The list is recorded. A server
    that lists other tools after a restart, of its own or of the run, is refused.

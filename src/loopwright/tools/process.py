@@ -1,22 +1,15 @@
-"""Commands that run to their end.
-
-Rules:
-
-1. How a command ends is a result, never an exception: a crash, a signal, a timeout, bytes that are not
-   text, endless output. Only a command that cannot be started is an error.
-2. The program text is constant. Values reach a command through its environment, arguments or standard
-   input. Nothing is parsed again, so nothing needs quoting.
-3. n bytes of output need about 2 n bytes of memory for a moment, and n bytes afterwards. If only the
-   beginning and the end are kept, n is the size of these parts.
-
-Child processes: commands, and servers that live as long as a run.
-
-Rules:
+"""Child processes: commands that run to their end, and servers that live as long as a run.
 
 1. A process ends together with every process that it started, whatever their sessions are
    (`supervised`): SIGTERM, a grace period, SIGKILL. The same happens when our process is killed.
 2. The environment is built, not inherited: a short list of variables is passed on, so a command gets
    no API key that was not passed to it explicitly.
+3. The program text is constant. Values reach a command through its environment, arguments or standard
+   input. Nothing is parsed again, so nothing needs quoting.
+4. How a command ends is a result, never an exception: a crash, a signal, a timeout, bytes that are not
+   text, endless output. Only a command that cannot be started is an error.
+5. n bytes of output need about 2 n bytes of memory for a moment, and n bytes afterwards. If only the
+   beginning and the end are kept, n is the size of these parts.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""Programs under a supervisor, which ends each of them together with every process below it.
-
-Rules:
+"""Programs under a supervisor, which ends each of them together with every process below it, or in a process group.
 
 1. The supervisor (`supervisor`) is a separate process. It also ends processes that started their own
    session, and processes whose parents have ended.
 2. It ends them on request, and when our process ends, even by `kill -9`.
 3. Ending means an interrupt, a grace period, then SIGSTOP and SIGKILL until no process is left. The
    processes that had to be ended are reported.
-4. The environment of each program names its run (TOKEN), so that `engine.leftovers` can identify it, and its
+4. The environment of each program names its run (TOKEN), so that `engine.run` can identify it, and its
    command (COMMAND): without its supervisor, its processes cannot be identified otherwise.
 
-Programs in a process group, for systems without the supervisor: it forks, and Windows cannot.
-
-A program is ended with the processes of its group. Processes that left the group are not ended, and
-nothing is ended if our process is killed.
+The supervisor forks, and Windows cannot. There a program has a process group and is ended with its processes;
+processes that left the group are not ended, and nothing is ended if our process is killed.
 """
 
 from __future__ import annotations
