@@ -1,13 +1,10 @@
-"""A prompt as a step: it renders a template, calls a model, and returns the reply.
-
-Rules:
+"""A prompt as a step: it renders a template, attaches files, calls a model, and returns the reply.
 
 1. The prompt is rendered once; template syntax inside a value is never interpreted.
 2. Each attempt is a separate effect, recorded in the journal, reserved in the budget and paid once.
 3. A refused reply is an error. A truncated reply is an output only with `on_cutoff: accept`, with a
    warning.
-
-The files of a prompt: read once, stored beside the journal, recorded by digest.
+4. Files are read once, stored beside the journal, and recorded by their digest.
 """
 
 from __future__ import annotations

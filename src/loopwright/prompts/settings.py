@@ -1,8 +1,6 @@
-"""The models and settings of a prompt, and the requests that follow from them.
+"""The models and settings of a prompt, its requests, and the conversation that it continues in a loop.
 
-One conversation for all iterations of a loop, within limits.
-
-Rules:
+One conversation serves all iterations of a loop, within limits:
 
 1. An exchange is a question and its reply. The oldest exchanges are left out first, always both messages.
 2. A failed iteration adds no exchange.

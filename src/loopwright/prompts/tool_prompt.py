@@ -1,8 +1,4 @@
-"""Steps that use tools: a prompt whose model may call tools, and a single tool call.
-
-A conversation with a model that calls tools, until it answers.
-
-Rules:
+"""Steps that use tools: a prompt whose model may call tools until it answers, and a single tool call.
 
 1. Every attempt and every tool call is a separate effect, at
    `name/round-2/attempt-1` and `name/round-2/call-1`, so a resumed run repeats none of them.
