@@ -1,8 +1,8 @@
 """Evaluators: steps that turn an output into a score, a verdict or a list of criteria.
 
 `judge` and `rubric` ask a model; `check`, `checklist`, `json_schema`, `similarity` and `test_report` decide by
-code; `score` reads a number, `metric` measures one; `gates` combines several. `trend` and `agreement` describe results, `read_score`,
-`read_verdict` and `read_yes_no` read texts.
+code; `score` reads a number, `metric` measures one; `gates` combines several. `trend` and `agreement` describe
+results, `read_score`, `read_verdict` and `read_yes_no` read texts.
 """
 
 from .check import check, json_schema

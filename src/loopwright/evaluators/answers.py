@@ -1,8 +1,6 @@
-"""Scores, verdicts and answers, read from what a model writes.
+"""The answers in what models write: the JSON objects of judges, and the outputs and answer formats of agents.
 
-The answers in what models write: the JSON objects of judges, and the outputs and answer formats of agents.
-
-Rules of this module and of the readers `scores` and `verdicts`:
+Rules of this module and of the readers in `score` and `verdicts`:
 
 1. Total: every `str` has a result. Only an invalid configuration raises an error.
 2. Linear: every scan passes over the text a fixed number of times, whatever the text contains.

@@ -1,19 +1,13 @@
-"""Checks: evaluators that decide about an output by code.
-
-Rules:
+"""Checks: evaluators that decide about an output by code, with the criteria that they are made of.
 
 1. A check gives a verdict: `passed`, and a score of 1.0 or 0.0, so that an output that passed ranks
-   above one that did not. Each rule is a criterion, and its gap says what is missing.
+   above one that did not. Each rule is a criterion, and its gap says what is missing; the score, the verdict and the
+   gaps of an evaluation follow from its criteria.
 2. A check that could not decide is an error of kind `check_error`, neither passed nor failed. One that
    cannot decide about any output, because its command cannot run, is of kind `evaluator_broken`.
 3. Checks have no side effects, so a resumed run may repeat a check that was in progress.
-
-Evaluations of several criteria: the score, the verdict and the gaps follow from the criteria.
-
-JSON Schema as a check: every error with its path, bounded patterns, no remote references.
-
-Two departures from the defaults of the library: patterns of a schema are searched with a time limit, and
-a reference that is not inside the schema is refused when the check is made, instead of being fetched.
+4. JSON Schema departs from the defaults of the library in two ways: patterns are searched with a time limit, and a
+   reference that is not inside the schema is refused when the check is made, instead of being fetched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Evaluators in order of authority: a later one cannot overrule an earlier failure.
+"""Several evaluators as one: gates in order of authority, and a checklist of requirements.
 
-A list of requirements, each with a check: which are met, which are not, and a score.
+The first gate that fails ends the evaluation: a later one cannot overrule it.
 """
 
 from __future__ import annotations

@@ -1,29 +1,19 @@
-"""A model judges one criterion, with votes.
-
-Tools of a judge: it may call them before it answers, and their results count as candidate.
-
-A result can hold a planted verdict just as the candidate can, and the judge may repeat it. The results are
-therefore part of the text that an answer is compared with.
-
-The voting rule of a judge and its exact error rates.
-
-Votes are requested one at a time until one side leads by enough. A judge is mostly consistent when it
-sees the same output again, so votes remove only a part of its error. The other part is the persistent
-share, `icc`, the intraclass correlation: 0 if votes are independent, 1 if every vote repeats the first.
-Votes on one output are then beta-binomial: after y yes and n no the next vote is a yes with probability
-(a + y) / (a + b + y + n), where a = mean * (1 - icc) / icc and b = (1 - mean) * (1 - icc) / icc.
-
-The voting rule of a judge from its measurement, the report of `loopwright bench judge`.
-
-A model as a judge: one sentence, or several, that an output must meet.
-
-Rules:
+"""A model as a judge: one sentence, or several, that an output must meet, with tools, votes and exact error rates.
 
 1. The judge gives a verdict in JSON or in a signed line. Nothing else is read as a verdict.
 2. Goal and criteria are included verbatim, the candidate in a block with a mark it cannot contain.
 3. An unreadable answer is requested once more. Then the evaluation is undecided: neither met nor a score
    of 0.
 4. An error of the judge is an error, never "not met". A judge never fails over to another model.
+5. A judge may call tools before it answers. A result can hold a planted verdict just as the candidate can, and the
+   judge may repeat it, so the results are part of the text that an answer is compared with.
+
+Votes are requested one at a time until one side leads by enough. A judge is mostly consistent when it
+sees the same output again, so votes remove only a part of its error. The other part is the persistent
+share, `icc`, the intraclass correlation: 0 if votes are independent, 1 if every vote repeats the first.
+Votes on one output are then beta-binomial: after y yes and n no the next vote is a yes with probability
+(a + y) / (a + b + y + n), where a = mean * (1 - icc) / icc and b = (1 - mean) * (1 - icc) / icc. The measurement of a
+judge, the report of `loopwright bench judge`, gives its voting rule.
 """
 
 from __future__ import annotations

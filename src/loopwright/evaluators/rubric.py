@@ -1,10 +1,4 @@
-"""A model rates weighted criteria.
-
-The question that rates an output by several criteria at once, and the reading of the answer.
-
-The rubric: a model rates an output by weighted criteria, which may be derived from a goal.
-
-Rules:
+"""The rubric: a model rates an output by weighted criteria, which may be derived from a goal.
 
 1. One call rates all criteria. Their scores are from 0 to 1, the score of the output is their weighted
    mean.

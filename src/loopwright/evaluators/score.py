@@ -1,8 +1,7 @@
-"""A score as a number in a text, in an object, or in the reply of a step.
+"""A score as a number in a text, in an object, or in the reply of a step, and the one grammar of scores.
 
-Scores in text: one grammar, after a label or at the match of a pattern.
-
-The grammar, in ASCII digits after NFKC, with an optional trailing full stop::
+A score in a text follows a label, or is the match of a pattern. The grammar, in ASCII digits after NFKC, with an
+optional trailing full stop::
 
     number        0.85  1  .9  0,85  8 points      on the declared scale, 0..1 by default
     number/den    8/10  8 of 10  93 out of 100     has its own scale
@@ -468,7 +467,7 @@ def score(
     In a text the number follows `label`: 0.85, 8/10, 93 of 100 or 93 %; prose without another digit may
     follow. In an object, also one inside a text, it is the member `label`, in any case. A number is the
     score itself. An unreadable score is undecided, never 0. The last match counts; if others differ, a
-    vote notes that it is ambiguous. `evaluators.parsing.scores` has the grammar.
+    vote notes that it is ambiguous. the module has the grammar.
 
     Args:
         label: The word before the number. None: the number is the complete text. Default: "score".

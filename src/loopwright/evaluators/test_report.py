@@ -1,18 +1,8 @@
-"""The share of tests that pass, read from the report of a test command.
+"""The share of tests that pass, and readers of test reports: JUnit's XML, TRX, `go test -json` and TAP.
 
-The content of a test report, whatever its format.
-
-Reports in lines: `go test -json` and TAP.
-
-Sources: `go doc test2json`, and https://testanything.org/tap-version-14-specification.html
-
-Reports in XML: JUnit's format, in the variants of its writers, and TRX of `dotnet test`.
-
-Sources: https://github.com/testmoapp/junitxml (variants of JUnit) and the schema vstst.xsd (TRX).
-
-Readers of test reports: JUnit's XML, `go test -json`, TAP and TRX.
-
-The tested code may write the report, so each reader has limits and refuses entities.
+The tested code may write the report, so each reader has limits and refuses entities. Sources: `go doc test2json`,
+https://testanything.org/tap-version-14-specification.html, https://github.com/testmoapp/junitxml (variants of JUnit)
+and the schema vstst.xsd (TRX).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The trend of a loop's scores: improving, degrading, stable or fluctuating.
-
-How similar texts are, by their words or characters, without a model.
-"""
+"""The trend of a loop's scores, and how similar texts are by their words or characters, without a model."""
 
 from __future__ import annotations
 

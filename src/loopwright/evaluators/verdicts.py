@@ -1,13 +1,11 @@
-"""Scores from 0 to 100 in the JSON object of a judge, never confused with scores from 0 to 1.
-
-Verdicts in the reply of a judge: JSON objects, a signed line of text, a plain yes or no.
+"""Verdicts and scores from 0 to 100 in the reply of a judge: JSON objects, a signed line of text, a plain yes or no.
 
 A wrong yes ends a loop with bad work, a wrong no costs one iteration. A reply with two possible readings
 is therefore `unparsable`, and the judge is asked again. A yes is never inferred from prose.
 
 1. `read_verdict`: all objects with a member `verdict` in the judge's own words, outside of `>` quotations,
    and a signed last line must agree. If the candidate contains the word "verdict", a yes counts only with
-   the mark from the prompt. See `text.objects_of`.
+   the mark from the prompt. See `answers.objects_of`.
 2. `read_signed`: the last line that is not blank is exactly `VERDICT <nonce>: YES` or `... NO`. Lines
    without the nonce are ignored. A verdict line in a quotation or a fence is not the verdict, but if it
    differs from the last line, the two are in conflict.
@@ -17,6 +15,8 @@ is therefore `unparsable`, and the judge is asked again. A yes is never inferred
    of the two signs is sufficient. So "I can't say yes", "not yes" and "there is no doubt" contain no
    answer; "YES and NO", "YES/NO" and "YES NO" name the choices. Text after the answer is ignored, unless
    it is a second and different answer.
+
+A score from 0 to 100 is never confused with a score from 0 to 1.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Workspace:
 
 
 class Files:
-    """The workspace of one loop or workflow: it implements `engine.state.LoopState`.
+    """The workspace of one loop or workflow: it implements `engine.files.LoopState`.
 
     Args:
         settings: the declaration.
