@@ -1,5 +1,4 @@
-"""Agents as steps: phased (planning, execution, refinement) and reasoning (a conversation until the model
-states its final answer)."""
+"""Agents as steps: phased (planning, execution, refinement) and reasoning (one conversation until a final answer)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

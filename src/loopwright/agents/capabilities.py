@@ -1,15 +1,12 @@
 """Capabilities: extensions of a phased agent that receive, and may change, its prompts, actions and results.
 
-Rules:
-
 1. Every call of a hook is an effect of the journal, so a resumed run uses the recorded answer. A hook must
    not keep state in its object that the run depends on. State belongs into `context`, which is recorded
    with the answer and passed to later hooks, iterations and resumed runs.
 2. A hook that fails adds a warning and changes nothing. It never ends the run.
 3. Capabilities are called in their order, each with the result of the previous one.
 4. Only hooks that a capability defines itself are called, because each call is an effect.
-
-The prompt of a phase, with the tools of the agent and the hooks of its capabilities.
+5. The prompt of a phase, its reply, and the calls of the agent's tools pass through the hooks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The marker by which a reasoning agent completes its task: `TASK_COMPLETE: [final answer]`.
+"""The final answer of a reasoning agent, after the marker `TASK_COMPLETE: [final answer]`, and its executions.
 
-Rules:
+Rules of the marker:
 
 1. The marker counts at the beginning of a line, outside code fences, in any case. Emphasis, heading signs,
    quotation marks and a bracket before it are decoration. In the middle of a line, in a list or in a block
@@ -15,13 +15,11 @@ Rules:
 5. Markers in a quotation of the complete prompt do not count.
 6. In the last iteration more places count: in a list, after a sentence or a word such as "Therefore,", and
    inside a fence, whose rest is the answer.
+7. No text is an error.
 
-No text is an error.
-
-Executions of reasoning agents, derived from the journal.
-
-An execution begins with the effect `begin` at the path of the agent (task, settings and time). Its calls
-are the attempts of models below that path. It ends with the report of the agent, or with the run.
+Executions are derived from the journal. An execution begins with the effect `begin` at the path of the agent (task,
+settings and time). Its calls are the attempts of models below that path. It ends with the report of the agent, or
+with the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The phased agent: planning, execution and refinement, each a loop.
-
-The phased agent: planning, execution and refinement, each a loop with its own limit.
-
-Rules:
+"""The phased agent: planning, execution and refinement, each a loop with its own limit, and the presets of limits.
 
 1. One iteration of a phase is one iteration of the agent: both counters increase by one.
 2. After a phase that is done, or at its limit, the next phase follows. The agent ends after refinement.

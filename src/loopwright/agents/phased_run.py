@@ -1,10 +1,8 @@
-"""One iteration of a phase: its input, the hooks of the capabilities, and the end of its phase.
+"""The run of a phased agent: its phases in order, each of them a `Loop`, their iterations, and the report at the end.
 
 The result of a phase may be any value. These members of an object are read: `done` (end the phase),
 `next_phase` (end it and continue with that phase), `confidence` (0 to 1, without an evaluator), and `plan`
 or `answer` if the plan or the answer is not the object itself.
-
-The run of a phased agent: its phases in order, each of them a `Loop`, and the report at the end.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The reasoning agent: a conversation until the model states its final answer.
-
-The reasoning agent: a conversation over several calls until the model states its final answer.
-
-Rules:
+"""The reasoning agent: a conversation over several calls until the model states its final answer.
 
 1. The iterations are one loop and one conversation, so each call includes all earlier messages.
-2. A reply with the marker ends the loop, see `completion`. The message of the last iteration announces the
+2. A reply with the marker ends the loop, see `final_answer`. The message of the last iteration announces the
    end. Without a marker its text is the output, and the report has `limit_reached`.
 3. Every call of a model counts as an interaction, also failed and repeated calls.
 4. With one iteration, or `mode="single"`, there is one plain call without instructions and notice. Its text
