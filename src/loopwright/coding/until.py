@@ -1,8 +1,7 @@
-"""`until`: a loop in which an agent works until a check passes.
+"""Loops of a coding agent: `until`, in which it works until a check passes, and `keep_or_revert_loop`.
 
-A judge of the files that an agent changed, in place of the agent's words about them.
-
-`keep_or_revert_loop`: an agent changes files, and only changes that improve a metric stay.
+In `keep_or_revert_loop` only changes that improve a metric stay. A judge may read the files that an agent changed, in
+place of the agent's words about them.
 """
 
 from __future__ import annotations

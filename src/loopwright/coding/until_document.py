@@ -1,8 +1,7 @@
 """The document of `loopwright until`: the command line runs it, so the printed document is the command.
 
-The command of an agent: words for a shell, or those of a coding agent with a manifest.
-
-The task of an agent that improves a metric: its prompt, and the option `--metric` of `until`.
+An agent is a command of words for a shell, or a coding agent with a manifest. With `--metric` its task is to improve
+a metric.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One call of a coding agent as an effect: the words, the events, and the record of its end.
-
-The settings of an agent's calls, and what follows from them: variables, home folder, state, secrets, version.
-"""
+"""One call of a coding agent as an effect: its settings, the words, the events, and the record of its end."""
 
 from __future__ import annotations
 

@@ -1,25 +1,19 @@
-"""Readers of the output of coding agents: lines in, facts and live lines out.
-
-The kind of an agent's failure, by the words and statuses that programs and providers use.
-
-The facts that a reader collects from the events of one call, and the rules that all readers share.
+"""Readers of the output of coding agents: lines in; facts, live lines and the kind of a failure out.
 
 1. Any line is accepted: what is not JSON, or not an expected event, is text and never an error.
 2. Everything that is kept is bounded, because an agent may print what it wants.
 3. A later event corrects an earlier one: the reported total replaces the sum of the parts.
+4. A failure has its kind by the words and statuses that programs and providers use.
 
-Claude Code (`--output-format stream-json`), and Qwen Code, which writes the same events.
+The formats:
 
-The last event is `result`. Its `subtype` may be `success` for a failed call, so `is_error` counts.
-
-Codex (`exec --json`). The last event is `turn.completed` or `turn.failed`; an `error` item is no failure.
-
-Gemini CLI (`-o stream-json`). Messages arrive in pieces; the last event is `result`.
-
-OpenCode (`run --format json`). It has no last event: a step that finished with another reason than
-`tool-calls` ends the call, and its usage is the sum of the steps.
-
-Programs that print text, Aider, and programs that print JSON with facts at known places.
+- Claude Code (`--output-format stream-json`), and Qwen Code, which writes the same events. The last event is `result`.
+  Its `subtype` may be `success` for a failed call, so `is_error` counts.
+- Codex (`exec --json`). The last event is `turn.completed` or `turn.failed`; an `error` item is no failure.
+- Gemini CLI (`-o stream-json`). Messages arrive in pieces; the last event is `result`.
+- OpenCode (`run --format json`). It has no last event: a step that finished with another reason than
+  `tool-calls` ends the call, and its usage is the sum of the steps.
+- Aider and other programs that print text, and programs that print JSON with facts at known places.
 """
 
 from __future__ import annotations

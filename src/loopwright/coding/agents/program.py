@@ -1,15 +1,11 @@
-"""One call of an agent's program: started, read line by line, and ended with every process below it.
+"""One call of an agent's program, from its start to its end, and the sessions that its calls continue.
 
-Rules:
-
-1. Output is read with a limit for one line and for all of it, so that no program can fill the memory.
+1. Output is read line by line, with a limit for one line and for all of it, so that no program can fill the memory.
 2. To stop a program, Loopwright sends its interrupt, waits for a grace period in which it may report what it spent,
    and kills it with every process below it.
 3. Loopwright decides the reason of the end: a program that it stopped counts as stopped, whatever it reports.
 
-The sessions of coding agents in one run: which conversation a call continues, and what it cost so far.
-
-Rules:
+Sessions say which conversation a call continues, and what it cost so far:
 
 1. A session belongs to a key: the chain of a loop, the step in the run, or a name that several steps share.
 2. Where the program lets us choose the ID, it is chosen before the start and recorded with it.

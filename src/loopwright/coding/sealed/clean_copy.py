@@ -1,12 +1,9 @@
-"""The clean copy: a folder that no agent saw, in which a check runs.
+"""The clean copy, a folder that no agent saw, in which a check runs, and the protected files while it runs.
 
-It is used again as long as nothing in it has changed: what a check writes must not reach the next one.
+The copy is used again as long as nothing in it has changed: what a check writes must not reach the next one.
 
-The files of captured trees and of folders by path, and new trees of them in the private store.
-
-The protected files while a check runs: read-only where a sandbox works, and compared afterwards.
-
-What the check itself writes on the base is left out: it is the user's own code.
+Protected files are read-only where a sandbox works, and compared afterwards. What the check itself writes on the base
+is left out: it is the user's own code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`tests`: the share of tests that pass, with the tests that fail by name.
+"""The evaluators `tests`, the share of tests that pass, and `sealed_metric`, a metric measured in a clean copy.
 
-`sealed_metric`: a metric that is measured in a clean copy, with the protected files of the base.
+Both use the protected files of the base. `tests` names the tests that fail.
 """
 
 from __future__ import annotations

@@ -1,19 +1,11 @@
-"""One run of a test command: its exit code, its report and the feedback on what fails.
+"""One run of a test command: its exit code, its report, its comparison with the base, and the feedback on what fails.
 
-The baseline of a check: its tests and their states on the base, and how a later report compares.
-
-From where a check imports the project: the clean copy, or the folder of the user.
-
-An editable install leaves a path or a finder in the environment that points to the user's folder. The check
-would then test that folder, whatever the files of the loop are.
-
-The test programs that write a report when an environment variable asks for it.
-
-A variable reaches the program through `uv run`, `npm test` or `make`, so the command stays unchanged.
-
-Canaries: one test that must fail and one that must pass, in a file with a random name beside the tests.
-
-A test program that was told to report success reports it for the canary that must fail, too.
+- A test program writes its report when an environment variable asks for it. A variable reaches the program through
+  `uv run`, `npm test` or `make`, so the command stays unchanged.
+- An editable install leaves a path or a finder in the environment that points to the user's folder. The check would
+  then test that folder, whatever the files of the loop are, so the place from which it imports the project is compared.
+- Canaries are one test that must fail and one that must pass, in a file with a random name beside the tests. A test
+  program that was told to report success reports it for the canary that must fail, too.
 """
 
 from __future__ import annotations

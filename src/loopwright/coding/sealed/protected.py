@@ -1,16 +1,13 @@
-"""What a command reads of a project through `make`: the Makefile of the base is read as text, and never run.
-
-1. The files that the target of the command names, in its prerequisites and its recipe, belong to the check.
-2. What a rule builds, and what a Makefile includes, is known by its name, whether it exists or not.
-
-Settings files of which only some parts belong to a check: their parts are compared and put back.
-
-Which files a check depends on, so that an agent must not change them.
+"""Which files a check depends on, so that an agent must not change them.
 
 1. A protected file that differs from the base is replaced by that of the base, and the iteration is `touched`.
 2. A new test is not tampering: it stays in the workspace, and the check does not run it.
 3. A new file that configures or shadows the test program is tampering, and so is a link out of the project.
 4. What the check is, its base says: the names in its command, in its Makefile and in its settings.
+5. The Makefile of the base is read as text, and never run. The files that the target of the command names, in its
+   prerequisites and its recipe, belong to the check. What a rule builds, and what a Makefile includes, is known by its
+   name, whether it exists or not.
+6. Of a settings file of which only some parts belong to a check, these parts are compared and put back.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Whether the result of a sealed check is to be believed, and the score of one that is.
+"""The evaluations of a sealed check: whether its result is to be believed, its score, and the feedback.
 
-The evaluations of a check: score, verdict, and the feedback for the next iteration.
-
-The options of a sealed check, and what is recorded of the base before the first iteration.
-
-Signs in a change that a person should read it. They are listed and never a verdict: each has honest uses.
+It also has the options of a sealed check, what is recorded of the base before the first iteration, and signs in a
+change that a person should read it. Signs are listed and never a verdict: each has honest uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Workspaces: the folder of a loop, captured after each iteration and put back to the best one.
 
-`git` runs git, `store` holds the snapshots, `tree` captures and restores one folder, `sources` makes one,
-`merge` hands it over, and `workspace` is the declaration. Only this package runs git.
+`store` runs git and holds the snapshots, `tree` makes, captures and restores one folder, `copying` copies its files,
+`handover` hands it over, `saved` finds those on disk, and `workspace` is the declaration. Only this package runs git.
 """
 
 from __future__ import annotations

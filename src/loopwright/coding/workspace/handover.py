@@ -1,13 +1,10 @@
-"""Contents as the user's git would store them: line ends and encodings by his attributes and configuration.
+"""The end of a workspace: the chosen snapshot becomes a branch, a patch, or changes in the user's folder.
 
-The private store has the bytes that are on the disk. His settings are read as text, and used in a repository of
-ours beside the objects of the store. It has no configuration of his, so no filter driver runs.
+Keys in the files that a loop changed are reported, or left out, before the files are handed over.
 
-The hand-over of a snapshot to the user's repository: a branch, a patch, or changed files.
-
-Keys in the files that a loop changed: they are reported, or left out, before the files are handed over.
-
-The end of a workspace: the chosen snapshot becomes a branch, a patch, or changes in the user's folder.
+Contents are handed over as the user's git would store them, with line ends and encodings by his attributes and
+configuration. The private store has the bytes that are on the disk. His settings are read as text, and used in a
+repository of ours beside the objects of the store. It has no configuration of his, so no filter driver runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The store of snapshots: one private bare repository, which the user's own repository never touches.
 
-Git as a program: its environment, its calls and its errors. Nothing else in the package starts git.
-
-No configuration of the user or the system reaches these calls. That of a repository does, so no call of ours
-converts the files of a repository that is not ours, and every other key that names a program is set here.
+Nothing else in the package starts git. No configuration of the user or the system reaches these calls. That of a
+repository does, so no call of ours converts the files of a repository that is not ours, and every other key that
+names a program is set here.
 """
 
 from __future__ import annotations

@@ -3,18 +3,12 @@
 1. The index is private, so what happens to `.git` in the folder changes nothing.
 2. A repository inside the folder is captured by its files, never by its commit.
 3. Every path of a snapshot is put back, and nothing that the rules ignore is touched.
-
-Files of a folder put in place and removed by their open folders, never through a link.
-
-A process that an agent left can exchange a folder for a link at any moment. Git checks a path before it writes, and
-would write behind the link.
-
-Which files are ignored: the rules of the beginning, for all iterations.
-
-A step may rewrite `.gitignore`. If its rules counted from then on, a file could be part of one snapshot and
-be ignored by the next, and putting a snapshot back would neither restore nor remove it.
-
-The user's folder, and how a tree is made from it. Nothing here writes into the user's folder.
+4. The rules of the beginning say which files are ignored, in all iterations. A step may rewrite `.gitignore`. If its
+   rules counted from then on, a file could be part of one snapshot and be ignored by the next, and putting a snapshot
+   back would neither restore nor remove it.
+5. Files are put in place and removed by their open folders, never through a link. A process that an agent left can
+   exchange a folder for a link at any moment. Git checks a path before it writes, and would write behind the link.
+6. A first tree is made from the user's folder, into which nothing here writes.
 """
 
 from __future__ import annotations

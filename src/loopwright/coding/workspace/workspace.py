@@ -1,7 +1,4 @@
-"""The declaration of a workspace, and the workspace of one run.
-
-The tree of a run that continues another one: it is made from the snapshots of that run.
-"""
+"""The declaration of a workspace, and the workspace of one run, also of a run that continues another one."""
 
 from __future__ import annotations
 
