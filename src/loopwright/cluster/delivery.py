@@ -1,13 +1,9 @@
-"""The protocol of deliverers: an existing engine hands run IDs to workers.
-
-Rules:
+"""The protocol of deliverers, by which an existing engine hands run IDs to workers, and deliveries in memory.
 
 1. A delivery is a hint and the journal is the truth. A lost, late or repeated delivery is not an error: the
    sweeper of the workers enqueues runs again that no engine holds, and a run that has ended is acknowledged.
 2. A deliverer knows run IDs only. Delays, attempts and results are in the journal.
 3. An engine repeats a delivery whose worker died before it acknowledged it. If an engine cannot, the sweeper does.
-
-Deliveries in memory, for tests and for workers of one process.
 """
 
 from __future__ import annotations

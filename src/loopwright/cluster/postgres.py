@@ -1,18 +1,14 @@
 """The shared state of workers in PostgreSQL: what a journal's rows say about queues, and the tables of workers.
 
-The journal creates and migrates these tables (`journal.postgres.shared_schema`). All times are those of the database.
+The journal creates and migrates these tables (`journal.postgres.connection`). All times are those of the database.
 
-The permits of one worker: calls that begin and end together cost one statement, not one each.
-
-Rules:
+The calls of one worker that begin and end together cost one statement for their permits, not one each:
 
 1. One statement at a time settles a name: it returns the permits of ended calls and asks for those of all waiting
    calls. It states totals, so it can be repeated after a lost connection.
 2. A permit of a cap goes from an ended call to a waiting one without a statement, while this worker has no more than
    its share and has asked the store within the last second.
 3. A permit that no call of this worker waits for goes back at once.
-
-Sessions of workers, and of the engine that delivers their runs, in PostgreSQL.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The state that workers share beside the journal: deliveries, pauses, workers, queues and the right to sweep.
+"""The state that workers share beside the journal: deliveries, pauses, workers, queues, schedules, the right to sweep.
 
-Schedules: a run whose time has come creates the run of the next time.
+There is no scheduler to operate: a schedule is the queued run of its next time, and a run whose time has come creates
+the run of the next time. The ID of a run follows from the name of the schedule and its time, so two schedulers create
+one run. Times that pass while no worker serves are skipped, except the one that was queued.
 
-There is no scheduler to operate: a schedule is the queued run of its next time. The ID of a run follows from the name of
-the schedule and its time, so two schedulers create one run. Times that pass while no worker serves are skipped, except
-the one that was queued.
-
-The keys of the source of a submitted run; that of its schedule is in `journal.inbox`.
+The keys of the source of a submitted run are here; that of its schedule is in `journal.questions`.
 """
 
 from __future__ import annotations

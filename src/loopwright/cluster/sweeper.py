@@ -1,10 +1,9 @@
-"""The sweeper: brings runs to the engine that the engine does not hold.
+"""The sweeper: brings runs to the engine that the engine does not hold, and suspends those that end their workers.
 
 Each worker has one, and one of them works at a time. It enqueues runs that are queued, interrupted or owned by a dead
 worker and that no engine holds, and runs whose time has come. A run that stays missing is enqueued again after pauses
-that double.
-
-Suspects: runs that were delivered again and again without a result, because their workers may have died of them.
+that double. A run that was delivered again and again without a result is suspended, because its workers may have died
+of it.
 """
 
 from __future__ import annotations

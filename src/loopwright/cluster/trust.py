@@ -1,8 +1,7 @@
-"""The digests of the documents whose commands and Python code a worker runs.
+"""What a worker agrees to run: the digests of documents, and the Python modules below its folders.
 
-Python steps by `module:attribute`, from the folders of a worker.
-
-Who submits a run names the module and the attribute, so neither decides alone what is run:
+A document whose commands and Python code a worker runs has a digest that it trusts. A Python step is named by
+`module:attribute`. Who submits a run names both, so neither decides alone what is run:
 
 1. The module is a file below a folder of the worker, links followed, with the contents that it had when the worker
    started, or with a digest that the worker trusts. Each of its packages is compared before it is imported, because

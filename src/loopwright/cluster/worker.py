@@ -1,23 +1,18 @@
-"""A worker: runs what an engine delivers, and brings back what an engine lost.
-
-Rules:
+"""A worker: runs what an engine delivers, brings back what an engine lost, and keeps budgets over workers.
 
 1. A run is a task of the worker, not of the engine: if the engine's connection fails, the runs in progress continue,
    and a repeated delivery joins them.
-2. A run that this worker cannot run goes back to its queue with a delay and a reason, for a worker that can.
+2. A run that this worker cannot run goes back to its queue with a delay and a reason, for a worker that can. A run
+   with a workspace continues only on the machine that has the folders.
 3. A run that is delivered five times without a new result is suspended; a person decides.
 
-Budgets over workers: what all runs of a queue, or of a key, may spend together.
-
-Rules:
+A budget over workers limits what all runs of a queue, or of a key, may spend together:
 
 1. A run reports its total after each call, and at its end. The total replaces the one before, so a report that is
    repeated, or lost with its worker, changes nothing: the next one has it.
 2. A call that costs something is refused once the account has spent its budget. Calls in progress then, and those that
    other workers begin within a second, may exceed it.
 3. A run that has not begun waits in its queue.
-
-Runs that only one machine can continue: their workspaces are folders of that machine.
 """
 
 from __future__ import annotations

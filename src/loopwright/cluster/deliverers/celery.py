@@ -1,14 +1,13 @@
 """Deliveries by Celery on RabbitMQ: a run is a Celery task in a queue of the broker.
 
-Celery publishes the tasks. A worker consumes them with Kombu, the messaging library of Celery, because Celery's own pools
-of processes and threads hold one run each, and a worker has many runs on one event loop. RabbitMQ delivers a task again
-when the connection of its worker ends.
+Celery publishes the tasks. A worker consumes them with Kombu, the messaging library of Celery, because Celery's own
+pools of processes and threads hold one run each, and a worker has many runs on one event loop. RabbitMQ delivers a task
+again when the connection of its worker ends.
 
 Redis is refused: in a test 29 of 200 runs of a killed worker were not delivered again within a minute.
 
-Answers to `celery inspect` and `celery status`: a worker of Loopwright looks like one of Celery to its operators.
-
-Only questions are answered. A command that changes a worker, such as `shutdown`, has the reply that it is not supported.
+A worker answers `celery inspect` and `celery status`, so it looks like one of Celery to its operators. Only questions
+are answered. A command that changes a worker, such as `shutdown`, has the reply that it is not supported.
 """
 
 from __future__ import annotations
