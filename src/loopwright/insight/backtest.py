@@ -1,4 +1,4 @@
-"""What another policy would have done on recorded runs, and at what cost.
+"""What another policy for the end of a loop would have done on recorded runs, at what cost, and limits to suggest.
 
 For each recording a policy is *exact* if it stops at or before the last recorded iteration, and *censored*
 if it would continue: then only bounds are known, from the best quality so far to 1. The lower bound is less
@@ -6,9 +6,7 @@ for a policy that may return a worse output than the best one. A policy with mor
 5 % censored recordings gets no point estimate, unless it is exact on the runs that explored: these are a
 random sample of all runs, so their mean has no bias.
 
-Policies: rules for the end of a loop that replay compares.
-
-Suggested limits, from replay alone or from runs that continued to their limits.
+Limits are suggested from replay alone, or from runs that continued to their limits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Measure a judge against labels of people: its errors, their persistence, and the votes that help.
+"""The measurement of a judge against labels of people: errors, their persistence, votes that help, and the run.
 
 Intervals are at 95 %: Wilson over cases for shares, a bootstrap over cases for kappa, flip rate and icc.
 Without enough cases the report has the reason in place of a value.
 
-A measurement of a judge as a run: votes on labelled cases, and outputs that no judge may accept.
-
-The input of the run has the cases and the options of the report, and its output is the report. Each case
-is an item of a list, so a measurement that is killed continues with the cases that are left, and pays for no
-recorded vote again.
+A measurement is a run: votes on labelled cases, and outputs that no judge may accept. Its input has the cases and the
+options of the report, and its output is the report. Each case is an item of a list, so a measurement that is killed
+continues with the cases that are left, and pays for no recorded vote again.
 """
 
 from __future__ import annotations

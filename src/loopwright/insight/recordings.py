@@ -1,10 +1,10 @@
-"""Recorded runs of one loop, and which of their stops its conditions reproduce.
+"""Recorded runs of one loop, how they are selected, and which of their stops its conditions reproduce.
 
 A stop is reproduced if the loop decides on each recorded prefix as the run did: to continue before the
 recorded end, and to end there for the recorded reason. Other runs are left out: their ends did not follow
 from the record, so the record cannot say what another policy would have done.
 
-Selectors of recorded runs: a run ID, `name:DOC`, `since:7d` or `fp:FINGERPRINT`.
+Selectors are a run ID, `name:DOC`, `since:7d` or `fp:FINGERPRINT`.
 """
 
 from __future__ import annotations

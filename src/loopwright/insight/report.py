@@ -1,8 +1,7 @@
-"""The report of a replay: a JSON object, a table of pairs and a plot of the frontier.
+"""The report of a replay as a JSON object and a table of pairs, and plots as SVG of policies and of judges.
 
-Plots of insight as SVG: quality against cost of policies, and reports of a judge over time.
-
-Each point has its figures as a title, and the same figures stand in a table and in JSON.
+The plots show quality against cost of policies, and reports of a judge over time. Each point has its figures as a
+title, and the same figures stand in a table and in JSON.
 """
 
 from __future__ import annotations
