@@ -1,5 +1,4 @@
-"""Runnables of LangChain and compiled graphs of LangGraph as steps: the output as JSON, and each model call in
-the ledger."""
+"""Runnables of LangChain and graphs of LangGraph as steps: JSON output, and each model call in the ledger."""
 
 from __future__ import annotations
 

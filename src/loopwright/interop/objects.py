@@ -1,13 +1,9 @@
-"""Steps that call an object of another library.
-
-Rules:
+"""Steps and evaluators that call an object of another library, and the protocol of adapters.
 
 1. A call that can cost money without a report is refused under a budget of calls, tokens or US dollars,
    unless it has a `reserve`. Without a budget the run warns `unreported_usage`.
 2. A fingerprint has the adapter, the object's name, its model and its instructions, but never the version of
    a library: updating a library does not end the runs on record.
-
-Any object as a step or an evaluator, with options for those of other libraries, and the protocol of adapters.
 """
 
 from __future__ import annotations
