@@ -1,23 +1,16 @@
-"""A run as spans, events and metric values, from its journal entries alone.
-
-Rules:
+"""A run as spans, events and metric values with the names of their attributes, from its journal entries alone.
 
 1. A span is sent at its end: that of a call with its "finished", those of iterations, loops and the run
    with their own entries, that of a step with inner steps with the end of the enclosing span.
 2. Times are the active seconds of the run, added to the clock of this process at the opening of the run.
    So the spans of a resumed run are those of this process, in the trace that the run began.
-3. Texts of people and models are sent with `capture` only; errors and reasons are always sent.
-
-The attributes, events and metrics under which runs are traced and measured.
+3. The IDs of traces and spans are derived from the run, so that a resumed run continues its trace.
+4. Texts of people and models are sent with `capture` only; errors and reasons are always sent.
 
 `gen_ai.*` are names of the OpenTelemetry semantic conventions for generative AI
 (https://github.com/open-telemetry/semantic-conventions-genai). They are spelled out here, because the
 conventions are in development and a library that renames one must not rename ours. `loopwright.*` are our
 own, for values without a name in the conventions.
-
-The spans, events and metric values that a trace sends, and the tree of the paths that are open.
-
-The IDs of traces and spans are derived from the run, so that a resumed run continues its trace.
 """
 
 from __future__ import annotations
