@@ -1,6 +1,6 @@
-"""An assertion that a step can be replayed from its journal.
+"""Tests of whole runs: a dry run, in which rules replace what steps do, and an assertion that a step can be replayed.
 
-A dry run: models, commands, Python functions and tools are replaced by rules.
+In a dry run the rules give the results of models, commands, Python functions and tools.
 """
 
 from __future__ import annotations
