@@ -1,14 +1,10 @@
 """The differences between operating systems: file locks, and groups of processes.
 
-Exclusive locks on open files: `fcntl.flock` where it exists, else the same function with `msvcrt`.
+Locks on open files are exclusive: `fcntl.flock` where it exists, else the same function with `msvcrt`. A lock belongs
+to the open file, and ends with its process. Two openings of one file exclude each other, also within one process.
 
-A lock belongs to the open file, and ends with its process. Two openings of one file exclude each other,
-also within one process.
-
-Groups of processes: started together, and ended together.
-
-POSIX systems have process groups and signals for them. On Windows `taskkill /T` ends a process with its
-descendants, and a process in a new group does not receive Ctrl-C.
+The processes of a group are started together, and ended together. POSIX systems have process groups and signals for
+them. On Windows `taskkill /T` ends a process with its descendants, and a process in a new group does not receive Ctrl-C.
 """
 
 from __future__ import annotations

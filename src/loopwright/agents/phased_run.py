@@ -1,4 +1,4 @@
-"""The run of a phased agent: its phases in order, each of them a `Loop`, their iterations, and the report at the end.
+"""The run of a phased agent: its phases in order, each a `Loop`, their iterations, and the report at the end.
 
 The result of a phase may be any value. These members of an object are read: `done` (end the phase),
 `next_phase` (end it and continue with that phase), `confidence` (0 to 1, without an evaluator), and `plan`

@@ -1,4 +1,4 @@
-"""The state that workers share beside the journal: deliveries, pauses, workers, queues, schedules, the right to sweep.
+"""The state that workers share beside the journal: deliveries, pauses, workers, queues, schedules, who sweeps.
 
 There is no scheduler to operate: a schedule is the queued run of its next time, and a run whose time has come creates
 the run of the next time. The ID of a run follows from the name of the schedule and its time, so two schedulers create

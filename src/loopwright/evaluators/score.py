@@ -467,7 +467,7 @@ def score(
     In a text the number follows `label`: 0.85, 8/10, 93 of 100 or 93 %; prose without another digit may
     follow. In an object, also one inside a text, it is the member `label`, in any case. A number is the
     score itself. An unreadable score is undecided, never 0. The last match counts; if others differ, a
-    vote notes that it is ambiguous. the module has the grammar.
+    vote notes that it is ambiguous. The docstring of `evaluators.score` has the grammar.
 
     Args:
         label: The word before the number. None: the number is the complete text. Default: "score".

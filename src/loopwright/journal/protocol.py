@@ -274,7 +274,7 @@ class FileStore:
 
     @property
     def journal_folder(self) -> Path | None:
-        """The folder of the journal beside it; None for contents that are in no folder."""
+        """The folder with the journal and the folder of these contents; None if they are in memory."""
         return self._folder and self._folder.parent
 
     def put(self, content: bytes) -> str:

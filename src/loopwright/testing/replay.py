@@ -1,6 +1,7 @@
-"""Tests of whole runs: a dry run, in which rules replace what steps do, and an assertion that a step can be replayed.
+"""Tests of whole runs: a dry run, in which rules replace what steps do, and an assertion on replay.
 
-In a dry run the rules give the results of models, commands, Python functions and tools.
+In a dry run the rules give the results of models, commands, Python functions and tools. The assertion is that a step
+can be replayed from its journal.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     return {"go": f"/runs/{new_id}"}
 
 
-BENCH = "judge_bench"  # the name of measurements, `insight.judge_run.BENCH`
+BENCH = "judge_bench"  # the name of measurements, `insight.judge_bench.BENCH`
 MOST_REPORTS = 100
 _LONGEST = 2000  # characters of a field
 _SHARES = {
