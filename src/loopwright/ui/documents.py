@@ -1,10 +1,6 @@
-"""Documents, and the models of Python steps, with the settings of the command line.
+"""Documents and Python steps with the settings of the command line: to run, to measure their judge, or to replay.
 
 This module is slow to load; `sources.documents_module` loads it when it is needed.
-
-The judges of a source, and the measurement of one as a run.
-
-Recordings of the runs that a person selects, for the command line and the page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Numbers and texts on a line: scores, bars, money, times; cleaned, cut and measured.
-
-Two texts side by side: equal, removed, added and changed lines, with the changes in a line.
-"""
+"""Numbers and texts on a line, and two texts side by side, for terminals and pages."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""The input of a run, from an option, a file or stdin, and its variables.
+"""The input of a run, from an option, a file or stdin, its variables, and the report that the run is open.
 
 Strict JSON of an object or a list (no NaN, no duplicate keys) is parsed; other input is text. A note says why
 a text that starts like JSON is not read as JSON.
 
-The signal by which a `loopwright` process reports to the page that it has opened its run.
-
-The page creates an empty file for the process and passes its path in VARIABLE. The process writes one byte
-once the run is open and accepted. A process that refuses ends without a byte. A file works on all
-platforms; a pipe could not be inherited on Windows.
+A `loopwright` process reports to the page that it has opened its run: the page creates an empty file for the process
+and passes its path in VARIABLE. The process writes one byte once the run is open and accepted. A process that refuses
+ends without a byte. A file works on all platforms; a pipe could not be inherited on Windows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A recorded run as its commands and pages show it.
-
-The sessions of coding agents in a recorded run, with what each of them cost.
-
-Submitted runs: why one waits, and when it starts.
-"""
+"""A recorded run as commands and pages show it: its facts, its sessions of coding agents, and why it waits."""
 
 from __future__ import annotations
 

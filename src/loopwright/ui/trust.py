@@ -1,7 +1,5 @@
 """Approval of the commands and Python code of a document: asked on a terminal, or by `--yes`.
 
-Rules:
-
 1. A document is read first. Its code is imported or run only after approval.
 2. Approval covers the contents that were shown. Files are read again after the answer, and a change
    is asked about again. The shown contents are then loaded.

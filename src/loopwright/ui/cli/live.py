@@ -1,8 +1,6 @@
-"""A run in progress: live rows on a terminal, plain lines on a pipe.
+"""A run on a terminal or a pipe: its rows while it runs, how it ended, and where the user's code failed.
 
-An iteration is one line: columns on a terminal, a sentence on a pipe.
-
-How a run ended, and where the user's code failed, as lines for people.
+An iteration is one line: columns on a terminal, a sentence on a pipe. A terminal has live rows, a pipe plain lines.
 """
 
 from __future__ import annotations

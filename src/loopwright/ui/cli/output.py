@@ -1,18 +1,14 @@
-"""The output of a command: results to stdout, all other text to stderr.
+"""The output of a command, with its errors and exit codes, and the signals that end it.
 
-Rules:
-
-1. Under `--json` stdout holds exactly one JSON object. The file descriptor itself is redirected, so
-   that output of the user's steps and commands goes to stderr.
+1. Results go to stdout, all other text to stderr. Under `--json` stdout holds exactly one JSON object. The file
+   descriptor itself is redirected, so that output of the user's steps and commands goes to stderr.
 2. If the reader closes the pipe, the remaining output is dropped and the command continues.
 3. Parts are text, or (text, style); styles apply to terminals only.
 4. Control characters are made visible on a terminal; a pipe gets text unchanged.
 5. An error is a sentence on stderr and an exit code, never a traceback. Exit code 2 is a wrong command
    line, document or run name; 1 is a journal that is locked, damaged or unavailable, or a defect.
 
-Ctrl-C, SIGTERM and SIGHUP during a run.
-
-Rules:
+Ctrl-C, SIGTERM and SIGHUP during a run:
 
 1. The first signal cancels the run's task: the engine records the finished work and releases the run,
    so that it can be resumed.

@@ -1,6 +1,6 @@
 """`run` and `resume`: drive a run, watch it, let signals interrupt it, and report how it ended.
 
-`--otel` and `--log`: traces, metrics and log lines of a run.
+`--otel` and `--log` give its traces, metrics and log lines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`show`: a run with its status, scores and iterations; one iteration; a diff of two; the timeline.
+"""`show` and `runs`: one recorded run, and the list of runs or of agent executions.
 
-`runs`: the list of runs, or of agent executions.
+`show` has the status, scores and iterations of a run; one iteration; a diff of two; the timeline.
 """
 
 from __future__ import annotations

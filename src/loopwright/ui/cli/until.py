@@ -1,8 +1,7 @@
-"""`until`: an agent works until a check passes. It runs the document that --print-yaml prints.
+"""`until`: an agent works until a check passes, by the document that --print-yaml prints.
 
-`--detach`: the same command again, in a process that outlives the terminal.
-
-The checks of `until` before any work: each problem is one sentence that names the option.
+The options are checked before any work, and each problem is one sentence that names the option. With `--detach` the
+same command runs again, in a process that outlives the terminal.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The state that the routes of one server share.
+"""The state that the routes of one server share: the project folder, the processes of runs, and readers of the journal.
 
-The project folder of the page: its documents, and the runs of them that the page starts.
-
-A run is a separate `loopwright` process, which outlives the page.
-
-The list of runs and the views of runs, from the indexes of the store if it has them.
+A run is a separate `loopwright` process, which outlives the page. Lists and views of runs are read from the indexes of
+the store if it has them.
 """
 
 from __future__ import annotations

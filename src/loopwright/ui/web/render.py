@@ -1,6 +1,6 @@
-"""Templates to HTML. All values are escaped, so that a model's text is shown and never interpreted.
+"""Templates and patches to HTML: all values are escaped, so that a model's text is shown and never interpreted.
 
-The lines of a patch, for the page and for reports, which need no web server.
+The lines of a patch are for the page and for reports, which need no web server.
 """
 
 from __future__ import annotations

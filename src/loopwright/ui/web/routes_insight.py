@@ -1,8 +1,6 @@
-"""The routes of limits and forks of a run, and of comparisons of runs.
+"""The routes of limits, forks and comparisons of runs, of replay and measured judges, and of workers and queues.
 
-The pages of replay and of measured judges, each with its figures as JSON.
-
-The page of workers and queues of a shared journal.
+The pages of replay and of measured judges also give their figures as JSON.
 """
 
 from __future__ import annotations

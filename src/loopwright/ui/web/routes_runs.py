@@ -1,7 +1,4 @@
-"""The routes that read: the list, a run, its iterations, comparisons, the timeline, exports.
-
-The routes of the files of a run: differences of iterations, and branches and changes made from them.
-"""
+"""The routes that read runs and their files: lists, iterations, comparisons, the timeline, exports, branches, changes."""
 
 from __future__ import annotations
 

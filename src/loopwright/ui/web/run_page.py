@@ -1,10 +1,6 @@
-"""The header of a run's page: its state, its figures and the limits of the run and of its loops.
+"""What the page of a run shows: its header with limits, its loops, its steps and effects, and the report in one file.
 
-The loops of a run's page: sections with curves and rows, and inner loops.
-
-The steps of a workflow, and the effects of a run, as rows of the run's page.
-
-A run as one self-contained HTML file, without scripts and links to other hosts.
+The report is a run as a self-contained HTML file, without scripts and links to other hosts.
 """
 
 from __future__ import annotations
