@@ -1,10 +1,6 @@
-"""The score of an iteration, read from the outputs of its agents.
+"""Loop nodes: a scored loop over groups of agents that learns from its past iterations, and on request from past runs.
 
-A loop node: a scored loop over groups of agents, with lessons for later iterations and, on request, for later runs.
-
-Loop nodes: a loop that is scored by the replies of its agents and learns from its past iterations.
-
-The steps of the loop-node dialect; `documents.dialects.orka` reads its files.
+The score of an iteration is read from the outputs of its agents. `translate` reads the files of the dialect.
 """
 
 from __future__ import annotations

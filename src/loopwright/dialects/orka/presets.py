@@ -1,8 +1,7 @@
-"""Scoring presets of the loop node: criteria with weights that sum to 1, strict, moderate and lenient.
+"""Scoring presets of the loop node, and the agents that judge by them, each criterion true or false.
 
-Source: the presets of the loop-node dialect. A criterion is written `dimension.criterion`.
-
-Validators: agents that judge by the criteria of a preset, each true or false.
+A preset has criteria with weights that sum to 1, strict, moderate or lenient; a criterion is written
+`dimension.criterion`. Source: the presets of the loop-node dialect.
 
 A reply that answers fewer than half of the criteria is not a judgement. The agent is asked once more; then
 its judgement is undecided.

@@ -1,13 +1,11 @@
-"""The model and provider of an agent in a loop-node document.
+"""The fields of loop-node documents and the types, models and providers of their agents, as in the dialect's project.
+
+A field of an agent with a prompt may also be in `params`. Additional fields are `score_scale`, and `timeout`,
+`fallback_score` and `timeout_score` of loops, which occur in the dialect's documents but not in its program.
 
 The model is that of the agent, otherwise that of the document (`orchestrator.model`, or `llm`), otherwise that of the
 caller. The dialect's own examples set no model for most agents. Agents of OpenAI then use the first model that another
 agent of the document names, with a note. Without any model there is an error, unless a file of replies is used.
-
-The fields of loop-node documents and the types of their agents, as in the dialect's own project.
-
-A field of an agent with a prompt may also be in `params`. Additional fields are `score_scale`, and `timeout`,
-`fallback_score` and `timeout_score` of loops, which occur in the dialect's documents but not in its program.
 """
 
 from __future__ import annotations

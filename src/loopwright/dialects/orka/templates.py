@@ -1,9 +1,8 @@
-"""The variables of a loop-node document: its input, the agents before a place, the iterations so far.
+"""The variables of a loop-node document, and the functions that its templates call, by the names of that dialect.
 
-The functions that templates of loop-node documents call, by the names of that dialect.
-
-The documents of the dialect define the results. What past iterations do not have is empty; the other texts
-for a missing value are those of its implementation. Names of roles such as `get_realist_response` are part of the dialect.
+The variables are the input of the document, the agents before a place and the iterations so far. The documents of the
+dialect define the results of functions. What past iterations do not have is empty; the other texts for a missing value
+are those of its implementation. Names of roles such as `get_realist_response` are part of the dialect.
 """
 
 from __future__ import annotations

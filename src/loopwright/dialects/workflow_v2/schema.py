@@ -1,15 +1,13 @@
-"""The placeholders of `workflow/v2.0` as expressions of native templates.
+"""The fields of `workflow/v2.0` as in its own project, and its placeholders as expressions of native templates.
+
+Text fields keep their text in the document: `version: 1.0` is "1.0" and `FLAG: yes` is "yes". Additional
+fields are `output` of a document, and `needs`, `judge`, `required` and `accept` of a loop.
 
 1. A placeholder has a flat name: `{{loop.last.output}}`. A name that is not a step, loop or constant of the
    document is a variable of the caller. The compiler reports it if it is undefined.
 2. All other text is literal. Text that a native template would interpret is quoted.
 3. The dependencies of each name are recorded: the step or loop that must run before, and the step of a
    called workflow that must be exposed.
-
-The fields of `workflow/v2.0` as in its own project, and the advice for other keys.
-
-Text fields keep their text in the document: `version: 1.0` is "1.0" and `FLAG: yes` is "yes". Additional
-fields are `output` of a document, and `needs`, `judge`, `required` and `accept` of a loop.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""The servers of `workflow/v2.0`: a document names them, and a file beside it defines how they are started.
+"""The steps of `workflow/v2.0` as native steps, with the servers that they name and the consensus of several models.
 
-This is the file that clients of the Model Context Protocol share: `server_config.json`, `mcp.json`,
-`.mcp.json` or `config.yaml`, with `mcpServers` (or `servers`) by name:
+A file beside the document defines how servers are started. It is the one that clients of the Model Context Protocol
+share: `server_config.json`, `mcp.json`, `.mcp.json` or `config.yaml`, with `mcpServers` (or `servers`) by name:
 `{"command": "npx", "args": […], "env": {…}}` or `{"url": "https://…", "headers": {…}}`.
 
-The translation of single steps and loops of `workflow/v2.0` to native steps.
-
-One prompt to several models, and the answer of the required share of them.
-
-Rules:
+A consensus is one prompt to several models, and the answer of the required share of them:
 
 1. All models are called at once. Those without an answer are left out; at least two answers are needed.
 2. If every answer begins with a verdict (YES, APPROVED, or a word that the prompt offers in capitals), the

@@ -1,6 +1,4 @@
-"""The loops of `workflow/v2.0` as native loops: until a condition holds, or over a list.
-
-The translation of `workflow/v2.0` documents to native documents.
+"""The translation of `workflow/v2.0` documents and their loops to native documents.
 
 The result makes the same calls in the same order as the document describes, and can be printed. Where the
 dialect's own documents disagree, the tests in tests/dialects/workflow_v2 decide.
