@@ -1,8 +1,7 @@
-"""Load documents: read them, compile them, and collect what a run needs.
+"""Load documents of any dialect: find them, read and compile them, convert them, and collect what a run needs.
 
-Documents as native YAML in the style of people.
-
-Find the document that a name refers to: a file, the stem of a file, or the `name:` inside it.
+A name refers to a file, the stem of a file, or the `name:` inside it. A conversion prints a document as native YAML in
+the style of people.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The plan of a document, the notes on it, and the approval of its user.
+"""The plan of a document, what it would run and its limits, and what it needs and this machine lacks.
 
-The plan of a document: what it would run, and its limits. `loopwright check` shows it.
-
-The keys, packages, servers, programs, folders and files of lists that a document needs and this machine lacks.
-
-Rules:
+`loopwright check` shows both. Needs are keys, packages, servers, programs, folders and files of lists:
 
 1. Only the models of its prompts and judges, and its MCP servers, are checked.
 2. Keys are looked up in the environment of the caller; their values are not used.

@@ -1,13 +1,8 @@
-"""Steps that only documents need.
+"""Steps that only documents need: templates as inputs, conditions, defaults, calls, items of lists, and memory.
 
-The items of a list in a document: from a value, a text or a file.
-
-Memory as steps of documents: facts of native documents, entries and texts of loop-node documents.
-
-All of them outlive the run. An entry has the key of the effect that wrote it, so an effect that is repeated
-after a crash does not write it twice. Any number of runs may append at the same time.
-
-Steps that only documents need: templates as inputs, conditions, defaults, calls of other documents.
+Facts of native documents, and entries and texts of loop-node documents, outlive the run. An entry has the key of the
+effect that wrote it, so an effect that is repeated after a crash does not write it twice. Any number of runs may append
+at the same time.
 """
 
 from __future__ import annotations

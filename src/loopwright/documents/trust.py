@@ -1,7 +1,5 @@
 """The commands, Python functions, keys and files that a document uses on this machine, and their approval.
 
-Rules:
-
 1. A document is code: its commands and functions run with the rights of the user, and variables of the
    environment and files go where the document sends them. A document with prompts only, which use the keys of
    their providers, needs no approval.

@@ -1,7 +1,4 @@
-"""Evaluators of documents: checks, checklists, scores, judges and confidence scorers.
-
-Metrics of documents: their evaluators, and the declarations of loops.
-"""
+"""Evaluators of documents: checks, checklists, scores, judges, confidence scorers and metrics."""
 
 from __future__ import annotations
 

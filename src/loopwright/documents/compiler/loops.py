@@ -1,10 +1,9 @@
-"""Loops of documents: execute, adapt, memory, and the scoring of loop nodes.
+"""Loops of documents: execute, adapt, memory, the scoring of loop nodes, and the conditions that end them.
 
-Conditions of documents: lists, trees, sentences for a judge, and the JSON of a loop controller.
-
-A loop controller writes `{"type": "confidence", "threshold": 0.85}`. Its types: `confidence` (threshold 0 to 1,
-min_iterations), `max_iterations` (limit), `timeout` (duration_ms), `no_improvement` (patience), `combined` (operator
-AND or OR, conditions). Limits act outside an AND too, and `min_iterations` counts completed iterations.
+Conditions are lists, trees, sentences for a judge, and the JSON of a loop controller. A loop controller writes
+`{"type": "confidence", "threshold": 0.85}`. Its types: `confidence` (threshold 0 to 1, min_iterations),
+`max_iterations` (limit), `timeout` (duration_ms), `no_improvement` (patience), `combined` (operator AND or OR,
+conditions). Limits act outside an AND too, and `min_iterations` counts completed iterations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Prompts, judges and consensus steps of documents, and the settings of their model calls.
-
-The resources of a run: models with their prices, and a transcript.
-"""
+"""Prompts, judges and consensus steps of documents, the settings of their model calls, and the models of a run."""
 
 from __future__ import annotations
 

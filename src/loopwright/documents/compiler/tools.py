@@ -1,10 +1,6 @@
-"""Commands, tools and servers of documents, and the steps that use them.
+"""Commands, tools, servers, coding agents and workspaces of documents, and the steps that use them.
 
 A command is a list or a constant script: values reach it through the environment and standard input only.
-
-Coding agents of documents.
-
-Workspaces of documents and loops.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Each dialect becomes a `Document` before anything is compiled. Unknown keys are refused. The description of a field is
 its documentation, which editors show.
-
-The model of `workspace:`, of documents and loops.
 """
 
 from __future__ import annotations

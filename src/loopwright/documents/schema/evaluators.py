@@ -1,7 +1,4 @@
-"""The native document: checks, test commands, judges and confidence scorers, and how the next input is created.
-
-The models of metrics: how one is measured, how a loop orders it, and the score that it makes.
-"""
+"""The native document: checks, test commands, judges, confidence scorers, metrics, and how the next input is created."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The types of fields in documents: names, durations, and models that refuse unknown keys.
+"""The types of fields in documents, and models that several parts share: settings, commands, tools and servers.
 
-The native document: commands, and the tools and servers that steps call.
+A model refuses unknown keys. Types of fields are names, durations and addresses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The native document: models, prompts, agents, consensus, prices and budgets.
-
-The native document: coding agents, command-line programs that edit files.
-"""
+"""The native document: models, prompts, agents, consensus, prices, budgets, and coding agents."""
 
 from __future__ import annotations
 

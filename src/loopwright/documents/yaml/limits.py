@@ -1,4 +1,4 @@
-"""Limits of the YAML parser, and the messages for its errors.
+"""Limits of the YAML parser, messages for its errors, and scalars by the core schema of YAML 1.2.
 
 1. `decode` accepts at most `MAX_BYTES` of UTF-8 without control characters.
 2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or whose aliases expand to more than
@@ -7,14 +7,12 @@
    crash the process.
 3. An error of the parser becomes one sentence with a position and, for common mistakes, the remedy.
 
-Scalars by the YAML 1.2 core schema, without the forms of YAML 1.1.
+The core schema has no forms of YAML 1.1 (https://yaml.org/spec/1.2.2/#1032-tag-resolution)::
 
     ~ null true False        null and boolean, also with a capital or in capitals
     12 -3 012 0o17 0xff      integers; a leading zero is still decimal
     1.5 .5 1. 1e-1           floats, finite only
     yes no on off 1:30 0b1   text, like everything else
-
-Format: YAML 1.2.2, section 10.3.2 (https://yaml.org/spec/1.2.2/#1032-tag-resolution).
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The text of a document as plain values, each with its position.
+"""The text of a document as a tree of plain values, each with its position and its text.
 
 1. This module depends on no dialect, default or field.
 2. It follows the parser's events with a separate stack. So no depth can overflow the C stack, limits
    hold before anything is built, and a wrong part does not hide the next one.
 3. Each node keeps its source text, because `version: 1.0` is a text if its field is a text.
 4. JSON is YAML in flow style and is read in the same way.
-
-The values of a document as a tree, each with its position and its text.
-
-In the tree of nodes an alias shares the node of its anchor. The plain values share nothing.
+5. In the tree of nodes an alias shares the node of its anchor. The plain values share nothing.
 """
 
 from __future__ import annotations
