@@ -326,7 +326,7 @@ class Run:
     Attributes:
         resources: the models, tools and settings that steps need, by name. Nothing is global.
         owned: the objects that steps opened for this run, by name. `release` closes them.
-        open_loops: the runs of loops that have not ended, by path; `tuning` changes their limits.
+        open_loops: the runs of loops that have not ended, by path; `LiveLimits` changes their limits.
         tuned: the limits that people changed, or None.
         noise: the sigma of the scores of loops, by name, as past runs measured it; or None.
         timed: the loop that a tuned limit of time ends now.

@@ -1,4 +1,4 @@
-"""One run of a test command: its exit code, its report, its comparison with the base, and the feedback on what fails.
+"""One run of a test command: its exit code, report, comparison with the base, and feedback on what fails.
 
 - A test program writes its report when an environment variable asks for it. A variable reaches the program through
   `uv run`, `npm test` or `make`, so the command stays unchanged.

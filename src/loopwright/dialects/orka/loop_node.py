@@ -1,4 +1,4 @@
-"""Loop nodes: a scored loop over groups of agents that learns from its past iterations, and on request from past runs.
+"""Loop nodes: scored loops over groups of agents that learn from past iterations, on request from past runs.
 
 The score of an iteration is read from the outputs of its agents. `translate` reads the files of the dialect.
 """

@@ -1,4 +1,4 @@
-"""The fields of loop-node documents and the types, models and providers of their agents, as in the dialect's project.
+"""The fields of loop-node documents, as in the dialect's own project, and the models of their agents.
 
 A field of an agent with a prompt may also be in `params`. Additional fields are `score_scale`, and `timeout`,
 `fallback_score` and `timeout_score` of loops, which occur in the dialect's documents but not in its program.

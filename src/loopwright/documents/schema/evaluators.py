@@ -1,4 +1,4 @@
-"""The native document: checks, test commands, judges, confidence scorers, metrics, and how the next input is created."""
+"""The native document: checks, test commands, judges, confidence scorers, metrics, and the next input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state that the routes of one server share: the project folder, the processes of runs, and readers of the journal.
+"""The state that the routes of one server share: the project folder, processes of runs, and the journal.
 
 A run is a separate `loopwright` process, which outlives the page. Lists and views of runs are read from the indexes of
 the store if it has them.

@@ -1,4 +1,6 @@
-"""The routes that read runs and their files: lists, iterations, comparisons, the timeline, exports, branches, changes."""
+"""The routes that read runs, and those of their files: differences, branches and changes made from them.
+
+What is read: the list, a run, its iterations, comparisons, the timeline and exports."""
 
 from __future__ import annotations
 

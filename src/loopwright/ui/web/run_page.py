@@ -1,4 +1,4 @@
-"""What the page of a run shows: its header with limits, its loops, its steps and effects, and the report in one file.
+"""What the page of a run shows: header with limits, loops, steps, effects, and the report in one file.
 
 The report is a run as a self-contained HTML file, without scripts and links to other hosts.
 """
