@@ -1,6 +1,7 @@
 """The routes that read runs, and those of their files: differences, branches and changes made from them.
 
-What is read: the list, a run, its iterations, comparisons, the timeline and exports."""
+What is read: the list, a run, its iterations, comparisons, the timeline and exports.
+"""
 
 from __future__ import annotations
 
