@@ -55,8 +55,6 @@ Kinds, and what to do:
 
 from __future__ import annotations
 
-import bisect
-import difflib
 import itertools
 import re
 from collections.abc import Iterable
@@ -115,6 +113,8 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     >>> nearest("sqlit", ["memory", "sqlite"])
     "; did you mean 'sqlite'?"
     """
+    import difflib  # only for a mistake
+
     matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
@@ -159,6 +159,9 @@ def listed(
     names = list(dict.fromkeys(names))
     if len(", ".join(names)) <= _LINE:
         return f"; {lead}: {', '.join(names)}" if names else ""
+    import bisect
+    import difflib
+
     match = difflib.SequenceMatcher(b=word[:_LONG].lower())
 
     def unlike(name: str) -> float:

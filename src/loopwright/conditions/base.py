@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
+from .._values import Value
 from ..errors import ConfigurationError, nearest
 from ..records import Failure, History, Iteration, Reason, Stop, codec
 from ..records.codec import Json
-from ..records.redaction import described
 
 TAGS: dict[str, type[Condition]] = {}  # filled by @condition while modules load, read after
 
@@ -145,6 +145,8 @@ def check_safely(condition: Condition, history: History) -> Stop | None:
         # Views: a condition of the user must not change the record.
         stop = condition.check(history.view())
     except BaseException as error:  # of any kind: the loop ends and reports it
+        from ..records.redaction import described
+
         exception, traceback = described(error, redact=history.redact)
         detail = f"the condition {tag} failed: {codec.error_line(error, history.redact)}"
         return _failed(detail, type(error).__name__, exception, traceback)
@@ -376,8 +378,8 @@ def prefer(stops: Iterable[Stop]) -> Stop | None:
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class AnyOf(_Combined):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AnyOf(Value, _Combined):
     """Stop when a member holds; success is preferred to a limit of the same iteration.
 
     Write it as `a | b`.
@@ -411,8 +413,8 @@ class AnyOf(_Combined):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class AllOf(_Combined):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AllOf(Value, _Combined):
     """Stop when every member holds, with success if a member is a condition of success.
 
     Write it as `a & b`.

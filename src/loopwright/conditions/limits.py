@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from .._values import Value
 from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
 from ..records.codec import Json, integer, number
@@ -61,8 +61,8 @@ class _IterationLimit(Limit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class MaxIterations(_IterationLimit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MaxIterations(Value, _IterationLimit):
     """Stop after `limit` iterations, including failed ones. Reason: `max_iterations`.
 
     Args:
@@ -83,8 +83,8 @@ class MaxIterations(_IterationLimit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class PhaseLimit(_IterationLimit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PhaseLimit(Value, _IterationLimit):
     """Stop a phase of an agent after `limit` iterations; the next phase follows. Reason: `phase_limit`.
 
     Args:
@@ -105,8 +105,8 @@ class PhaseLimit(_IterationLimit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class Timeout(Limit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Timeout(Value, Limit):
     """Stop when the loop has been active for `seconds`; the current call is cancelled.
 
     Time in which the run waits for a person, or is not running, does not count. Reason: `timeout`.
@@ -135,8 +135,8 @@ class Timeout(Limit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class Deadline(Limit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Deadline(Value, Limit):
     """Stop at a date and time. Reason: `deadline`.
 
     Args:
@@ -158,6 +158,8 @@ class Deadline(Limit):
 
     def timestamp(self) -> float:
         """Return the moment in seconds since the epoch."""
+        from datetime import datetime  # only for a loop with a deadline
+
         try:
             moment = datetime.fromisoformat(self.at)
         except (TypeError, ValueError):
@@ -177,8 +179,8 @@ class Deadline(Limit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class Budget(Limit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Budget(Value, Limit):
     """Stop when the loop, with all inner steps, has used up its calls, tokens, dollars or effects.
 
     A model call that does not fit is refused before it is made. Reason: `budget`.
@@ -269,8 +271,8 @@ UNITS: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunLimits:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunLimits(Value):
     """The limits of a run, each None by default: the options whose names are the keys of UNITS."""
 
     max_usd: float | None = None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .._values import Value
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, History, Iteration, Reason, Stop
 from ..records.codec import integer, normalise, number, text_of
@@ -82,8 +83,8 @@ def similarity(a: frozenset[tuple[str, ...]], b: frozenset[tuple[str, ...]]) -> 
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class NoImprovement(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NoImprovement(Value, Condition):
     """Stop after `patience` scores in a row that did not exceed the best by more than `min_delta`.
 
     Failed and undecided iterations have no score and do not count. In a loop with an objective, an
@@ -124,8 +125,8 @@ class NoImprovement(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class RepeatedOutput(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RepeatedOutput(Value, Condition):
     """Stop when the output repeats: twice in a row, or in a cycle that occurs twice.
 
     In a loop whose input changes, the same output twice in a row counts only if the two inputs
@@ -234,8 +235,8 @@ class RepeatedOutput(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class Degrading(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Degrading(Value, Condition):
     """Stop when scores fall by more than their noise explains. Reason: `degrading`.
 
     The rule `drawdown` compares means of two neighbouring scores. The fall from the best mean must exceed
@@ -412,8 +413,8 @@ def _score(evaluation: Evaluation) -> float:
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class NoProgress(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NoProgress(Value, Condition):
     """Stop after `patience` iterations in a row that neither raise the score nor change what fails.
 
     What fails are the failing tests of a check that reports them, else its feedback without numbers.
@@ -450,8 +451,8 @@ class NoProgress(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class NoChange(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NoChange(Value, Condition):
     """Stop after `limit` iterations in a row that changed no file of the workspace.
 
     Without a workspace it never holds. Reason: `no_change`.

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from .._regex import Pattern, PatternTimeout, compile_pattern
+from .._values import Value
 from ..errors import ConfigurationError
 from ..records import History, Iteration, Reason, Stop, number_text, reaches
 from ..records.codec import Json, integer, number, text_of
 from .base import AllOf, AnyOf, Condition, check_safely, condition, tag_of
 
+if TYPE_CHECKING:
+    from .._regex import Pattern
+
 
 @condition
-@dataclass(frozen=True, slots=True)
-class ScoreAtLeast(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ScoreAtLeast(Value, Condition):
     """Stop with success when the latest score is at least `threshold`. Reason: `condition_met`.
 
     Args:
@@ -58,8 +61,8 @@ class ScoreAtLeast(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class Passed(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Passed(Value, Condition):
     """Stop with success when the latest evaluation passed. Reason: `condition_met`.
 
     Args:
@@ -94,8 +97,8 @@ class Passed(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class AllCriteriaMet(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AllCriteriaMet(Value, Condition):
     """Stop with success when the latest evaluation has criteria and all of them passed.
 
     Reason: `condition_met`.
@@ -124,8 +127,8 @@ class AllCriteriaMet(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class OutputMatches(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OutputMatches(Value, Condition):
     """Stop with success when a regular expression matches a part of the latest output.
 
     An output that is not text is searched as JSON. A search has a time limit of 0.05 seconds; a search
@@ -155,12 +158,16 @@ class OutputMatches(Condition):
         self._compiled()
 
     def _compiled(self) -> Pattern:
+        from .._regex import compile_pattern
+
         return compile_pattern(self.pattern, ignore_case=self.ignore_case, multiline=self.multiline)
 
     def check(self, history: History) -> Stop | None:
         last = history.last
         if last is None or not history.can_satisfy:
             return None
+        from .._regex import PatternTimeout
+
         try:
             match = self._compiled().search(text_of(last.output))
         except PatternTimeout:  # the loop continues: its limits end it
@@ -206,8 +213,8 @@ class _MetricLimit(Condition):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class MetricAtLeast(_MetricLimit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MetricAtLeast(Value, _MetricLimit):
     """Stop with success when a metric of the latest evaluation is at least `value`. Reason: `condition_met`.
 
     Args:
@@ -232,8 +239,8 @@ class MetricAtLeast(_MetricLimit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class MetricAtMost(_MetricLimit):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MetricAtMost(Value, _MetricLimit):
     """Stop with success when a metric of the latest evaluation is at most `value`. Reason: `condition_met`.
 
     Args:
@@ -258,8 +265,8 @@ class MetricAtMost(_MetricLimit):
 
 
 @condition
-@dataclass(frozen=True, slots=True)
-class Judged(Condition):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Judged(Value, Condition):
     """Stop with success when a model says that a sentence is true of the latest output. Reason: `condition_met`.
 
     The loop asks the model after `evaluate`, and only if the answer can still make the loop succeed. The

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .._values import Value
 from ..conditions import Budget, amount
 from ..conditions.limits import OVERSHOT, used_up
 from ..errors import ConfigurationError, Stopped
@@ -411,8 +412,8 @@ def names_of(step: Step) -> list[str]:
 _PAUSE = 0.05  # seconds between two attempts to take a permit
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cap(Value):
     """At most `n` calls at once, over all workers.
 
     Args:
@@ -434,8 +435,8 @@ class Cap:
         return limits_of(self) & other
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rate(Value):
     """At most `n` calls in a period of `per` seconds, over all workers; a token bucket.
 
     Args:
@@ -461,8 +462,8 @@ class Rate:
         return limits_of(self) & other
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Limits(Value):
     """A cap and a rate that both apply.
 
     Args:

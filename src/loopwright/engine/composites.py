@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, overload
 
+from .._values import Value
 from ..errors import (
     BudgetExceeded,
     ConfigurationError,
@@ -401,8 +402,8 @@ class _Named(CompositeStep):
         return [part for _, part in self.members]
 
 
-@dataclass(frozen=True)
-class _Sequence(_Named):
+@dataclass(frozen=True, eq=False, repr=False)
+class _Sequence(Value, _Named):
     name: str
     members: tuple[tuple[str, Step], ...]
 
@@ -525,8 +526,8 @@ def _named(steps: tuple[StepLike, ...]) -> tuple[tuple[str, Step], ...]:
     return tuple(named)
 
 
-@dataclass(frozen=True)
-class _Parallel(_Named):
+@dataclass(frozen=True, eq=False, repr=False)
+class _Parallel(Value, _Named):
     name: str
     members: tuple[tuple[str, Step], ...]
     at_once: int
@@ -579,8 +580,8 @@ def parallel(
     return _Parallel(name, members, limit)
 
 
-@dataclass(frozen=True)
-class _Fallback(_Named):
+@dataclass(frozen=True, eq=False, repr=False)
+class _Fallback(Value, _Named):
     name: str
     members: tuple[tuple[str, Step], ...]
 
@@ -667,8 +668,8 @@ def fallback(*steps: StepLike[In, Out], name: str = "fallback") -> CompositeStep
     return _Fallback(name, _named(steps))
 
 
-@dataclass(frozen=True)
-class _Retrying(Wrapper):
+@dataclass(frozen=True, eq=False, repr=False)
+class _Retrying(Value, Wrapper):
     keeps_types: ClassVar[bool] = True
     name: str
     inner: Step
@@ -764,8 +765,8 @@ def retry(
     )
 
 
-@dataclass(frozen=True)
-class _Limited(Wrapper):
+@dataclass(frozen=True, eq=False, repr=False)
+class _Limited(Value, Wrapper):
     keeps_types: ClassVar[bool] = True
     name: str
     inner: Step

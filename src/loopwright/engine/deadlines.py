@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 from ..conditions import Condition, check_safely, named
 from ..errors import Stopped
 from ..records import History, Reason, Stop
-from ..records.redaction import PACKAGE
 from .run_state import Run
 
 __all__ = ["DeadlineScope", "Watched", "watch"]
@@ -225,6 +224,8 @@ class Watched:
         """Report the stack of the event loop if one of its steps is still on it."""
         frame = sys._current_frames().get(self.thread)
         stack = traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
+        from ..records.redaction import PACKAGE
+
         own = [i for i, call in enumerate(stack) if call.filename.startswith(PACKAGE)]
         calls = stack[own[-1] + 1 :] if own else []
         if not calls:

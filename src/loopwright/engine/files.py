@@ -18,14 +18,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ..errors import StepError
 from ..journal import Entry
 from ..records import History, Iteration, Reason, Result
 from ..records.codec import Json
-from ..records.redaction import Redactor
 from .run_state import Run
+
+if TYPE_CHECKING:
+    from ..records.redaction import Redactor
 
 __all__ = [
     "Edits",

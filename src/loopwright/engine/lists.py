@@ -18,11 +18,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from ..conditions import Condition
 from ..errors import ConfigurationError, StepError, Stopped, Suspended
-from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
     Evaluation,
@@ -60,6 +69,9 @@ from .step import (
     digest_of,
     fingerprinted,
 )
+
+if TYPE_CHECKING:
+    from ..journal.replay import RecordedRun
 
 __all__ = [
     "MOST_ITEMS",

@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
+from .._values import Value
 from ..conditions import (
     AllCriteriaMet,
     AnyOf,
@@ -61,7 +62,6 @@ from ..errors import (
     Suspended,
 )
 from ..journal import Entry
-from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
     Evaluation,
@@ -131,6 +131,9 @@ from .step import (
     fingerprinted,
     source_digest,
 )
+
+if TYPE_CHECKING:
+    from ..journal.replay import RecordedRun
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -801,8 +804,8 @@ if TYPE_CHECKING:
         on_terminate: Callable[[Result[Out]], object] | None
 
 
-@dataclass(frozen=True)
-class Loop(CompositeStep[In, Out]):
+@dataclass(frozen=True, eq=False, repr=False)
+class Loop(Value, CompositeStep[In, Out]):
     """A loop: execute, evaluate and adapt, until a condition stops it.
 
     Args:

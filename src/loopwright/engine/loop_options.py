@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict, cast, runtime_checkable
 
+from .._values import Value
 from ..conditions import (
     CEILING,
     UNITS,
@@ -56,8 +57,8 @@ __all__ = [
 STALL_THEN = ("fresh", "best", "ask", "stop")
 
 
-@dataclass(frozen=True)
-class OnStall:
+@dataclass(frozen=True, eq=False, repr=False)
+class OnStall(Value):
     """What a loop does after iterations without progress.
 
     The first stalls start again: with `best` from the best iteration, with `fresh` from the last one, both
@@ -121,8 +122,8 @@ FORGED_IN_A_ROW = 3  # results that are not to be believed, until the loop ends
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 
 
-@dataclass(frozen=True)
-class Impossible:
+@dataclass(frozen=True, eq=False, repr=False)
+class Impossible(Value):
     """When evaluations that call the task impossible end a loop, with the status `impossible`.
 
     Only decided iterations count; one of them that does not say so starts the count again. Before the end,
@@ -175,8 +176,8 @@ def _impossible(item: Iteration) -> bool:
     return item.evaluation is not None and item.evaluation.impossible
 
 
-@dataclass(frozen=True)
-class Undecided:
+@dataclass(frozen=True, eq=False, repr=False)
+class Undecided(Value):
     """What a loop does after evaluations in a row that could not decide.
 
     Args:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
+from .._values import Value
 from ..errors import ConfigurationError, nearest
 from ..records import (
     MAXIMISE,
@@ -113,8 +114,8 @@ class Repeated(CompositeStep[object, Evaluation]):
 DIRECTIONS = (MINIMISE, MAXIMISE)
 
 
-@dataclass(frozen=True)
-class Metric:
+@dataclass(frozen=True, eq=False, repr=False)
+class Metric(Value):
     """How a loop orders, repeats and shows a metric.
 
     Args:
@@ -154,8 +155,8 @@ class Metric:
             )
 
 
-@dataclass(frozen=True)
-class MetricScore:
+@dataclass(frozen=True, eq=False, repr=False)
+class MetricScore(Value):
     """A score from 0 to 1 that is linear in a metric.
 
     A value outside of the range scores 0 or 1, and `details["clamped"]` of the evaluation is true.
@@ -198,8 +199,8 @@ class MetricScore:
         return replace(evaluation, score=score, details=details)
 
 
-@dataclass(frozen=True)
-class LoopMetrics:
+@dataclass(frozen=True, eq=False, repr=False)
+class LoopMetrics(Value):
     """The metrics of one loop.
 
     Args:

@@ -46,12 +46,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from .._statistics import noise_of
 from ..conditions import DEFAULT_SIGMA, Budget, raised_budget, tuned_budget, uses_past
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
 from ..journal.protocol import Posted
-from ..journal.replay import applies, tuned_entries
 from ..records import Result, Status
 from ..records.codec import Json
 from ..records.result import ended_entry, explored_by, failed_part
@@ -255,6 +253,8 @@ def _sigma(runs: list[list[list[float]]]) -> float | None:
     """Return the sigma of the scores of enough runs; 0 or None has no meaning for a judge with noise."""
     if len(runs) < MIN_RUNS:
         return None
+    from .._statistics import noise_of
+
     return noise_of([part for run in runs for part in run])
 
 
@@ -377,6 +377,8 @@ class LiveLimits:
             timer.cancel()
 
     async def _read(self) -> None:
+        from ..journal.replay import tuned_entries
+
         while self._again:
             self._again = False
             try:
@@ -387,6 +389,8 @@ class LiveLimits:
                 self._apply(entry)
 
     def _apply(self, entry: Entry) -> None:
+        from ..journal.replay import applies
+
         run, change = self._run, entry.value
         loop, limits = change["loop"], {change["key"]: change["new"]}
         run.retune(entry)

@@ -22,12 +22,10 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
+from .._values import Value
 from ..conditions import CEILING, UNITS, Budget, amount, unit_of
 from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
 from ..journal import Entry, Journal, NoLog, Rewind, RunInfo, RunLog, surviving
-from ..journal.open import open_journal
-from ..journal.questions import status_of, take_up
-from ..journal.replay import RecordedRun, ended_result, loop_result
 from ..records import (
     Failure,
     History,
@@ -41,7 +39,6 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.display import shortened
-from ..records.redaction import Redactor, secrets_in
 from ..records.typed import ValueType
 from .effects import retyped
 from .functions import VERSION, changed_parts, parts_of
@@ -52,7 +49,9 @@ from .step import MODEL_NAME, CompositeStep, Leaf, Step
 from .workflow import Workflow
 
 if TYPE_CHECKING:
+    from ..journal.replay import RecordedRun
     from ..models import Models
+    from ..records.redaction import Redactor
 
 __all__ = [
     "ModelCall",
@@ -127,6 +126,8 @@ async def raise_limit(
     info = await journal.find(run_id)
     if max_iterations is not None:
         codec.integer("max_iterations", max_iterations, minimum=1)
+        from ..journal.replay import RecordedRun
+
         entries = surviving(await journal.entries(info.run_id))
         path, point = _iterations(info.run_id, RecordedRun(entries), max_iterations, loop)
         await _record(journal, info.run_id, point, path, {"max_iterations": max_iterations})
@@ -207,6 +208,8 @@ def _not_by_limit(
 
 def _budget(run_id: str, entries: Sequence[Entry], name: str, maximum: float) -> tuple[str, str]:
     """Return the owner of the used-up budget ("" is the run), and the point to rewind to."""
+    from ..journal.replay import RecordedRun
+
     unit = UNITS[name]
     replay = RecordedRun(entries)
     root = replay.ended.get("")
@@ -292,6 +295,8 @@ async def _record(
 
 async def _append(journal: Journal, run_id: str, entry: Entry) -> None:
     """Append an entry durably to a run without a process, and release the run."""
+    from ..journal.questions import status_of
+
     log = await journal.open(await journal.find(run_id), resume=True)
     # An open run has the status "running"; the entries know the one from before.
     row = replace(log.info, status=status_of(log.recorded), updated=time.time())
@@ -307,8 +312,8 @@ async def _append(journal: Journal, run_id: str, entry: Entry) -> None:
 _ATTEMPT = re.compile(r"/?attempt-([0-9]+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ModelCall(Value):
     """The call that a piece of text belongs to.
 
     Args:
@@ -483,6 +488,8 @@ def check_names(root: Step, resources: Mapping[str, Any] | None) -> None:
 def journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:
     """Return a journal, and whether it was opened here."""
     if isinstance(journal, str):
+        from ..journal.open import open_journal
+
         return open_journal(journal), True
     if journal is not None and not hasattr(journal, "open"):
         raise ConfigurationError(
@@ -593,6 +600,8 @@ async def open_run(
     fresh = fresh_row(step, value, run_id)
     if redactor is None and step.asks_model and "models" not in resources:
         # The default models read these keys at the first call, when the input is on record.
+        from ..records.redaction import Redactor, secrets_in
+
         redactor = Redactor(secrets_in(os.environ))
     if redactor is not None:
         # Refused, not redacted: a run cannot compute with a replaced input.
@@ -613,9 +622,13 @@ async def open_run(
             )
         # Answers and limits that were posted while no process ran it become entries before the replay.
         if log.recorded or log.info.queue:
+            from ..journal.questions import take_up
+
             await take_up(store, log)
     except BaseException:
         # Released with its former status: the run is as it was before this attempt.
+        from ..journal.questions import status_of
+
         with contextlib.suppress(JournalError):
             await asyncio.shield(log.close(replace(log.info, status=status_of(log.recorded))))
         raise
@@ -776,6 +789,8 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
     Raises:
         ReplayMismatch: if a recorded value no longer fits its declared type.
     """
+    from ..journal.replay import ended_result
+
     replay = state.replay
     assert replay is not None
     show_ended_loops(state, replay, step)
@@ -848,6 +863,8 @@ def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
 
 def show_ended_loops(state: Run, replay: RecordedRun, step: Step) -> None:
     """Show the results of the loops whose end is in the journal, in the order of their ends."""
+    from ..journal.replay import loop_result
+
     loops = state.loops
     # Walking the step takes time, and a run without ended loops has nothing to type.
     declared = _loops_in(step) if replay.ended else {}

@@ -18,22 +18,23 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from .._values import Value
 from ..conditions import Budget
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
-from ..journal.open import open_memory
 from ..journal.protocol import FileStore
-from ..journal.replay import RecordedRun, TunedLimits
-from ..journal.views import LiveLines
 from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
 from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of
 from ..records.display import cut, duration, one_line, score, verdict_word
-from ..records.redaction import Redactor, described
 from .budgets import Account, EffectPermits
 from .step import Leaf
+
+if TYPE_CHECKING:
+    from ..journal.replay import RecordedRun
+    from ..records.redaction import Redactor
 
 __all__ = [
     "LOG",
@@ -120,8 +121,8 @@ NO_EXIT = "its stub has an exit code, which only commands have; use output or er
 _Act = Callable[..., Awaitable[Json]]
 
 
-@dataclass(frozen=True, slots=True)
-class Stub:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Stub(Value):
     """The result in place of an effect: an output, and the exit code of a command (None: not set)."""
 
     output: Json = None
@@ -268,6 +269,8 @@ class RunResources(Mapping[str, Any]):
         if name == "file_store":
             return self._file_store()
         if name == "live_lines":
+            from ..journal.views import LiveLines
+
             return getattr(self._store, "live", None) or LiveLines()
         if name != "memory":
             return self._passed[name]
@@ -295,6 +298,8 @@ class RunResources(Mapping[str, Any]):
             return getattr(self._store, "memory", None)
         if not isinstance(memory, str):
             return memory
+        from ..journal.open import open_memory
+
         self.opened = open_memory(memory)
         return self.opened
 
@@ -391,7 +396,11 @@ class Run:
         self.run_id = run_id
         self.redactor = redactor or None  # without secrets there is nothing to search for
         self.log = log
-        self.replay = RecordedRun(log.recorded) if log.recorded else None
+        self.replay: RecordedRun | None = None
+        if log.recorded:
+            from ..journal.replay import RecordedRun
+
+            self.replay = RecordedRun(log.recorded)
         # Whether fingerprints are computed: a journal in memory needs them only for a replay.
         self.keeps = log.keeps_values or self.replay is not None
         self.clock = clock
@@ -498,6 +507,8 @@ class Run:
         return Failure("", name, message, path, exception=exception, traceback=traceback)
 
     def _traceback(self, error: BaseException, *, own: bool = True) -> tuple[str, str]:
+        from ..records.redaction import described
+
         exception, traceback = described(error, whole=self.debug, own=own, redact=self.redact)
         return normalise(exception), normalise(traceback)
 
@@ -534,6 +545,8 @@ class Run:
         """Record a limit that a person changed; loops that begin from now on have it."""
         self.append(entry)
         if self.tuned is None:
+            from ..journal.replay import TunedLimits
+
             self.tuned = TunedLimits()
         self.tuned.add(entry)
 

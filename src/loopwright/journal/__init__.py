@@ -11,13 +11,18 @@
 one file, `postgres/` the store in a database.
 """
 
-from .in_memory import MemoryJournal, MemoryLog
-from .in_memory import NoLog as NoLog
-from .open import OpenMemory, open_journal, open_memory
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .protocol import Entry, FileStore, Journal, Posted, Rewind, RunInfo, RunLog
+from .protocol import NoLog as NoLog
 from .protocol import is_note as is_note
 from .protocol import set_aside as set_aside
 from .protocol import surviving as surviving
+
+if TYPE_CHECKING:
+    from .in_memory import MemoryJournal, MemoryLog
+    from .open import OpenMemory, open_journal, open_memory
 
 # The other names are for packages of Loopwright only.
 __all__ = [
@@ -34,3 +39,19 @@ __all__ = [
     "open_journal",
     "open_memory",
 ]
+
+# Loaded at first use: a run without a journal needs none of them.
+_MODULES = {
+    "in_memory": ("MemoryJournal", "MemoryLog"),
+    "open": ("OpenMemory", "open_journal", "open_memory"),
+}
+
+if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
+
+    def __getattr__(name):
+        for module, names in _MODULES.items():
+            if name in names:
+                value = getattr(import_module(f".{module}", __name__), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -87,32 +87,6 @@ class MemoryLog:
             self._run.owner = None
 
 
-class NoLog:
-    """The log of a run without a journal: it keeps no entries."""
-
-    keeps_values = False
-    silent = True
-    recorded: Sequence[Entry] = ()
-    __slots__ = ("info", "on_cancel", "on_lost", "on_posted")
-
-    def __init__(self, info: RunInfo) -> None:
-        self.info = info
-        self.on_cancel: Callable[[], None] | None = None
-        self.on_lost: Callable[[], None] | None = None
-        self.on_posted: Callable[[], None] | None = None
-
-    @staticmethod
-    def append(entry: Entry) -> None:
-        """Drop the entry."""
-
-    @staticmethod
-    def sync() -> None:
-        """Return None: no entry waits."""
-
-    async def close(self, info: RunInfo) -> None:
-        """Do nothing."""
-
-
 class MemoryJournal:
     """A journal in memory, which lasts as long as its process. Use it in tests.
 

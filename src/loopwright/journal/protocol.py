@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from .._values import Value
 from ..errors import RunLocked, RunNotFound, StepError, nearest
 from ..records import (
     NOTHING,
@@ -335,7 +336,7 @@ T = TypeVar("T")
 
 
 @viewed("input", "source")
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunInfo(Record):
     """The row of a run in the list of runs.
 
@@ -417,8 +418,8 @@ class RunInfo(Record):
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class Rewind:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rewind(Value):
     """The result of a rewind.
 
     Args:
@@ -430,8 +431,8 @@ class Rewind:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Posted(Value):
     """An answer in the inbox of a run.
 
     Args:
@@ -479,6 +480,32 @@ class RunLog(Protocol):
 
     async def close(self, info: RunInfo) -> None:
         """Write the row of the run, and release the lease."""
+
+
+class NoLog:
+    """The log of a run without a journal: it keeps no entries."""
+
+    keeps_values = False
+    silent = True
+    recorded: Sequence[Entry] = ()
+    __slots__ = ("info", "on_cancel", "on_lost", "on_posted")
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.on_cancel: Callable[[], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
+        self.on_posted: Callable[[], None] | None = None
+
+    @staticmethod
+    def append(entry: Entry) -> None:
+        """Drop the entry."""
+
+    @staticmethod
+    def sync() -> None:
+        """Return None: no entry waits."""
+
+    async def close(self, info: RunInfo) -> None:
+        """Do nothing."""
 
 
 class Journal(Protocol):

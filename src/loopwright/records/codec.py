@@ -21,7 +21,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from ..errors import ConfigurationError, StepError
@@ -31,29 +30,27 @@ LONGEST = 500  # characters of an error in an execution
 _NAMES = r"password|passwd|passphrase|pwd|secret|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key"
 _VALUE = r"(?:\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|[^\s,;&\"'<>(){}\[\]]+)"
 # With a colon `token` is a common word of error messages, so only `=` and JSON mark its value.
-_ASSIGNED = re.compile(
-    rf"(?P<name>(?:{_NAMES})[\"']?[ \t]{{0,2}}(?:=|:(?!//))[ \t]{{0,2}}"
-    rf"|token(?:=|[\"'][ \t]{{0,2}}:[ \t]{{0,2}}))(?P<value>{_VALUE})",
-    re.IGNORECASE,
+# Texts, which `re` compiles and keeps at their first use: most runs have no error to clean.
+_ASSIGNED = (
+    rf"(?i)(?P<name>(?:{_NAMES})[\"']?[ \t]{{0,2}}(?:=|:(?!//))[ \t]{{0,2}}"
+    rf"|token(?:=|[\"'][ \t]{{0,2}}:[ \t]{{0,2}}))(?P<value>{_VALUE})"
 )
-_HEADER = re.compile(
-    r"(?P<name>authorization[\"']?[ \t]{0,2}[:=][ \t]{0,2}[\"']?(?:bearer|basic|token)[ \t]{1,2})"
-    r"(?P<value>[^\s,;\"']+)",
-    re.IGNORECASE,
+_HEADER = (
+    r"(?i)(?P<name>authorization[\"']?[ \t]{0,2}[:=][ \t]{0,2}[\"']?(?:bearer|basic|token)[ \t]{1,2})"
+    r"(?P<value>[^\s,;\"']+)"
 )
 # The user part starts at the beginning of a word; otherwise the search restarts at each character.
-_LOGIN = re.compile(
-    r"(?<![A-Za-z0-9._%+~-])[A-Za-z0-9._%+~-]{1,128}:[^\s:@/\"'<>]{1,256}@(?=[A-Za-z0-9\[])"
-)
-_URL_LOGIN = re.compile(r"(?<=://)[^\s/\"'<>]{1,512}@(?=[A-Za-z0-9\[])")
-_EMAIL = re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
-_IPV4 = re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])")
-_IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:.]{2,}(?:%\w+)?")
-_KEY = re.compile(r"[A-Za-z0-9]+(?:[-_.+/=][A-Za-z0-9]+)*")
-_RUN = re.compile(r"[A-Za-z0-9]{20,}")
+_LOGIN = r"(?<![A-Za-z0-9._%+~-])[A-Za-z0-9._%+~-]{1,128}:[^\s:@/\"'<>]{1,256}@(?=[A-Za-z0-9\[])"
+_URL_LOGIN = r"(?<=://)[^\s/\"'<>]{1,512}@(?=[A-Za-z0-9\[])"
+_EMAIL = r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
+_IPV4 = r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])"
+_IPV6 = r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:.]{2,}(?:%\w+)?"
+_KEY = r"[A-Za-z0-9]+(?:[-_.+/=][A-Za-z0-9]+)*"
+_RUN = r"[A-Za-z0-9]{20,}"
 # The prefix of a provider marks a key that has letters only.
-_PREFIXED = re.compile(
-    r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|xox[abps]|glpat|hf|gsk)(?:[-_][A-Za-z0-9]{1,12}){0,3}[-_][A-Za-z0-9]{16,}(?:[-_][A-Za-z0-9]+)*"
+_PREFIXED = (
+    r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|xox[abps]|glpat|hf|gsk)"
+    r"(?:[-_][A-Za-z0-9]{1,12}){0,3}[-_][A-Za-z0-9]{16,}(?:[-_][A-Za-z0-9]+)*"
 )
 _MIN_KEY = 20  # characters; shorter words are names and numbers
 
@@ -66,18 +63,18 @@ def cleaned(text: str) -> str:
     >>> cleaned("login failed: postgres://ann:hunter2@db.example.org password=x for ann@example.org")
     'login failed: postgres://[SECRET]@db.example.org password=[SECRET] for [EMAIL]'
     """
-    text = _HEADER.sub(r"\g<name>[SECRET]", text)
-    text = _ASSIGNED.sub(_masked, text)
+    text = re.sub(_HEADER, r"\g<name>[SECRET]", text)
+    text = re.sub(_ASSIGNED, _masked, text)
     # Logins before addresses: user:password@host contains the form of an e-mail address.
     if "@" in text:
-        text = _URL_LOGIN.sub("[SECRET]@", text)
-        text = _LOGIN.sub("[SECRET]@", text)
-        text = _EMAIL.sub("[EMAIL]", text)
-    text = _IPV4.sub(_foreign, text)
-    text = _IPV6.sub(_foreign, text)
-    text = _PREFIXED.sub("[TOKEN]", text)
-    text = _KEY.sub(_redacted_key, text)
-    return _RUN.sub(_mixed, text)
+        text = re.sub(_URL_LOGIN, "[SECRET]@", text)
+        text = re.sub(_LOGIN, "[SECRET]@", text)
+        text = re.sub(_EMAIL, "[EMAIL]", text)
+    text = re.sub(_IPV4, _foreign, text)
+    text = re.sub(_IPV6, _foreign, text)
+    text = re.sub(_PREFIXED, "[TOKEN]", text)
+    text = re.sub(_KEY, _redacted_key, text)
+    return re.sub(_RUN, _mixed, text)
 
 
 def sanitised(text: str, *, longest: int = LONGEST) -> str:
@@ -89,9 +86,9 @@ def sanitised(text: str, *, longest: int = LONGEST) -> str:
     >>> sanitised("ann@example.org from 10.0.0.1 sent sk-proj-4f9a8b7c6d5e4f3a2b1c")
     '[EMAIL] from [IP] sent [TOKEN]'
     """
-    text = _IPV4.sub("[IP]", cleaned(text))
-    text = _IPV6.sub(_address, text)
-    return _RUN.sub("[TOKEN]", text)[:longest]
+    text = re.sub(_IPV4, "[IP]", cleaned(text))
+    text = re.sub(_IPV6, _address, text)
+    return re.sub(_RUN, "[TOKEN]", text)[:longest]
 
 
 def _masked(match: re.Match[str]) -> str:
@@ -102,16 +99,20 @@ def _masked(match: re.Match[str]) -> str:
 
 def _foreign(match: re.Match[str]) -> str:
     """Return `[IP]` for an address of another machine."""
+    from ipaddress import ip_address  # only for a text with an address
+
     text = match[0]
     end = "." * text.endswith(".")
     try:
         one = ip_address(text.rstrip(".").partition("%")[0])
     except ValueError:  # 999.1.1.1 has the form of an address, a word with colons has not
-        return "[IP]" if _IPV4.fullmatch(text) else text
+        return "[IP]" if re.fullmatch(_IPV4, text) else text
     return text if one.is_loopback or one.is_unspecified else "[IP]" + end
 
 
 def _address(match: re.Match[str]) -> str:
+    from ipaddress import IPv6Address
+
     try:
         IPv6Address(match[0].rstrip(".").partition("%")[0])
     except ValueError:

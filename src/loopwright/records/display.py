@@ -14,7 +14,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from . import codec
@@ -42,10 +41,10 @@ _FORMAT = (
 )
 # Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
 # change the direction of text.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 # In an emoji two of them change the visible sign: the selector after a symbol, and the joiner before one.
 _SYMBOL = "[\u2190-\u2bff\U0001f000-\U0001faff]"
-_UNSEEN = re.compile(
+_UNSEEN = (
     f"(?!(?<={_SYMBOL})\ufe0f|\u200d{_SYMBOL})[\x00-\x08\x0b-\x1f\x7f-\x9f{IGNORABLE}{_FORMAT}]"
 )
 _BLANKS = re.compile(r"\s+")
@@ -105,14 +104,14 @@ def clean(text: str) -> str:
     >>> clean("\x1b]0;title\x07")
     '\\\\x1b]0;title\\\\x07'
     """
-    if _CONTROLS.search(text) is None:  # nearly every text
+    if re.search(_CONTROLS, text) is None:  # nearly every text
         return text
-    return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
+    return re.sub(_CONTROLS, _visible, text.replace("\r\n", "\n"))
 
 
 def clean_json(text: str) -> str:
     """Return JSON text with control characters escaped; its value is unchanged."""
-    return _CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], text)
+    return re.sub(_CONTROLS, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def reveal(text: str) -> str:
@@ -121,7 +120,7 @@ def reveal(text: str) -> str:
     >>> reveal("rm\u200b \U000e0041x")
     'rm\\\\u200b \\\\U000e0041x'
     """
-    return _UNSEEN.sub(_visible, text)
+    return re.sub(_UNSEEN, _visible, text)
 
 
 def numbered(text: str) -> list[str]:
@@ -280,7 +279,7 @@ def sparkline(scores: Sequence[float], *, width: int = 96, height: int = 22) -> 
     line = f'<polyline points="{_joined(points)}"/>' if len(points) > 1 else ""
     return (
         f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{escape(label)}">{line}'
+        f'role="img" aria-label="{_escaped(label)}">{line}'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/></svg>'
     )
 
@@ -327,7 +326,7 @@ def curve(
             'stroke="#c2571a" stroke-dasharray="5 4"/>'
         )
     return (
-        f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" '
+        f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{_escaped(label)}" '
         'fill="currentColor" font-size="9">'
         f"{_axes(first, last, (lowest, height_of), shown=shown, right=right, low=low)}"
         f'{drawn}<polyline points="{_joined(placed)}" fill="none" stroke="#3b82c4" stroke-width="2"/>'
@@ -352,7 +351,7 @@ def _axes(
         drawn += (
             f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="axis" '
             'stroke="currentColor" stroke-opacity="0.25"/>'
-            f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{escape(shown(lowest + part * height))}</text>'
+            f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{_escaped(shown(lowest + part * height))}</text>'
         )
     for number, x, anchor in ((first, LEFT, "start"), (last, right, "end")):
         if number != first or anchor == "start":
@@ -537,4 +536,10 @@ def _folded(summary: str, text: str) -> str:
 
 def _shown(text: str) -> str:
     """Return text as HTML, with control characters made visible."""
-    return escape(clean(text))
+    return _escaped(clean(text))
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # only for HTML
+
+    return escape(text)

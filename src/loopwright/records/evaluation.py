@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
+from .._values import Value
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
 from .codec import Json
@@ -26,8 +27,8 @@ _new = object.__new__  # past `__init__`, whose checks a copy does not need
 _put = object.__setattr__
 
 
-@dataclass(frozen=True, slots=True)
-class Criterion:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Criterion(Value):
     """One criterion of an evaluation.
 
     Args:
@@ -49,8 +50,8 @@ class Criterion:
         return {"name": self.name, "passed": self.passed, "gap": self.gap}
 
 
-@dataclass(frozen=True, slots=True)
-class Tampering:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tampering(Value):
     """How an iteration changed the check that judges it.
 
     Args:
@@ -86,7 +87,7 @@ class Tampering:
 
 
 @viewed("votes", "details", "metrics", "verdicts")
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Evaluation(Record):
     """The result of an evaluator: a score, a verdict, and advice for the next iteration.
 
@@ -541,8 +542,8 @@ def _unreadable(message: str) -> EvaluationError:
 MINIMISE, MAXIMISE = "minimise", "maximise"
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Measure(Value):
     """The value of a declared metric in one iteration.
 
     Args:

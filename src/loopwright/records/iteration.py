@@ -9,6 +9,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from .._values import Value
 from ..errors import BudgetExceeded, StepError
 from . import codec
 from .codec import ATOMS, Json, error_text
@@ -18,8 +19,8 @@ from .typed import Record, json_of, viewed
 _LARGE = 1 << 62  # figures below are valid without further checks, which makes most usages cheap
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Usage(Value):
     """Calls, tokens and dollars of model calls.
 
     Args:
@@ -157,8 +158,8 @@ In = TypeVar("In", default=Any)  # the defaults keep a bare Iteration legal unde
 Out = TypeVar("Out", default=Any)
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Failure(Value):
     """The failure of a step, as it is recorded.
 
     Args:
@@ -252,7 +253,7 @@ class Failure:
 
 
 @viewed("input", "output", "evaluation", "steps", "files")
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Iteration(Record, Generic[In, Out]):
     """One iteration of a loop: adapt, execute and evaluate, successful or not.
 

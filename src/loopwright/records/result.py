@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from .._values import Value
 from ..errors import ConfigurationError, NotSatisfied, nearest
 from . import display
 from .codec import Json
@@ -107,8 +108,8 @@ class Reason(StrEnum):
     QUOTA = "quota", Status.SUSPENDED
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Stop(Value):
     """The decision of a condition that a loop should end.
 
     Args:
@@ -175,7 +176,7 @@ T = TypeVar("T")
 
 
 @viewed("item", "output")
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ItemOutcome(Record):
     """The outcome of one item of a list.
 
@@ -243,7 +244,7 @@ def item_stop(record: Iteration) -> Stop:
 
 
 @viewed("output", "items")
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StepOutcome(Record):
     """The outcome of a step of a workflow.
 
@@ -309,7 +310,7 @@ _COPIED = (
 
 
 @viewed(*_COPIED, written=("to_json", "loop_json"))
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.
 

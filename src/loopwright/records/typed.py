@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import typing_extensions
 
+from .._values import Value
 from ..errors import StepError
 from . import codec
 from .codec import ATOMS, Json
@@ -467,7 +468,7 @@ _new = object.__new__  # past `__init__`: a new view has no values
 _put = object.__setattr__  # past the refusal of a frozen record
 
 
-class Record:
+class Record(Value):
     """A frozen record; `view` returns it with copies of its mutable values."""
 
     __slots__ = ()
