@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ConfigurationError
-from .. import formatting as texts
-from .options import with_collector
-from .output import DEBUG, report_error
 
-__all__ = ["COMMANDS", "Command", "main"]
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["COMMANDS", "DEBUG", "Command", "main"]
+
+DEBUG = "LOOPWRIGHT_DEBUG"
 
 
 class Command(NamedTuple):
@@ -79,11 +79,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     # SQLite and the file system would fail later, in the middle of a run.
     if wrong := _unwritable(words):
+        from .output import report_error
+
         return report_error(ConfigurationError(wrong), _command(words))
     # The parser knows no option with an optional value.
     if "--otel" in words:
+        from .options import with_collector
+
         words = with_collector(words)
     try:
+        if words == ["--version"]:  # without the parser, which takes longer than the answer
+            return _version()
         with _stopped_early(words):
             code = _app(words)(words, prog_name="loopwright", standalone_mode=False)
     except KeyboardInterrupt:
@@ -92,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # shell completion leaves like this
         return leaving.code if isinstance(leaving.code, int) else 1
     except BaseException as error:  # the user gets a sentence, not a traceback
+        from .output import report_error
+
         return report_error(error, _command(words))
     return code if isinstance(code, int) else 0
 
@@ -107,7 +115,8 @@ def _stopped_early(words: Sequence[str]) -> Iterator[None]:
         return
 
     def stop(number: int, _: FrameType | None) -> None:
-        typer.echo(f"loopwright: {signal.Signals(number).name}: stopped before any run", err=True)
+        name = signal.Signals(number).name
+        os.write(2, f"loopwright: {name}: stopped before any run\n".encode())
         raise SystemExit(0)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -122,7 +131,9 @@ def _unwritable(words: Sequence[str]) -> str:
     """Return the problem of a word that a record or a path cannot hold, or ""."""
     for word in (*words, os.environ.get("LOOPWRIGHT_JOURNAL", "")):
         if "\0" in word:
-            return f"{texts.clean(word)[:80]!r}: this argument contains a NUL byte. Remove it."
+            from ..formatting import clean
+
+            return f"{clean(word)[:80]!r}: this argument contains a NUL byte. Remove it."
         try:
             word.encode()
         except UnicodeEncodeError:
@@ -138,6 +149,8 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _app(words: Sequence[str]) -> typer.Typer:
+    import typer
+
     app = typer.Typer(
         name="loopwright",
         help="Run loops until they are satisfied: execute, evaluate, adapt, repeat.",
@@ -148,12 +161,15 @@ def _app(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
+    def answer(wanted: bool) -> None:
+        if wanted:
+            raise typer.Exit(_version())
+
     @app.callback()
     def general(
-        version: Annotated[
-            bool,
-            typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
-        ] = False,
+        version: bool = typer.Option(
+            False, "--version", callback=answer, is_eager=True, help="Show the version."
+        ),
     ) -> None:
         pass
 
@@ -174,9 +190,8 @@ def _placeholder() -> None:
     """Stand in for a command that is not called."""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
+def _version() -> int:
+    from importlib.metadata import version
 
-        typer.echo(f"loopwright {version('loopwright')}")
-        raise typer.Exit
+    sys.stdout.write(f"loopwright {version('loopwright')}\n")
+    return 0

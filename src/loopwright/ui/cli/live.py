@@ -32,7 +32,8 @@ from ..journals import command_line, resume_line, workspace_line
 from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
 from ..run_files import files_text, protected_text
 from ..run_summary import is_for_workers, result_json
-from .output import DEBUG, Output, Part
+from . import DEBUG
+from .output import Output, Part
 
 if TYPE_CHECKING:
     from rich.live import Live

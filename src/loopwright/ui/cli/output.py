@@ -18,7 +18,6 @@ Ctrl-C, SIGTERM and SIGHUP during a run:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -45,19 +44,22 @@ from ...errors import (
     RunLocked,
     nearest,
 )
-from ...records import Result
-from ...records.codec import Json
 from .. import formatting as texts
 from ..formatting import ASCII, UNICODE, Signs, clean
+from . import DEBUG
 
 if TYPE_CHECKING:
+    import asyncio
+
     from rich.console import Console
+
+    from ...records import Result
+    from ...records.codec import Json
 
 Part = str | tuple[str, str]
 # The reader is gone: a closed pipe, a closed terminal, a closed file descriptor.
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
 PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
-DEBUG = "LOOPWRIGHT_DEBUG"
 _MAX_LINE = 2000  # characters of a line about an error
 # The page has a table of the same codes, because its reader has buttons and no commands.
 _ADVICE = {
@@ -374,6 +376,8 @@ class Signals:
 
     def watch(self, task: asyncio.Task[Result]) -> None:
         """Cancel `task` on the first signal, or now if one was received before."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
 
         def cancel() -> None:
