@@ -27,7 +27,7 @@ from .functions import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes, for
 from .run_state import Run, acting
 from .step import UNREAD, Leaf
 
-__all__ = ["being_cancelled", "perform", "recorded", "retyped", "unrecorded"]
+__all__ = ["being_cancelled", "journaled", "perform", "recorded", "retyped", "unrecorded"]
 
 
 class EffectScope(Protocol):
@@ -101,12 +101,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     # Listeners receive an entry only once it is durable, so they cost one more wait.
     pending = run.settle() if run.listeners else run.sync()
     if pending is not None:
-        try:
-            await pending
-            _check_allowed(ctx)  # again: waiting took time
-        except BaseException as error:
-            _cut(ctx, started, NOTHING, error)  # it did not begin, so it costs nothing
-            raise
+        await _durable(ctx, started, pending)
     # Annotations are read at the first call, because they may name classes that are defined later.
     types = step.declared() if step.types is UNREAD else step.types
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
@@ -185,6 +180,51 @@ def recorded(
 ) -> Awaitable[Json]:
     """Perform an effect of a loop whose steps are all functions of a value."""
     return perform(ctx, f"{ctx.path}/{name}", step, value, token)
+
+
+async def journaled(
+    ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
+) -> Json:
+    """Perform an effect of a run with a journal whose steps are functions of a value, and which declares no limit.
+
+    `perform` gives the same entries; it asks for each effect what is asked here once for a loop (`LoopRun`).
+    """
+    run, account, path = ctx.run, ctx.account, f"{ctx.path}/{name}"
+    # A person may set a limit while the run is open.
+    if ctx.gate is not None or account.capped or run.cancelled is not None:
+        return await perform(ctx, path, step, value, token)
+    fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}" if run.keeps else ""
+    began = run.now()
+    started = Entry("started", path, began, None, fingerprint)
+    if step.counts:
+        account.begin()
+    run.append(started)
+    if (pending := run.sync()) is not None:
+        await _durable(ctx, started, pending)
+    types = step.declared() if step.types is UNREAD else step.types
+    finished = Entry("finished", path, began, None, fingerprint)
+    try:
+        argument = value if types is None and type(value) in ATOMS else _argument(types, value)
+        output = finished.value = _written(run, types, await step.act(argument, None), path)
+    except BaseException as error:
+        _broken(error, ctx, None, started, finished)
+        finished.seconds = run.now() - began
+        run.append(finished)
+        assert finished.error is not None
+        raise finished.error.to_error() from _cause(error)
+    finished.seconds = run.now() - began
+    run.append(finished)
+    return output
+
+
+async def _durable(ctx: EffectContext, started: Entry, pending: Awaitable[None]) -> None:
+    """Wait until the intent is durable; an effect that may not begin then is cut, and costs nothing."""
+    try:
+        await pending
+        _check_allowed(ctx)  # again: waiting took time
+    except BaseException as error:
+        _cut(ctx, started, NOTHING, error)
+        raise
 
 
 async def unrecorded(

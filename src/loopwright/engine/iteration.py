@@ -239,8 +239,10 @@ class Attempt:
         Raises:
             StepError: for any other value.
         """
-        self.evaluation = as_evaluation(value)
-        if type(value) is dict and (sentence := misspelling(value)):
+        self.evaluation = evaluation = as_evaluation(value)
+        # One with a score or a verdict has a known field.
+        known = evaluation.score is not None or evaluation.passed is not None
+        if not known and type(value) is dict and (sentence := misspelling(value)):
             self.ctx.warn(sentence, code=UNKNOWN_FIELDS)
 
     def failed(self, error: StepError | Stopped | asyncio.CancelledError) -> None:

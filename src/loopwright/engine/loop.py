@@ -84,7 +84,7 @@ from .budgets import CANNOT_BIND, Account, cannot_bind
 from .composites import acceptable, retry
 from .context import Context, Scope
 from .deadlines import DeadlineScope
-from .effects import being_cancelled, recorded, retyped, unrecorded
+from .effects import being_cancelled, journaled, recorded, retyped, unrecorded
 from .files import Snapshots, StateSource
 from .iteration import (
     MOMENTS,
@@ -274,8 +274,13 @@ class LoopRun:
         # Context.call makes the same choice for each call; here it is made once.
         self.call: Call = Context.call
         if loop.plain:
-            unread = run.silent and self.ctx.gate is None and not self.account.limited
-            self.call = unrecorded if unread else recorded
+            self.call = recorded
+            if (
+                self.ctx.gate is None
+                and not self.account.limited
+                and (run.silent or run.unobserved)
+            ):
+                self.call = unrecorded if run.silent else journaled
         if not run.silent and self.ended is None:
             run.open_loops[path] = self
 

@@ -453,6 +453,16 @@ class Run:
         self.account.judging = self.replay.judging if self.replay else NOTHING
 
     @property
+    def unobserved(self) -> bool:
+        """Whether nothing but its journal has a part in its effects: no replay, listener, permit or stub."""
+        return (
+            self.replay is None
+            and not self.listeners
+            and self.permits is None
+            and self.stubs is None
+        )
+
+    @property
     def origin(self) -> str:
         """The run that this one was forked from, or ""."""
         return str((self.log.info.source.get("forked") or {}).get("run_id", ""))

@@ -185,6 +185,14 @@ def _container(value: Json, path: str, depth: int) -> Json:
         )
     if type(value) in ATOMS:
         return normalise(value, what=path)
+    if type(value) is dict:
+        return {
+            # The path of an item is a text for messages, so only an item that may need one has it.
+            _key(key, path): item
+            if type(item) is bool or (type(item) is str and item.isascii() and "\0" not in item)
+            else _container(item, f"{path}.{key}", depth + 1)
+            for key, item in value.items()
+        }
     # A named tuple may define another JSON form.
     if isinstance(value, (list, tuple)) and not hasattr(value, "to_json"):
         return [_container(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]

@@ -342,6 +342,11 @@ def as_evaluation(value: Json) -> Evaluation:
         >>> as_evaluation(0.5).score, as_evaluation(True).passed
         (0.5, True)
     """
+    kind = type(value)
+    if kind is float:  # the common forms first: the others ask for abstract classes
+        return _simple(_checked(value), None)
+    if kind is dict:
+        return _from_mapping(value)
     if value is None:
         return Evaluation()
     # Before the numbers: True is an int in Python.
@@ -356,18 +361,21 @@ def as_evaluation(value: Json) -> Evaluation:
     raise _unreadable(f"a {type(value).__name__} is not an evaluation")
 
 
+_SIMPLE = frozenset({"score", "passed", "feedback"})
+
+
 class _Draft(Record):
     """An evaluation before it is frozen, with the slots of `Evaluation`."""
 
     __slots__ = _FIELDS
 
 
-def _simple(score: float | None, passed: bool | None) -> Evaluation:
+def _simple(score: float | None, passed: bool | None, feedback: str = "") -> Evaluation:
     """Return an evaluation without any other field; see `new_iteration` on drafts."""
     draft: Any = _Draft()
     draft.score = score
     draft.passed = passed
-    draft.feedback = ""
+    draft.feedback = feedback
     draft.improvements = draft.criteria = draft.votes = ()
     draft.details = draft.metrics = EMPTY
     draft.undecided = draft.impossible = draft.unjudged = False
@@ -378,6 +386,10 @@ def _simple(score: float | None, passed: bool | None) -> Evaluation:
 
 
 def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
+    if data.keys() <= _SIMPLE:
+        score, passed, feedback = data.get("score"), data.get("passed"), data.get("feedback") or ""
+        if type(score) is float and (passed is None or passed is True or passed is False):
+            return _simple(_checked(score), passed, feedback and _text("feedback", feedback))
     fields = dict(data)
     if "confidence" in fields and "score" not in fields:
         fields["score"] = fields.pop("confidence")
