@@ -204,8 +204,8 @@ async def journaled(
     types = step.declared() if step.types is UNREAD else step.types
     finished = Entry("finished", path, began, None, fingerprint)
     try:
-        argument = value if types is None and type(value) in ATOMS else _argument(types, value)
-        output = finished.value = _written(run, types, await step.act(argument, None), path)
+        output = await step.act(_argument(types, value), None)
+        finished.value = output = _written(run, types, output, path)
     except BaseException as error:
         _broken(error, ctx, None, started, finished)
         finished.seconds = run.now() - began
@@ -240,11 +240,7 @@ async def unrecorded(
         types = step.types
         if types is UNREAD:
             types = step.declared()
-        if types is not None:
-            argument = types.read(value)
-        else:
-            argument = value if type(value) in ATOMS else own_json(value)
-        return _written(run, types, await step.act(argument, None), name)
+        return _written(run, types, await step.act(_argument(types, value), None), name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
