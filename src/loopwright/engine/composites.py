@@ -25,7 +25,6 @@ from ..errors import (
     StepTimeout,
     Stopped,
     Suspended,
-    nearest,
 )
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
@@ -47,12 +46,10 @@ from .step import (
 )
 
 __all__ = [
-    "ACCEPTABLE",
     "RANKED",
     "AtOnce",
     "Unsatisfied",
     "Wrapper",
-    "acceptable",
     "at_once_of",
     "attempt",
     "checked",
@@ -248,28 +245,6 @@ RANKED = tuple(
     Status(word)
     for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
 )
-ACCEPTABLE = ("failed", "exhausted", "impossible")  # statuses that `accept` may name
-
-
-def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
-    """Return the statuses that a step accepts, checked.
-
-    Raises:
-        ConfigurationError: for another word, or for a step that is required and accepts.
-    """
-    words = (accept,) if isinstance(accept, str) else tuple(accept)
-    for word in words:
-        if word not in ACCEPTABLE:
-            raise ConfigurationError(
-                f"{owner}: accept: {word!r} is none of {', '.join(ACCEPTABLE)}"
-                f"{nearest(str(word), ACCEPTABLE)}"
-            )
-    if words and required:
-        raise ConfigurationError(
-            f"{owner}: required and accept: {' and '.join(words)} contradict each other; remove one of "
-            "the two"
-        )
-    return tuple(str(word) for word in words)
 
 
 def combined(

@@ -81,7 +81,6 @@ from ..records.codec import Json, error_line
 from ..records.display import shortened, table_html
 from ..records.typed import ValueType, json_of
 from .budgets import CANNOT_BIND, Account, cannot_bind
-from .composites import acceptable, retry
 from .context import Context, Scope
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, journaled, recorded, retyped, unrecorded
@@ -115,7 +114,6 @@ from .loop_options import (
     with_limits,
     without_judge,
 )
-from .metrics import LoopMetrics, Metric, MetricScore, Repeated, metrics_of
 from .step import (
     AsyncFunction,
     CompositeStep,
@@ -126,6 +124,7 @@ from .step import (
     Out,
     Step,
     StepLike,
+    acceptable,
     as_step,
     digest_of,
     fingerprinted,
@@ -134,6 +133,7 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
+    from .metrics import LoopMetrics, Metric, MetricScore
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -969,7 +969,10 @@ class Loop(Value, CompositeStep[In, Out]):
             timeout=timeout,
         )
         check_options(vars(self))
-        put("measured", metrics_of(self.metrics, self.objective, self.score))
+        if self.metrics is not None or self.objective != "" or self.score is not None:
+            from .metrics import metrics_of
+
+            put("measured", metrics_of(self.metrics, self.objective, self.score))
         put("until", with_limits(self.until, self.guards, limits))
         put("sentences", self._sentences())
         stages = ("execute", "evaluate", "adapt")
@@ -1009,6 +1012,8 @@ class Loop(Value, CompositeStep[In, Out]):
             if self.undecided.then == "accept_check" and not (self.sentences and has_check(step)):
                 step = without_judge(step, self.undecided)
             if self.measured is not None and self.measured.repeats:
+                from .metrics import Repeated
+
                 step = Repeated(step, self.measured.repeats)
         else:
             step = as_step(function)
@@ -1055,6 +1060,8 @@ class Loop(Value, CompositeStep[In, Out]):
     def _retried(self, step: Step) -> Step:
         if self.on_failure != "retry":
             return step
+        from .composites import retry
+
         return retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
 
     def _conditions(self) -> Iterator[Condition]:
@@ -1182,7 +1189,7 @@ class Loop(Value, CompositeStep[In, Out]):
                 value = value.to_json()
             elif isinstance(value, Mapping):
                 value = {
-                    name: vars(item) if isinstance(item, Metric) else item
+                    name: vars(item) if dataclasses.is_dataclass(item) else item
                     for name, item in value.items()
                 }
             found[one.name] = vars(value) if dataclasses.is_dataclass(value) else value
@@ -1437,6 +1444,8 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .metrics import Metric
+
     read: Mapping[str, Callable[[Any], object]] = {
         "until": from_json,
         "guards": from_json,

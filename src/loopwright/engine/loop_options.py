@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
 from .._values import Value
 from ..conditions import (
@@ -31,8 +31,10 @@ from ..records import Evaluation, History, Iteration, Reason, Result, Status, St
 from ..records.codec import integer, number
 from ..records.display import shortened
 from ..records.typed import ValueType
-from .metrics import LoopMetrics
 from .step import Step
+
+if TYPE_CHECKING:
+    from .metrics import LoopMetrics
 
 __all__ = [
     "Impossible",

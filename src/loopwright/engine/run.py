@@ -89,7 +89,6 @@ from .run_state import (
     system_clock,
 )
 from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step
-from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..models import Models
@@ -887,5 +886,5 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         cause=failed.cause,
         workspace=result.workspace,
         held_out=result.held_out,
-        members=step.steps if isinstance(step, Workflow) else {},
+        members=getattr(step, "named_steps", {}),
     )

@@ -46,7 +46,6 @@ from .loop import Loop
 from .loop_options import LoopDeclaration
 from .run_state import Clock, Listener, Run, RunResources
 from .step import MODEL_NAME, CompositeStep, Leaf, Step
-from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
@@ -804,7 +803,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         output=_typed(step.output_type, result.output, step.name),
         history=history,
         steps=_typed_steps(step, result.steps),
-        members=step.steps if isinstance(step, Workflow) else {},
+        members=getattr(step, "named_steps", {}),
     )
 
 
@@ -841,10 +840,9 @@ def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
 
 def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the outputs of the steps of a workflow with their declared types."""
-    if not isinstance(step, Workflow):
-        return outputs
+    steps: Mapping[str, Step] = getattr(step, "named_steps", {})
     return {
-        name: _typed(step.steps[name].output_type, value, name) if name in step.steps else value
+        name: _typed(steps[name].output_type, value, name) if name in steps else value
         for name, value in outputs.items()
     }
 

@@ -25,7 +25,6 @@ from ..conditions import Budget
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.protocol import FileStore
-from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
 from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of
 from ..records.display import cut, duration, one_line, score, verdict_word
@@ -34,6 +33,7 @@ from .step import Leaf
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
+    from ..memory import Memory
     from ..records.redaction import Redactor
 
 __all__ = [

@@ -25,7 +25,7 @@ from typing import (
 
 from typing_extensions import TypeVar
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, nearest
 from ..journal import is_note
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
@@ -258,11 +258,36 @@ class Leaf(Step[In_contra, Out_co]):
         raise NotImplementedError
 
 
+ACCEPTABLE = ("failed", "exhausted", "impossible")  # statuses that `accept` may name
+
+
+def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
+    """Return the statuses that a step accepts, checked.
+
+    Raises:
+        ConfigurationError: for another word, or for a step that is required and accepts.
+    """
+    words = (accept,) if isinstance(accept, str) else tuple(accept)
+    for word in words:
+        if word not in ACCEPTABLE:
+            raise ConfigurationError(
+                f"{owner}: accept: {word!r} is none of {', '.join(ACCEPTABLE)}"
+                f"{nearest(str(word), ACCEPTABLE)}"
+            )
+    if words and required:
+        raise ConfigurationError(
+            f"{owner}: required and accept: {' and '.join(words)} contradict each other; remove one of "
+            "the two"
+        )
+    return tuple(str(word) for word in words)
+
+
 class CompositeStep(Step[In_contra, Out_co]):
     """A step that runs other steps: it has no effect itself, and a replay runs it again."""
 
     supplies: Collection[str] = ()  # template variables inside it, beyond those always there
     keeps_types: ClassVar[bool] = False  # whether it passes on values with their declared types
+    named_steps: Mapping[str, Step] = MappingProxyType({})  # those of a workflow
 
     if not TYPE_CHECKING:
 

@@ -87,7 +87,9 @@ class Workflow(CompositeStep[In, Out]):
     ) -> None:
         _check_shape(name, steps, {} if needs is None else needs)
         self.name = name
-        self.steps = {key: as_step(value, name=key) for key, value in steps.items()}
+        self.steps = self.named_steps = {
+            key: as_step(value, name=key) for key, value in steps.items()
+        }
         self.supplies = self.steps.keys()
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
         self.at_once = codec.integer(f"workflow {name}: at_once", at_once, minimum=1)

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ...dialects.orka.loop_node import node_expression, node_fill
-from ...engine.composites import acceptable, retry, with_timeout
+from ...engine.composites import retry, with_timeout
 from ...engine.context import Context
 from ...engine.functions import ANNOTATION_UNREADABLE
-from ...engine.step import Leaf, Step
+from ...engine.step import Leaf, Step, acceptable
 from ...errors import ConfigurationError, DocumentError, Problem, listed, nearest
 from ...records.codec import Json
 from ...templates import Expression, TemplateError, compile_expression
