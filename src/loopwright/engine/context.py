@@ -12,9 +12,8 @@ import copy
 import hashlib
 import math
 from collections.abc import Coroutine, Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import ConfigurationError, StepError
 from ..records import (
@@ -38,6 +37,9 @@ from .effects import perform, unrecorded
 from .files import Snapshots
 from .run_state import Run
 from .step import CompositeStep, In, Leaf, Out, Step, StepLike, as_step
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Context", "Scope"]
 

@@ -14,12 +14,12 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..conditions import Condition, check_safely, named
@@ -231,7 +231,8 @@ class Watched:
         if not calls:
             return  # not in a step: the machine was suspended, or other code blocks the event loop
         where = " > ".join(
-            f"{call.name} ({Path(call.filename).name}:{call.lineno})" for call in calls[:SHOWN]
+            f"{call.name} ({call.filename.rpartition(os.sep)[2]}:{call.lineno})"
+            for call in calls[:SHOWN]
         )
         self.report = (
             f"{self.path}: it blocks the event loop past its deadline and cannot be cancelled: "

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ..errors import StepError
@@ -27,6 +26,8 @@ from ..records.codec import Json
 from .run_state import Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..records.redaction import Redactor
 
 __all__ = [
@@ -218,6 +219,8 @@ class Snapshots:
             return self.folder
         try:
             # Of a subfolder of a repository, the state has the files of the repository.
+            from pathlib import Path
+
             return self.root / Path(cwd).resolve().relative_to(self.state.source)
         except ValueError:
             return self.folder / cwd  # an absolute one elsewhere stays

@@ -42,7 +42,6 @@ from collections.abc import (
 )
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -91,6 +90,8 @@ from .run_state import (
 from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..models import Models
 
 __all__ = [
@@ -116,7 +117,6 @@ TOKEN = "LOOPWRIGHT_RUN"  # the environment variable that names the run of a pro
 COMMAND = "LOOPWRIGHT_COMMAND"  # the one that names its command, of a run with several at a time
 PATIENCE = 5.0  # seconds for supervisors to finish, and again for the processes that are killed
 TICK = 0.02  # seconds between two searches
-_PROC = Path("/proc")
 
 
 def title_of(token: str) -> str:
@@ -124,11 +124,14 @@ def title_of(token: str) -> str:
     return f"lw-{token[:12]}"  # a title has 15 bytes
 
 
-async def end_leftovers(token: str, proc: Path = _PROC, *, name: str = TOKEN) -> list[int]:
+async def end_leftovers(token: str, proc: Path | None = None, *, name: str = TOKEN) -> list[int]:
     """End all processes of a run whose own process is dead; return those that cannot be ended.
 
     With another name of a variable, end those of a command whose supervisor is dead.
     """
+    from pathlib import Path  # a run of its own process needs none
+
+    proc = Path("/proc") if proc is None else proc
     searches = int(PATIENCE / TICK)
     remaining: list[int] = []
     for search in range(2 * searches):
@@ -308,6 +311,8 @@ def _importable(module: ModuleType, attribute: str) -> tuple[str, Path] | None:
     file, name = getattr(module, "__file__", None), module.__name__
     if not file or not file.endswith(".py") or "site-packages" in file:
         return None
+    from pathlib import Path
+
     path = Path(file).absolute()
     if name == "__main__":
         spec = getattr(module, "__spec__", None)

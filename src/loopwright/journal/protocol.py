@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from .._values import Value
@@ -30,6 +29,8 @@ from ..records import (
 from ..records.codec import Json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .views import RunPage, RunView, Wanted, Watch
 
 __all__ = [
