@@ -27,7 +27,7 @@ from .delivery import Deliverer, Delivery, sentence_of
 from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns, next_tick, scheduled
 
 __all__ = [
-    "RunProgress",
+    "RunOpening",
     "Sweeper",
     "is_poison",
     "may_continue",
@@ -66,7 +66,7 @@ async def is_poison(row: RunInfo, runs: SharedRuns, journal: Journal) -> bool:
     return True
 
 
-class RunProgress:
+class RunOpening:
     """Clears the time of a run at its first entry, and its count of deliveries at its first result.
 
     Until then a suspended run keeps its time, because nothing else would wake it if its opening fails.

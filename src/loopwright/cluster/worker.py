@@ -46,7 +46,7 @@ from ..journal import Journal, RunInfo, open_journal
 from ..records import NOTHING, Reason, Result, Status, Stop, Usage
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer, queue_name, sentence_of
 from .shared_runs import CARRIED, SUBMITTED_AS, SharedRuns, is_over, open_runs
-from .sweeper import RunProgress, Sweeper, is_poison, may_continue
+from .sweeper import RunOpening, Sweeper, is_poison, may_continue
 from .trust import RootModules, TrustedDigests
 
 __all__ = [
@@ -542,7 +542,7 @@ class Worker:
     ) -> bool:
         assert self.runs is not None
         timed = row.status == "suspended" and row.wake_at > 0
-        progress = RunProgress(self.runs, row.run_id, timed=timed)
+        progress = RunOpening(self.runs, row.run_id, timed=timed)
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:

@@ -92,7 +92,7 @@ from .step import AsyncFunction, CompositeStep, In, Out, Step, StepLike, as_step
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..models import Models
+    from ..models.registry import Models
 
 __all__ = [
     "COMMAND",

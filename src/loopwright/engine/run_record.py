@@ -49,7 +49,7 @@ from .step import MODEL_NAME, CompositeStep, Leaf, Step
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
-    from ..models import Models
+    from ..models.registry import Models
     from ..records.redaction import Redactor
 
 __all__ = [

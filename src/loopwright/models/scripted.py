@@ -126,7 +126,12 @@ Seconds = Annotated[float | None, BeforeValidator(_seconds)]
 
 class _Model(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, coerce_numbers_to_str=True, arbitrary_types_allowed=True
+        extra="forbid",
+        frozen=True,
+        coerce_numbers_to_str=True,
+        arbitrary_types_allowed=True,
+        # Built at the first use: a document is checked without a model.
+        defer_build=True,
     )
 
 
