@@ -13,7 +13,7 @@ import pytest
 import loopwright.conditions
 import loopwright.engine
 import loopwright.records
-from loopwright._values import Value
+from loopwright.records.typed import Value
 
 
 def _classes() -> list[type[Any]]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
-from .._values import Value
 from ..errors import ConfigurationError, nearest
 from ..records import Failure, History, Iteration, Reason, Stop, codec
 from ..records.codec import Json
+from ..records.typed import Value
 
 TAGS: dict[str, type[Condition]] = {}  # filled by @condition while modules load, read after
 

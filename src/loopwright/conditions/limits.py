@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from .._values import Value
 from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
 from ..records.codec import Json, integer, number
+from ..records.typed import Value
 from .base import Condition, condition, tag_of
 
 CEILING = 1000  # iterations of any loop: the history of a run is kept in memory

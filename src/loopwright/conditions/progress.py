@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._values import Value
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, History, Iteration, Reason, Stop
 from ..records.codec import integer, normalise, number, text_of
+from ..records.typed import Value
 from .base import AllOf, AnyOf, Condition, condition
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from .._values import Value
 from ..errors import ConfigurationError
 from ..records import History, Iteration, Reason, Stop, number_text, reaches
 from ..records.codec import Json, integer, number, text_of
+from ..records.typed import Value
 from .base import AllOf, AnyOf, Condition, check_safely, condition, tag_of
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .._values import Value
 from ..conditions import Budget, amount
 from ..conditions.limits import OVERSHOT, used_up
 from ..errors import ConfigurationError, Stopped
 from ..records import NOTHING, History, Reason, Stop, Usage, is_judging
+from ..records.typed import Value
 from .step import Leaf, Step
 
 __all__ = [

@@ -17,7 +17,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, overload
 
-from .._values import Value
 from ..errors import (
     BudgetExceeded,
     ConfigurationError,
@@ -29,7 +28,15 @@ from ..errors import (
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
-from ..records.typed import CARRIERS, TypedMembers, ValueType, either_type, members_type, same_type
+from ..records.typed import (
+    CARRIERS,
+    TypedMembers,
+    Value,
+    ValueType,
+    either_type,
+    members_type,
+    same_type,
+)
 from .context import Context
 from .deadlines import DeadlineScope
 from .run_state import Run

@@ -24,7 +24,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
-from .._values import Value
 from ..conditions import (
     AllCriteriaMet,
     AnyOf,
@@ -79,7 +78,7 @@ from ..records import (
 )
 from ..records.codec import Json, error_line
 from ..records.display import shortened, table_html
-from ..records.typed import ValueType, json_of
+from ..records.typed import Value, ValueType, json_of
 from .budgets import CANNOT_BIND, Account, cannot_bind
 from .context import Context, Scope
 from .deadlines import DeadlineScope
@@ -1233,9 +1232,12 @@ class Loop(Value, CompositeStep[In, Out]):
 
     @functools.cached_property
     def plain(self) -> bool:
-        """Whether its steps are functions of a value, without a context and without a reserved cost."""
+        """Whether its steps are functions of a value: no context, reserved cost, request or end of their own."""
         return all(
-            isinstance(part, Leaf) and not part.wants_context and part.reserve is None
+            isinstance(part, Leaf)
+            and not (part.wants_context or part.finishes)
+            and part.reserve is None
+            and part.asks is None
             for part in self.parts()
         )
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
-from .._values import Value
 from ..conditions import (
     CEILING,
     UNITS,
@@ -30,7 +29,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import integer, number
 from ..records.display import shortened
-from ..records.typed import ValueType
+from ..records.typed import Value, ValueType
 from .step import Step
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-from .._values import Value
 from ..errors import ConfigurationError, nearest
 from ..records import (
     MAXIMISE,
@@ -28,6 +27,7 @@ from ..records import (
     as_evaluation,
 )
 from ..records.codec import Json, integer, number
+from ..records.typed import Value
 from .composites import attempt, combined
 from .context import Context
 from .step import CompositeStep, Step, digest_of, fingerprinted

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
-from .._values import Value
 from ..conditions import CEILING, UNITS, Budget, amount, unit_of
 from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
 from ..journal import Entry, Journal, NoLog, Rewind, RunInfo, RunLog, surviving
@@ -39,7 +38,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.display import shortened
-from ..records.typed import ValueType
+from ..records.typed import Value, ValueType
 from .effects import retyped
 from .functions import VERSION, changed_parts, parts_of
 from .loop import Loop

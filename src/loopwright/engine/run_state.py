@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .._values import Value
 from ..conditions import Budget
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
@@ -28,6 +27,7 @@ from ..journal.protocol import FileStore
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
 from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of
 from ..records.display import cut, duration, one_line, score, verdict_word
+from ..records.typed import Value
 from .budgets import Account, EffectPermits
 from .step import Leaf
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from .._values import Value
 from ..errors import RunLocked, RunNotFound, StepError, nearest
 from ..records import (
     NOTHING,
@@ -27,6 +26,7 @@ from ..records import (
     viewed,
 )
 from ..records.codec import Json
+from ..records.typed import Value
 
 if TYPE_CHECKING:
     from pathlib import Path

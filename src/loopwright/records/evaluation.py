@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
-from .._values import Value
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
 from .codec import Json
-from .typed import Record, own, viewed
+from .typed import Record, Value, own, viewed
 
 __all__ = [
     "MAXIMISE",

@@ -9,12 +9,11 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from .._values import Value
 from ..errors import BudgetExceeded, StepError
 from . import codec
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, Measure, as_evaluation
-from .typed import Record, json_of, viewed
+from .typed import Record, Value, json_of, viewed
 
 _LARGE = 1 << 62  # figures below are valid without further checks, which makes most usages cheap
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from .._values import Value
 from ..errors import ConfigurationError, NotSatisfied, nearest
 from . import display
 from .codec import Json
 from .history import History
 from .iteration import NOTHING, Failure, Iteration, Out, Usage, by_purpose
-from .typed import Record, json_of, viewed
+from .typed import Record, Value, json_of, viewed
 
 if TYPE_CHECKING:
     from ..engine.step import Step

@@ -22,12 +22,12 @@ import copyreg
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import FrozenInstanceError
+from dataclasses import Field, FrozenInstanceError, fields
+from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import typing_extensions
 
-from .._values import Value
 from ..errors import StepError
 from . import codec
 from .codec import ATOMS, Json
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CARRIERS",
     "TypedMembers",
+    "Value",
     "ValueType",
     "either_type",
     "item_type_of",
@@ -466,6 +467,33 @@ def _is_json(declared: Any) -> bool:
 _Kind = TypeVar("_Kind", bound="type[Record]")
 _new = object.__new__  # past `__init__`: a new view has no values
 _put = object.__setattr__  # past the refusal of a frozen record
+
+
+class Value:
+    """A frozen dataclass, declared with `eq=False, repr=False`, that has the equality, hash and text of its fields.
+
+    `dataclass` compiles these methods for each class while it is imported, which takes a third of the time until a
+    first iteration.
+    """
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    @recursive_repr()
+    def __repr__(self) -> str:
+        shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
+        return f"{self.__class__.__qualname__}({', '.join(shown)})"
+
+    def _compared(self) -> tuple[object, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self) if one.compare)
 
 
 class Record(Value):

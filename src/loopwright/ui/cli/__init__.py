@@ -116,7 +116,8 @@ def _stopped_early(words: Sequence[str]) -> Iterator[None]:
 
     def stop(number: int, _: FrameType | None) -> None:
         name = signal.Signals(number).name
-        os.write(2, f"loopwright: {name}: stopped before any run\n".encode())
+        sys.stderr.write(f"loopwright: {name}: stopped before any run\n")
+        sys.stderr.flush()
         raise SystemExit(0)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
