@@ -18,6 +18,7 @@ from typing import Any
 from template_bombs import BOMBS
 from template_escapes import ESCAPES
 
+from loopwright.errors import nearest
 from loopwright.templates import TemplateError, TemplateValue, compile_template
 
 CANARY = "canary-3f1c"
@@ -109,6 +110,7 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def run_all(*, strict: bool = True) -> dict[str, dict[str, Any]]:
     """Render every payload in a process of its own, watched by an audit hook."""
     render("{% for i in items %}{{ i|string }}{{ fn('x') }}{% endfor %}")  # loads what loads late
+    nearest("itms", ["items"])  # messages with the nearest name need `difflib`
     events: list[str] = []
     sys.addaudithook(
         lambda event, args: events.append(event) if event.startswith(WATCHED) else None
