@@ -16,8 +16,8 @@ from loopwright.conditions import (
     ScoreAtLeast,
     Timeout,
 )
+from loopwright.dialects.controller import controller_condition
 from loopwright.documents import load
-from loopwright.documents.compiler.loops import controller_condition
 from loopwright.documents.yaml.reader import written
 from loopwright.errors import DocumentError
 

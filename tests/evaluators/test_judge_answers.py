@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from judging import GARBAGE, SHORT, evaluation, looped, no, prompts_of, settled, unsure, yes
 
 from loopwright import MemoryJournal, run
+from loopwright.dialects.workflow_v2.compile import YesNo
 from loopwright.evaluators import judge
 from loopwright.evaluators.judge import Judge
-from loopwright.evaluators.judge_questions import SHOWN, YesNo, mark_of, shown
+from loopwright.evaluators.judge_questions import SHOWN, mark_of, shown
 from loopwright.models import Models, Reply
 from loopwright.prompts.settings import PromptSettings
 from loopwright.records import Reason, Status

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from judging import GARBAGE, PRESET, evaluation, judged, no, yes
 
+from loopwright.dialects.orka.presets import PresetQuestion
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import judge, rubric, score
-from loopwright.evaluators.judge_questions import Preset, preset_question
+from loopwright.evaluators.judge_questions import preset_question
 from loopwright.models import Reply
 
 
@@ -116,7 +117,7 @@ def test_neither_or_both_of_criteria_and_preset_is_refused() -> None:
     for given_ in ((), ("a",)):
         with pytest.raises(ConfigurationError, match="either criteria or a preset"):
             judge(*given_, preset="quality/strict" if given_ else "")
-    assert isinstance(PRESET, Preset)
+    assert isinstance(PRESET, PresetQuestion)
 
 
 @pytest.mark.parametrize(

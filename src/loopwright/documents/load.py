@@ -25,7 +25,7 @@ from ..engine.step import Step
 from ..errors import ConfigurationError, DocumentError, LoopwrightWarning, Problem, listed, nearest
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
-from .compiler.compilation import LANGUAGES, Compilation, Location
+from .compiler.compilation import Compilation, Location, language
 from .compiler.prompts import SCRIPTED, resources
 from .compiler.steps import KINDS, compile_document
 from .detect import Dialect, parse
@@ -413,7 +413,7 @@ class _Loader:
             kinds=KINDS,
             call=self.call,
             defaults=defaults,
-            templates=LANGUAGES[document.templates],
+            templates=language(document.templates),
             gaps=project.gaps.get(source.file, NOTHING_LEFT_OUT),
             in_workspace=caller is not None and caller.in_workspace,
         )

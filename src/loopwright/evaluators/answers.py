@@ -1,4 +1,4 @@
-"""The answers in what models write: the JSON objects of judges, and the outputs and answer formats of agents.
+"""The answers in what models write: the JSON objects of judges, and the answer formats of prompts.
 
 Rules of this module and of the readers in `score` and `verdicts`:
 
@@ -20,16 +20,13 @@ from ..models.protocol import Reply
 from ..models.reply_text import clean_text, normalise_characters, own_words
 from ..models.reply_values import scan
 from ..records.codec import Json, text_of
-from ..templates import TemplateValue
 
 __all__ = [
-    "AGENTS",
-    "KINDS",
-    "LAST",
+    "NO",
+    "YES",
     "Answer",
     "Object",
     "Objects",
-    "agents_in",
     "answer",
     "objects_in",
     "objects_of",
@@ -37,20 +34,16 @@ __all__ = [
     "read_binary",
     "read_classification",
     "reply_text",
-    "same_decision",
-    "shown",
     "squeezed",
 ]
 
 _ESCAPED = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|x([0-9a-fA-F]{2}))")
 _OTHERS = re.compile(r"[\W_]+")
 _QUOTED = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
-# The names, words and sentences below are fixed by the loop-node dialect and by recorded fingerprints.
-KINDS = ("text", "json", "binary", "classification", "criteria")
 NOT_CLASSIFIED = "not-classified"
 # A reply often begins with "Correct" or "Right" instead of the requested "true".
-_YES = frozenset({"yes", "true", "correct", "right", "affirmative", "1"})
-_NO = frozenset({"no", "false", "incorrect", "wrong", "negative", "not", "0"})
+YES = frozenset({"yes", "true", "correct", "right", "affirmative", "1"})
+NO = frozenset({"no", "false", "incorrect", "wrong", "negative", "not", "0"})
 _WORD = re.compile(r"[^\W_]+")
 # In order of precedence: the members that models use for the label of a classification.
 _LABELS = ("response", "category", "classification", "result")
@@ -167,31 +160,10 @@ def _character(escape: re.Match[str]) -> str:
     return chr(code) if code < 0x110000 else ""
 
 
-# The output of a group of agents holds the outputs of its agents under this key. See `AgentGroup`.
-AGENTS = "$agents"
-# The output of the group's last agent, which the next step of the outer workflow receives.
-LAST = "$last"
-RAW_CONFIDENCE = 0.5  # the dialect's confidence of a reply that states none
-
-
-def agents_in(outputs: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the outputs by agent. The agents of a group replace the group."""
-    agents: dict[str, Json] = {}
-    for name, output in outputs.items():
-        if isinstance(output, Mapping) and AGENTS in output:
-            agents |= agents_in(output[AGENTS])
-        else:
-            agents[name] = output
-    return agents
-
-
 def reply_text(output: Json) -> str:
-    """Return an agent's output as text, for a group with one paragraph per agent."""
+    """Return the output of a model as text: that of its member `response`, if it has one."""
     if output is None:
         return ""
-    if isinstance(output, Mapping) and AGENTS in output:
-        agents = agents_in(output[AGENTS])
-        return "\n\n".join(f"{name}: {reply_text(each)}" for name, each in agents.items())
     if isinstance(output, Mapping) and "response" in output:
         return reply_text(output["response"])
     return text_of(output)
@@ -213,23 +185,6 @@ def objects_in(output: Json) -> Iterator[Mapping[str, Json]]:
         # With two different objects it is unknown which one is the answer, so neither is used.
         if objects and all(value == objects[0] for value in objects):
             yield objects[0]
-
-
-def shown(output: Json) -> TemplateValue:
-    """Return an output for templates: it prints as its text and has the fields of its data."""
-    text = reply_text(output)
-    if isinstance(output, Mapping) and AGENTS in output:
-        agents = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
-        return TemplateValue(text, {**agents, "response": text, "result": agents})
-    data = dict(next(objects_in(output), {})) if isinstance(output, str | Mapping) else {}
-    outputs = data.get("result")
-    # The output of a loop node: `result` holds the output of each of its agents.
-    if "loops_completed" in data and isinstance(outputs, Mapping):
-        data["result"] = {name: shown(each) for name, each in outputs.items()}
-        return TemplateValue(text, {**data, "response": TemplateValue(text, data)})
-    return TemplateValue(
-        text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text}
-    )
 
 
 @dataclass(frozen=True)
@@ -273,8 +228,8 @@ def read_binary(text: str) -> bool:
     ):
         text = reply_text(reply_object.get("response", reply_object.get("result")))
     for word in _WORD.findall(clean_text(own_words(text, value=True)).lower()):
-        if word in _YES or word in _NO:
-            return word in _YES
+        if word in YES or word in NO:
+            return word in YES
     raise StepError(
         f"the reply {text[:60]!r} is neither true nor false; ask for true or false only",
         kind="unreadable",
@@ -292,15 +247,3 @@ def read_classification(text: str, options: Sequence[str]) -> str:
     # Without word boundaries "unsafe" would count as "safe".
     matches = [o for o in options if re.search(rf"(?<!\w){re.escape(o.casefold())}(?!\w)", label)]
     return matches[0] if len(matches) == 1 else NOT_CLASSIFIED
-
-
-def same_decision(output: Json, key: str) -> bool:
-    """Whether an agent's output decides for a key: the same word, or both true or both false."""
-    if isinstance(output, Mapping) and "result" in output and "response" not in output:
-        output = output["result"]
-    decision = clean_text(reply_text(output)).strip().strip("\"'`*. ").casefold()
-    expected = key.strip().casefold()
-    if decision == expected:
-        return True
-    # The key of a route may be `true` where the agent answers "yes".
-    return (decision in _YES and expected in _YES) or (decision in _NO and expected in _NO)

@@ -43,10 +43,8 @@ from ..tools.base import Tool, ToolSet, as_tool
 from .check import check_sentences, segments, shares
 from .judge_questions import (
     JudgeQuestion,
-    Preset,
     Sentence,
     Vote,
-    YesNo,
     ask,
     mark_of,
     preset_question,
@@ -447,7 +445,7 @@ class Judge(CompositeStep[object, Evaluation]):
         model_settings: The model and its settings.
         goal: The goal of the work. Default: the loop's first input.
         votes: The voting rule. Default: one vote.
-        question: The kind of question: a `Sentence` (default), a `YesNo` or a `Preset`.
+        question: The kind of question: by default a `Sentence`.
         self_test: Whether to show the judge known-bad outputs, once in the first iteration, and to warn
             if it accepts one.
         weights: Weights by criterion. Default: 1 each.
@@ -538,8 +536,7 @@ class Judge(CompositeStep[object, Evaluation]):
         criteria = {name: filled_in(item, value, ctx) for name, item in self.criteria.items()}
         if self.self_test and _is_first_iteration(ctx):
             await self._test(criteria, ctx)
-        # `workflow/v2.0` asks about an empty output too; all other questions fail it without a call.
-        if not text.strip() and not isinstance(self.question, YesNo):
+        if not text.strip() and not self.question.accepts_empty:
             evaluation = Evaluation(0.0, False, "the output is empty")
         # One criterion has no path segment; recorded runs contain this path.
         elif len(criteria) == 1:
@@ -583,8 +580,8 @@ class Judge(CompositeStep[object, Evaluation]):
         )
 
     async def _votes(self, name: str, criterion: str, text: str, ctx: Context) -> CriterionVotes:
-        weights = self.question.weights if isinstance(self.question, Preset) else {}
-        poll = CriterionVotes(name, source_of(self.criteria[name]), self.votes, tuple(weights))
+        names = tuple(self.question.weights)
+        poll = CriterionVotes(name, source_of(self.criteria[name]), self.votes, names)
         while not poll.over:
             # A single vote has no path segment; recorded runs contain this path.
             single = self.votes.most == 1
@@ -634,7 +631,7 @@ class Judge(CompositeStep[object, Evaluation]):
 
 @dataclass
 class CriterionVotes:
-    """The votes on one criterion so far. `names` are the criteria of a preset."""
+    """The votes on one criterion so far. `names` are the criteria that each vote decides, if it decides several."""
 
     name: str
     criterion: str
@@ -680,7 +677,7 @@ class CriterionVotes:
         score = sum(scores) / len(scores) if scores else None
         reason = self._reason(accepted)
         if self.names:
-            return self._of_preset(score, accepted, reason)
+            return self._by_name(score, accepted, reason)
         gaps = () if accepted or not reason else (reason,)
         return Evaluation(
             score=score,
@@ -698,7 +695,7 @@ class CriterionVotes:
         winning = [verdict for verdict in votes if (verdict.answer == "yes") is accepted]
         return next((verdict.reason for verdict in (*winning, *votes)), "")
 
-    def _of_preset(self, score: float | None, accepted: bool, reason: str) -> Evaluation:
+    def _by_name(self, score: float | None, accepted: bool, reason: str) -> Evaluation:
         """Return the evaluation by criterion. The majority of votes decides about each."""
         readable = self.readable
         # A tie fails a criterion: the output has not been shown to meet it.
@@ -724,7 +721,7 @@ class CriterionVotes:
 
     def _row(self, vote: Vote) -> Json:
         verdict = vote.verdict
-        # The keys and the upper case of `answer` are those of `workflow/v2.0`.
+        # Recorded runs have these keys, and `answer` in upper case.
         row: dict[str, Json] = {"condition": self.criterion or self.name}
         row["answer"] = verdict.answer.upper()
         if verdict.score is not None:

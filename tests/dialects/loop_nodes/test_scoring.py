@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.dialects.orka.loop_node import LoopNodeLessons, Scorer, Strategy, answer, extract
+from loopwright.dialects.orka.loop_node import LoopNodeLessons, Scorer, Strategy, extract
 from loopwright.dialects.orka.presets import CONTEXTS, LEVELS, criteria_of, preset, weighted
-from loopwright.errors import ConfigurationError, StepError
-from loopwright.evaluators import agreement
-from loopwright.evaluators.answers import (
+from loopwright.dialects.orka.templates import (
     AGENTS,
     agents_in,
-    read_binary,
-    read_classification,
     reply_text,
     same_decision,
     shown,
 )
+from loopwright.errors import ConfigurationError, StepError
+from loopwright.evaluators import agreement
+from loopwright.evaluators.answers import answer, read_binary, read_classification
 from loopwright.models import Reply
 
 PATTERN = Scorer((Strategy((r"SCORE:\s*([0-9.]+)",)),))

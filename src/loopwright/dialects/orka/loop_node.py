@@ -1,6 +1,8 @@
 """Loop nodes: scored loops over groups of agents that learn from past iterations, on request from past runs.
 
-The score of an iteration is read from the outputs of its agents. `translate` reads the files of the dialect.
+The score of an iteration is read from the outputs of its agents. Entries of its iterations, and texts of a namespace, outlive
+the run. An entry has the key of the effect that wrote it, so an effect that is repeated after a crash does not write it
+twice. Any number of runs may append at the same time.
 """
 
 from __future__ import annotations
@@ -14,34 +16,39 @@ from types import MappingProxyType
 from typing import Any
 
 from ..._regex import Pattern, PatternTimeout, compile_pattern
-from ...documents.steps import MemoryRead, MemoryWrite, ReadMemory, WriteMemory
 from ...engine.composites import Wrapper
 from ...engine.context import Context, Scope
 from ...engine.loop import Loop
+from ...engine.loop_memory import MemoryEffect, memory_of
 from ...engine.step import CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ...engine.workflow import Workflow
-from ...evaluators.answers import AGENTS, LAST, Answer, agents_in, answer, objects_in, reply_text
+from ...errors import JournalError, StepError
+from ...evaluators.answers import objects_in
 from ...evaluators.score import ScoreReading, finder, read_score, read_score_by_pattern
 from ...evaluators.trend import agreement
+from ...memory import ranked, view_of
 from ...models.reply_text import clean_text, normalise_reply
 from ...prompts.prompt import Prompt, Reask
 from ...records import Evaluation, Iteration, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...templates import Template, TemplateError
+from ...templates.variables import TemplatedValue, rendered
 from .presets import weighted
 from .templates import (
+    AGENTS,
     CATEGORIES,
+    LAST,
     MAX_ENTRIES,
     LoopNodeView,
     NodeScope,
+    agents_in,
     helpers,
-    node_expression,
-    node_fill,
     node_template,
     node_value,
     notes_of,
     only_expression,
     past_loops,
+    reply_text,
     written,
 )
 
@@ -50,7 +57,6 @@ __all__ = [
     "DEFAULT_METADATA",
     "AgentGroup",
     "AgentsAtOnce",
-    "Answer",
     "LoopNode",
     "LoopNodeEvaluator",
     "LoopNodeLessons",
@@ -58,11 +64,8 @@ __all__ = [
     "MemoryWrite",
     "Scorer",
     "Strategy",
-    "answer",
     "extract",
     "looks_like_scorer",
-    "node_expression",
-    "node_fill",
     "ungrouped",
 ]
 
@@ -621,3 +624,110 @@ def _response(agents: Mapping[str, Json], chosen: Iteration | None) -> str:
     workers = [agent for agent in others if not _JUDGES.search(agent)]
     name = (workers or others or list(agents))[-1]
     return reply_text(agents[name])
+
+
+async def _append(ctx: Context, space: str, entry: Json) -> None:
+    await MemoryEffect(space, "note").act({"value": entry}, ctx)
+
+
+async def _entries(ctx: Context, space: str, latest: int = 0) -> list[Json]:
+    """Return the latest entries, oldest first; damaged ones are left out with a warning."""
+    try:
+        entries = await memory_of(ctx, space).entries(space, latest=latest)
+    except JournalError as error:
+        raise StepError(f"memory: {error}", kind="memory_unavailable") from error
+    view = view_of(entries)
+    if view.unreadable:
+        ctx.warn(
+            f"{space}: {view.unreadable} damaged entries of the memory were left out",
+            code="memory_damaged",
+        )
+    return [note.value for note in view.notes.values()]
+
+
+class ReadMemory(Leaf):
+    """A step that reads the entries of earlier runs of a loop node: the latest ones, oldest first."""
+
+    fingerprint: str
+
+    name = "recall"  # this name and the space are part of recorded paths and of existing memories
+
+    def __init__(self, node: str, most: int) -> None:
+        self.space = f"past_loops:{node}"
+        self.most = most
+        self.fingerprint = digest_of("recall", node, str(most))
+
+    async def act(self, _: Json, ctx: Context) -> list[Json]:
+        """Return the latest entries."""
+        return await _entries(ctx, self.space, self.most)
+
+
+class WriteMemory(Leaf):
+    """A step that appends an entry for later runs of a loop node."""
+
+    fingerprint: str
+
+    name = "remember"
+
+    def __init__(self, node: str) -> None:
+        self.space = f"past_loops:{node}"
+        self.fingerprint = digest_of("remember", node)
+
+    async def act(self, value: Json, ctx: Context) -> bool:
+        """Append it."""
+        await _append(ctx, self.space, value)
+        return True
+
+
+class MemoryWrite(Leaf):
+    """A step that stores a text in a namespace."""
+
+    fingerprint: str
+
+    def __init__(
+        self, name: str, namespace: str, text: TemplatedValue, metadata: TemplatedValue
+    ) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.text = text
+        self.metadata = metadata
+        sources = repr((text.source, metadata.source))
+        self.fingerprint = digest_of("memory_write", namespace, sources)
+
+    async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
+        """Append the text with its metadata."""
+        text = text_of(rendered(self.text, ctx, value))
+        entry = {"content": text, "metadata": rendered(self.metadata, ctx, value)}
+        await _append(ctx, f"memory:{self.namespace}", entry)
+        return {"response": text, "status": "success", "namespace": self.namespace}
+
+
+class MemoryRead(Leaf):
+    """A step that returns the texts of a namespace that share most words with a query, latest first on ties.
+
+    A word counts more, the fewer texts have it. Texts without a word in common are left out.
+    """
+
+    fingerprint: str
+
+    def __init__(self, name: str, namespace: str, query: TemplatedValue, limit: int) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.query = query
+        self.limit = limit
+        self.fingerprint = digest_of("memory_read", namespace, repr(query.source), str(limit))
+
+    async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
+        """Return the texts, as one text and as data."""
+        query = text_of(rendered(self.query, ctx, value))
+        entries = await _entries(ctx, f"memory:{self.namespace}")
+        stored = [dict(entry) for entry in entries if isinstance(entry, Mapping)]
+        matches = ranked(query, stored, lambda e: str(e.get("content", "")), limit=self.limit)
+        texts = [str(entry.get("content", "")) for entry in matches]
+        return {
+            # The text of the dialect's own program.
+            "response": "\n\n".join(texts) or "No memories found",
+            "memories": matches,
+            "num_results": len(matches),
+            "query": query,
+        }

@@ -5,19 +5,26 @@ A preset has criteria with weights that sum to 1, strict, moderate or lenient; a
 
 A reply that answers fewer than half of the criteria is not a judgement. The agent is asked once more; then
 its judgement is undecided.
+
+The question of a judge that asks for all criteria of a preset in one call.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...engine.context import Context
 from ...errors import ConfigurationError, nearest
-from ...evaluators.answers import objects_in
+from ...evaluators.answers import Object, objects_in, plain
+from ...evaluators.judge_questions import DATA, MARK, Vote, block, joined, object_of, own_objects
+from ...evaluators.verdicts import Verdict
+from ...models import Message, Reply
 from ...models.reply_text import clean_text, own_words
-from ...prompts.prompt import Prompt, Reask
+from ...prompts.prompt import Prompt, Reask, Text
 from ...records import Result
 from ...records.codec import Json
 
@@ -26,12 +33,14 @@ __all__ = [
     "LEVELS",
     "UNDECIDED",
     "Criteria",
+    "PresetQuestion",
     "Validator",
     "approved_at",
     "context_of",
     "criteria_of",
     "improvable_at",
     "preset",
+    "question",
     "weighted",
 ]
 
@@ -288,7 +297,9 @@ def _in_text(name: str, text: str) -> bool | None:
 class Validator(Prompt):
     """A prompt whose reply answers criteria. It is asked once more if they cannot be read."""
 
-    criteria: Criteria
+    def __init__(self, criteria: Criteria, text: Text, **options: Any) -> None:
+        super().__init__(text, **options)
+        self.criteria = criteria
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Ask, and once more if the reply is unreadable. Then the output is an undecided judgement."""
@@ -317,3 +328,119 @@ def criteria_of(level: str, context: str, custom: Mapping[str, float] | None = N
     return Criteria(
         preset(level, context, custom), approved_at(level, context), improvable_at(level, context)
     )
+
+
+_PRESET_SYSTEM = (
+    f"You judge which of several criteria a candidate meets. {DATA} Answer true for a criterion only "
+    "if it is met, false if it is not or if you cannot tell, and give a reason that says what is missing."
+)
+
+
+@dataclass(frozen=True)
+class PresetQuestion:
+    """The criteria of a scoring preset, each true or false. The score is their weighted share."""
+
+    name: str
+    weights: Mapping[str, float]
+    approved: float
+
+    accepts_empty = False
+
+    @functools.cached_property
+    def schema(self) -> Mapping[str, Json] | None:
+        booleans: dict[str, Json] = {name: {"type": "boolean"} for name in self.weights}
+        return object_of({**booleans, "reason": {"type": "string"}, "mark": MARK})
+
+    @property
+    def source(self) -> str:
+        weights = " ".join(f"{name}={weight:.6f}" for name, weight in self.weights.items())
+        return f"{self.name} {self.approved} {weights}"
+
+    @property
+    def answer(self) -> str:
+        names = ", ".join(f'"{name}"' for name in self.weights)
+        return (
+            f"Answer with a JSON object: true or false for each of {names}, "
+            '"reason": text, and "mark": the mark above.'
+        )
+
+    def messages(self, criterion: str, goal: str, text: str, mark: str) -> list[Message]:
+        del criterion
+        listed = "\n".join(f"- {_words(name)}" for name in self.weights)
+        asked = joined(
+            f"Goal of the work:\n{goal}\n" if goal else "",
+            f"Criteria:\n{listed}\n",
+            block(text, mark),
+            self.answer,
+        )
+        return [Message("system", _PRESET_SYSTEM), Message("user", asked)]
+
+    def read(self, reply: Reply, text: str, mark: str) -> Vote:
+        # Models answer with "accuracy.complete", with "complete", or nested by dimension.
+        names = [part for name in self.weights for part in (name, name.partition(".")[2])]
+        objects = own_objects(reply, text, mark, names)
+        votes = [v for one in objects.read if (v := self._vote(one, objects.suspect)) is not None]
+        if not votes:
+            detail = "the reply does not say which criteria hold"
+            if objects.read or objects.repeated:
+                detail += ', or lacks its "mark"'
+                return Vote(Verdict("unparsable", "unmarked", detail))
+            return Vote(Verdict("unparsable", "missing", detail))
+        # Equal answers may be repeated, for example in a draft and a final object.
+        if len({vote.failed for vote in votes}) > 1:
+            return Vote(Verdict("unparsable", "conflict", "the reply gives two different answers"))
+        if objects.damaged and votes[0].verdict.answer == "yes":
+            return Vote(
+                Verdict("unparsable", "unfinished", "the reply has a JSON value that is broken")
+            )
+        return votes[0]
+
+    def _vote(self, one: Object, suspect: bool) -> Vote | None:
+        """Return the vote of one object, or None if it has none or repeats the candidate."""
+        answers = {
+            name: one.members[plain(name)] for name in self.weights if plain(name) in one.members
+        }
+        result = weighted(_nested(answers), self.weights)
+        if result is None:
+            return None
+        score, failed = result
+        # An unmarked object that fails everything cannot be planted in favour of the candidate.
+        if suspect and not one.marked and len(failed) < len(self.weights):
+            return None
+        reason = one.members.get("reason")
+        verdict = Verdict(
+            "yes" if score >= self.approved else "no",
+            score=score,
+            reason=reason if isinstance(reason, str) else "",
+        )
+        return Vote(verdict, tuple(failed))
+
+
+def question(name: str, weights: Mapping[str, float] | None = None) -> PresetQuestion:
+    """Return the question of a preset, such as `quality/moderate`; `weights` replace its own.
+
+    Raises:
+        ConfigurationError: For an unknown context, level or criterion, with the nearest one.
+    """
+    context, slash, level = name.partition("/")
+    if not slash:
+        raise ConfigurationError(
+            f"preset: {name!r} is not a preset. Use context/level with one of {', '.join(CONTEXTS)} and one "
+            f"of {', '.join(LEVELS)}, such as quality/moderate."
+        )
+    return PresetQuestion(name, preset(level, context, weights), approved_at(level, context))
+
+
+def _words(name: str) -> str:
+    """Return a criterion followed by its name in words."""
+    dimension, _, criterion = name.partition(".")
+    return f"{name}: {dimension.replace('_', ' ')}, {criterion.replace('_', ' ')}"
+
+
+def _nested(data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    result: dict[str, dict[str, Json]] = {}
+    for name, value in data.items():
+        dimension, dot, criterion = name.partition(".")
+        if dot:
+            result.setdefault(dimension, {})[criterion] = value
+    return result

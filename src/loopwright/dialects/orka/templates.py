@@ -13,27 +13,22 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...engine.context import Context, Scope
 from ...errors import StepError
-from ...evaluators.answers import (
-    AGENTS,
-    agents_in,
-    objects_in,
-    read_binary,
-    read_classification,
-    reply_text,
-    same_decision,
-    shown,
-)
+from ...evaluators.answers import NO, YES, objects_in, read_binary, read_classification
+from ...models.reply_text import clean_text
 from ...records import History, Iteration
 from ...records.codec import Json, text_of
 from ...templates import Expression, Template, TemplateValue, compile_expression, compile_template
 from ...templates.variables import TemplatedValue, variables
 
 __all__ = [
+    "AGENTS",
     "CATEGORIES",
     "HELPERS",
+    "LAST",
     "MAX_ENTRIES",
     "LoopNodeView",
     "NodeScope",
+    "agents_in",
     "helpers",
     "node_expression",
     "node_fill",
@@ -43,6 +38,7 @@ __all__ = [
     "only_expression",
     "past_loops",
     "plain",
+    "reply_text",
     "written",
 ]
 
@@ -51,6 +47,63 @@ MAX_ENTRIES = (
     20  # entries of past iterations in a template; without a limit, prompts would keep growing
 )
 _LATEST = 5  # lessons of a category in `past_loops_metadata`
+
+
+# The output of a group of agents holds the outputs of its agents under this key.
+AGENTS = "$agents"
+# The output of the group's last agent, which the next step of the outer workflow receives.
+LAST = "$last"
+RAW_CONFIDENCE = 0.5  # the confidence of a reply that states none
+
+
+def agents_in(outputs: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the outputs by agent. The agents of a group replace the group."""
+    agents: dict[str, Json] = {}
+    for name, output in outputs.items():
+        if isinstance(output, Mapping) and AGENTS in output:
+            agents |= agents_in(output[AGENTS])
+        else:
+            agents[name] = output
+    return agents
+
+
+def reply_text(output: Json) -> str:
+    """Return an agent's output as text, for a group with one paragraph per agent."""
+    if isinstance(output, Mapping) and AGENTS in output:
+        agents = agents_in(output[AGENTS])
+        return "\n\n".join(f"{name}: {reply_text(each)}" for name, each in agents.items())
+    if isinstance(output, Mapping) and "response" in output:
+        return reply_text(output["response"])
+    return "" if output is None else text_of(output)
+
+
+def shown(output: Json) -> TemplateValue:
+    """Return an output for templates: it prints as its text and has the fields of its data."""
+    text = reply_text(output)
+    if isinstance(output, Mapping) and AGENTS in output:
+        agents = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
+        return TemplateValue(text, {**agents, "response": text, "result": agents})
+    data = dict(next(objects_in(output), {})) if isinstance(output, str | Mapping) else {}
+    outputs = data.get("result")
+    # The output of a loop node: `result` holds the output of each of its agents.
+    if "loops_completed" in data and isinstance(outputs, Mapping):
+        data["result"] = {name: shown(each) for name, each in outputs.items()}
+        return TemplateValue(text, {**data, "response": TemplateValue(text, data)})
+    return TemplateValue(
+        text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text}
+    )
+
+
+def same_decision(output: Json, key: str) -> bool:
+    """Whether an agent's output decides for a key: the same word, or both true or both false."""
+    if isinstance(output, Mapping) and "result" in output and "response" not in output:
+        output = output["result"]
+    decision = clean_text(reply_text(output)).strip().strip("\"'`*. ").casefold()
+    expected = key.strip().casefold()
+    if decision == expected:
+        return True
+    # The key of a route may be `true` where the agent answers "yes".
+    return (decision in YES and expected in YES) or (decision in NO and expected in NO)
 
 
 class NodeScope(Scope):

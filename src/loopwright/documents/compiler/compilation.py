@@ -10,11 +10,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ...dialects.orka.loop_node import node_expression, node_fill
 from ...engine.composites import retry, with_timeout
 from ...engine.context import Context
 from ...engine.functions import ANNOTATION_UNREADABLE
@@ -57,13 +57,14 @@ from .functions import (
 )
 
 __all__ = [
-    "LANGUAGES",
     "NATIVE",
     "Compilation",
     "CompileCall",
     "CompileKind",
     "Location",
     "TemplateLanguage",
+    "extension",
+    "language",
 ]
 
 
@@ -76,21 +77,43 @@ class TemplateLanguage:
     names: Callable[[Expression | TemplatedValue], Iterable[str]]
 
 
-def _none(_: object) -> Iterable[str]:
-    """Return no names: undefined names in the conditions of a loop node are empty."""
-    return ()
-
-
 def _needed(condition: Expression | TemplatedValue) -> Iterable[str]:
     """Return the names that a native condition uses."""
     return needed(condition) if isinstance(condition, Expression) else condition.names
 
 
 NATIVE = TemplateLanguage(fill, compile_expression, _needed)
-# By the `templates` of a document.
-LANGUAGES: Mapping[str, TemplateLanguage] = MappingProxyType(
-    {"native": NATIVE, "loop_node": TemplateLanguage(node_fill, node_expression, _none)}
+
+# What gives keys and words of a document the meaning that another dialect knows. As text, so that a document without
+# them loads no dialect.
+_EXTENSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "loop_node": "loopwright.dialects.orka.compile:LANGUAGE",
+        "node": "loopwright.dialects.orka.compile:compile_node",
+        "criteria": "loopwright.dialects.orka.compile:compile_criteria",
+        "steps": "loopwright.dialects.orka.loop_node:AgentGroup",
+        "parallel": "loopwright.dialects.orka.loop_node:AgentsAtOnce",
+        "output": "loopwright.dialects.orka.loop_node:ungrouped",
+        "read": "loopwright.dialects.orka.loop_node:MemoryRead",
+        "write": "loopwright.dialects.orka.loop_node:MemoryWrite",
+        "consensus": "loopwright.dialects.workflow_v2.compile:compile_consensus",
+        "yes_no": "loopwright.dialects.workflow_v2.compile:YesNo",
+        "termination": "loopwright.dialects.controller:compile_termination",
+        "type": "loopwright.dialects.controller:controller_condition",
+    }
 )
+
+
+def extension(key: str) -> Any:
+    """Return what another dialect has for a key or a word of native documents, loaded at first use."""
+    module, _, name = _EXTENSIONS[key].partition(":")
+    return getattr(import_module(module), name)
+
+
+def language(name: str) -> TemplateLanguage:
+    """Return the language of a document's `templates`."""
+    result: TemplateLanguage = NATIVE if name == "native" else extension(name)
+    return result
 
 
 _Result = TypeVar("_Result")
@@ -305,7 +328,8 @@ class Compilation:
 
     def action(self, spec: Action, name: str, path: Location) -> Step | None:
         """Compile an action with its input, its time limit and its failure handling."""
-        step = self.kinds[spec.kind](self, spec, name, path)
+        compile_kind = self.kinds.get(spec.kind) or extension(spec.kind)
+        step: Step | None = compile_kind(self, spec, name, path)
         if step is None:
             return None
         # An explicit `input: null` is an input; a missing key is the output of the step before.

@@ -1,64 +1,42 @@
-"""Loops of documents: execute, adapt, memory, the scoring of loop nodes, and the conditions that end them.
-
-Conditions are lists, trees, sentences for a judge, and the JSON of a loop controller. A loop controller writes
-`{"type": "confidence", "threshold": 0.85}`. Its types: `confidence` (threshold 0 to 1, min_iterations),
-`max_iterations` (limit), `timeout` (duration_ms), `no_improvement` (patience), `combined` (operator AND or OR,
-conditions). Limits act outside an AND too, and `min_iterations` counts completed iterations.
-"""
+"""Loops of documents: execute, adapt and memory; their conditions: lists, trees and sentences for a judge."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import cast
 
 from pydantic_core import PydanticCustomError
 
-from ..._regex import compile_pattern
 from ...conditions import (
     AllOf,
     AnyOf,
     Condition,
     Judged,
     MaxIterations,
-    NoImprovement,
     Passed,
-    ScoreAtLeast,
-    Timeout,
     from_json,
     has_goal,
     questions_in,
     tag_of,
 )
 from ...conditions.base import TAGS, instance_of
-from ...dialects.orka.loop_node import (
-    DEFAULT_METADATA,
-    LoopNode,
-    LoopNodeEvaluator,
-    LoopNodeLessons,
-    Scorer,
-    Strategy,
-)
-from ...dialects.orka.presets import preset
-from ...dialects.orka.templates import node_template
 from ...engine import adapters
 from ...engine.loop import FAILURES_IN_A_ROW, Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
 from ...engine.loop_options import Impossible, LoopDeclaration, OnStall, Undecided, refuse_to_act
-from ...engine.step import FunctionStep, Step, as_step
+from ...engine.step import CompositeStep, FunctionStep, Step, as_step
 from ...errors import ConfigurationError, nearest
-from ...prompts.prompt import Prompt
 from ...records import History, Stop
 from ...records.codec import Json, flow_text
 from ..schema.document import Action, LoopSpec
 from ..schema.evaluators import AdaptSpec, JudgeSpec
-from ..schema.extensions import LessonsSpec, LoopMemorySpec, NodeSpec, PresetSpec
+from ..schema.extensions import LoopMemorySpec, has_type
 from ..schema.fields import duration
 from ..schema.traverse import condition_limit, evaluators
 from ..steps import SetValue
 from ..yaml.reader import Location
-from .compilation import Compilation
+from .compilation import Compilation, extension
 from .evaluators import compile_evaluators, metric_options
 from .prompts import compile_judge
 from .tools import compile_workspace
@@ -67,7 +45,6 @@ __all__ = [
     "compile_conditions",
     "compile_loop",
     "compile_until",
-    "controller_condition",
     "sentences_as_judges",
 ]
 
@@ -76,15 +53,10 @@ def compile_until(compilation: Compilation, spec: LoopSpec, path: Location) -> C
     """Compile the conditions that end a loop after an iteration."""
     key, values = spec.ends
     at = (*path, key)
-    if key == "termination":
-        condition = controller_condition(values, at, compilation.problem)
-    else:
-        condition = compile_conditions(compilation, values, at, sentences=True)
-    controls = key == "termination" or is_controller_json(values)
-    # A loop controller ends when its evaluation passes, whatever its conditions say.
-    if controls and has_goal(condition) and not compilation.project.settings.former:
-        return any_of(condition, Passed())
-    return condition
+    if key == "termination" or has_type(values):
+        condition: Condition | None = extension("termination")(compilation, values, at)
+        return condition
+    return compile_conditions(compilation, values, at, sentences=True)
 
 
 def compile_conditions(
@@ -104,8 +76,9 @@ def compile_conditions(
         return _sentence(compilation, {"sentence": data}, path, allowed=sentences)
     if isinstance(data, list):
         return _combine(compilation, AnyOf, data, path, sentences=sentences)
-    if is_controller_json(data):
-        return controller_condition(data, path, compilation.problem)
+    if has_type(data):
+        condition: Condition | None = extension("type")(data, path, compilation.problem)
+        return condition
     if isinstance(data, Mapping) and "python" in data:
         return _python_condition(compilation, data, path)
     if isinstance(data, Mapping):
@@ -243,95 +216,6 @@ def _combine(
     return (combined[0] if len(combined) == 1 else kind(combined)) if combined else None
 
 
-Report = Callable[[Location, str], None]
-# type: its fields, and the required ones of these
-_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "confidence": (("threshold", "min_iterations"), ("threshold",)),
-    "max_iterations": (("limit",), ("limit",)),
-    "timeout": (("duration_ms",), ("duration_ms",)),
-    "no_improvement": (("patience", "min_delta"), ("patience",)),
-    "combined": (("operator", "conditions"), ("operator", "conditions")),
-}
-
-
-def is_controller_json(data: Json) -> bool:
-    """Return whether a value has the form of a loop controller's condition."""
-    return isinstance(data, Mapping) and "type" in data
-
-
-def controller_condition(data: Json, at: Location, report: Report) -> Condition | None:
-    """Return the condition of a loop controller's JSON; None if `report` received problems."""
-    if not isinstance(data, Mapping):
-        report(at, f"{flow_text(data)} is not a condition; write an object with a type")
-        return None
-    kind = data.get("type")
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        report(
-            (*at, "type"),
-            f"unknown type {flow_text(kind)}{nearest(str(kind), _FIELDS) or _all_types()}",
-        )
-        return None
-    names, needed = _FIELDS[kind]
-    wrong = [name for name in data if name not in (*names, "type")]
-    for name in wrong:
-        report((*at, str(name)), f"{kind}: unknown key {str(name)!r}{nearest(str(name), names)}")
-    missing = [name for name in needed if name not in data]
-    for name in missing:
-        report(at, f"{kind}: needs {name}")
-    if wrong or missing:
-        return None
-    if kind == "combined":
-        return _combined(data, at, report)
-    try:
-        return _controller_leaf(kind, data)
-    except ConfigurationError as error:
-        report(at, str(error))
-        return None
-
-
-def _controller_leaf(kind: str, data: Mapping[str, Json]) -> Condition:
-    if kind == "confidence":
-        return ScoreAtLeast(data["threshold"], data.get("min_iterations", 1))
-    if kind == "max_iterations":
-        return MaxIterations(data["limit"])
-    if kind == "no_improvement":
-        return NoImprovement(data["patience"], data.get("min_delta", 0.0))
-    value = data["duration_ms"]
-    # bool is a subclass of int: `duration_ms: true` would be one millisecond.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigurationError(
-            f"timeout: duration_ms: {flow_text(value)} is not a number of milliseconds"
-        )
-    return Timeout(value / 1000)
-
-
-def _combined(data: Mapping[str, Json], at: Location, report: Report) -> Condition | None:
-    operator, value = data["operator"], data["conditions"]
-    if operator not in ("AND", "OR"):
-        report(
-            (*at, "operator"),
-            f"{flow_text(operator)} is not AND or OR{nearest(str(operator).upper(), ('AND', 'OR'))}",
-        )
-        return None
-    if not isinstance(value, list) or not value:
-        report((*at, "conditions"), "the list of conditions is empty; add at least one")
-        return None
-    result = [
-        controller_condition(item, (*at, "conditions", i), report) for i, item in enumerate(value)
-    ]
-    combined = tuple(condition for condition in result if condition is not None)
-    # With a part left out, an AND would hold too early.
-    if len(combined) < len(result):
-        return None
-    if len(combined) == 1:
-        return combined[0]
-    return AnyOf(combined) if operator == "OR" else AllOf(combined)
-
-
-def _all_types() -> str:
-    return f"; the types are {', '.join(_FIELDS)}"
-
-
 @dataclass(frozen=True)
 class NotImported(Condition):
     """A condition of the user in a document that is only checked: its class is not imported."""
@@ -364,8 +248,8 @@ def has_memory(spec: LoopSpec) -> bool:
 
 
 def with_memory(
-    compilation: Compilation, spec: LoopSpec, loop: Loop | LoopNode
-) -> Loop | LoopNode | LoopWithMemory:
+    compilation: Compilation, spec: LoopSpec, loop: CompositeStep
+) -> CompositeStep | LoopWithMemory:
     """Return a loop with its memory, or the loop itself if it has none."""
     if not has_memory(spec):
         return loop
@@ -379,7 +263,7 @@ def with_memory(
 
 def compile_loop(
     compilation: Compilation, action: Action, name: str, at: Location
-) -> Loop | LoopNode | LoopWithMemory | None:
+) -> CompositeStep | LoopWithMemory | None:
     """Compile a loop; None if it has problems."""
     assert action.loop is not None
     spec, path = action.loop, (*at, "loop")
@@ -399,8 +283,8 @@ def compile_loop(
     if spec.max_iterations is not None:
         until = any_of(until, MaxIterations(spec.max_iterations))
     if spec.node is not None:
-        evaluate = compile_node_evaluator(compilation, spec, spec.node, path, execute)
-        until = any_of(ScoreAtLeast(spec.node.threshold), until)
+        evaluate, goal, whole = extension("node")(compilation, spec, path, execute)
+        until = any_of(goal, until)
     _check_min_iterations(compilation, spec, path)
     if execute is None:
         return None
@@ -426,8 +310,7 @@ def compile_loop(
         declared = cast("LoopDeclaration", result)
         compilation.attempt(path, lambda: refuse_to_act(declared, result.parts()))
     _note_unjudged_goals(compilation, result, path)
-    step = result if spec.node is None else compile_node(result, spec.node)
-    return with_memory(compilation, spec, step)
+    return with_memory(compilation, spec, result if spec.node is None else whole(result))
 
 
 def _policies(spec: LoopSpec) -> dict[str, object]:
@@ -505,94 +388,3 @@ def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> S
         part = compilation.template((*at, "merge"), spec.merge)
         return adapters.merge(SetValue("merge", part))
     return SetValue("adapt", compilation.template((*at, "set"), spec.set))
-
-
-def compile_node_evaluator(
-    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Location, execute: Step | None
-) -> LoopNodeEvaluator | None:
-    """Compile the evaluator of a loop node, which scores the outputs of its agents; None if it has problems."""
-    for name in ("evaluate", "adapt"):
-        if name in spec.model_fields_set:
-            what = f"a loop node is scored by the output of its agents and keeps its input; remove {name}"
-            compilation.problem((*path, name), what)
-            return None
-    at = (*path, "node")
-    before = len(compilation.problems)
-    _check_texts(compilation, node, at)
-    weights = {} if node.preset is None else _weights(compilation, node.preset, (*at, "preset"))
-    # Checked here and not in the schema, because each end is valid alone.
-    low, high = node.scale
-    if not low < high:
-        compilation.problem(
-            (*at, "scale"), f"{node.scale} is not a scale; write two numbers, the lower first"
-        )
-        return None
-    scale = (float(low), float(high))
-    options: dict[str, Json] = {} if node.strategies is None else {"strategies": _strategies(node)}
-    if len(compilation.problems) > before:
-        return None
-    scorer = Scorer(
-        first=tuple(node.first),
-        weights=weights,
-        fallback=node.fallback_score,
-        scale=scale,
-        earliest=node.prefer == "first",
-        agree=node.agreement,
-        **options,
-    )
-    re_ask = node.score_missing == "re_ask"
-    # The agents of a loop inside are not scored by this node.
-    asked = (dict(_prompts(execute)) if execute is not None else {}) if re_ask else None
-    if asked == {} and execute is not None and not compilation.gaps:
-        what = "re_ask repeats a prompt, but no agent of this loop is a prompt"
-        compilation.problem((*at, "score_missing"), what)
-    return LoopNodeEvaluator(scorer, _lessons(node.lessons), prompts=asked)
-
-
-def _weights(compilation: Compilation, value: PresetSpec, at: Location) -> Mapping[str, float]:
-    """Return the weights of a preset's criteria; empty if it has problems."""
-    place = (*at, "weights") if value.weights else at
-    result = compilation.attempt(place, lambda: preset(value.level, value.context, value.weights))
-    return result or {}
-
-
-def _prompts(step: Step) -> Iterator[tuple[str, Prompt]]:
-    """Iterate over the prompts in a step by name, without those of loops inside it."""
-    if isinstance(step, Prompt):
-        yield step.name, step
-    elif not isinstance(step, Loop | LoopNode):
-        for part in step.parts():
-            yield from _prompts(part)
-
-
-def compile_node(loop: Loop, node: NodeSpec) -> LoopNode:
-    """Return a loop as a node, whose output is the documented object."""
-    return LoopNode(loop, node.threshold, _lessons(node.lessons), node.timeout_score, loop.required)
-
-
-def _lessons(spec: LessonsSpec) -> LoopNodeLessons:
-    """Return the lessons that a loop node keeps of each iteration."""
-    patterns = {str(category): tuple(texts) for category, texts in spec.patterns.items()}
-    entry = DEFAULT_METADATA if spec.entry is None else spec.entry
-    return LoopNodeLessons(patterns, entry, spec.longest, spec.most, spec.persist)
-
-
-def _strategies(node: NodeSpec) -> tuple[Strategy, ...]:
-    value = node.strategies or ()
-    return tuple(Strategy(tuple(s.patterns), s.key, tuple(s.agents)) for s in value)
-
-
-def _check_texts(compilation: Compilation, node: NodeSpec, at: Location) -> None:
-    """Report each invalid pattern and template at its place."""
-    for i, strategy in enumerate(node.strategies or ()):
-        for j, text in enumerate(strategy.patterns):
-            compilation.attempt(
-                (*at, "strategies", i, "patterns", j), partial(compile_pattern, text)
-            )
-    lessons = (*at, "lessons")
-    for category, texts in node.lessons.patterns.items():
-        for j, text in enumerate(texts):
-            compilation.attempt((*lessons, "patterns", category, j), partial(compile_pattern, text))
-    for name, text in (node.lessons.entry or {}).items():
-        if isinstance(text, str):
-            compilation.attempt((*lessons, "entry", name), partial(node_template, text))

@@ -1,4 +1,4 @@
-"""Prompts, judges and consensus steps of documents, the settings of their model calls, and the models of a run."""
+"""Prompts and judges of documents, the settings of their model calls, and the models of a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...dialects.orka.presets import Criteria, Validator, criteria_of
-from ...dialects.workflow_v2.steps import Consensus, offered_verdicts
 from ...errors import ConfigurationError, DocumentError, Problem, StepError, listed, nearest
 from ...evaluators.answers import Answer, answer
 from ...evaluators.judge import (
@@ -21,7 +19,7 @@ from ...evaluators.judge import (
     votes_of,
     with_votes,
 )
-from ...evaluators.judge_questions import JudgeQuestion, Sentence, YesNo, preset_question
+from ...evaluators.judge_questions import JudgeQuestion, Sentence, preset_question
 from ...models import (
     Model,
     Models,
@@ -47,17 +45,16 @@ from ...tools.mcp import McpServer
 from ..project import Project, Settings
 from ..schema.document import Action, Document
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
-from ..schema.extensions import PresetSpec
+from ..schema.extensions import VoterSpec
 from ..schema.fields import SETTINGS
-from ..schema.models import ConversationSpec, ReasoningSpec, VoterSpec
+from ..schema.models import ConversationSpec, ReasoningSpec
 from ..schema.traverse import models_in, variables_in
 from ..steps import inside
 from ..yaml.reader import Location
-from .compilation import Compilation
+from .compilation import Compilation, extension
 from .tools import resolve_tools
 
 __all__ = [
-    "compile_consensus",
     "compile_judge",
     "compile_prompt",
     "compile_settings",
@@ -72,7 +69,7 @@ def compile_prompt(
 ) -> Prompt | None:
     """Compile a prompt; None if it has problems."""
     result = _reading(compilation, spec, at)
-    reading, criteria = result or (answer("text"), None)
+    reading, kind = result or (answer("text"), Prompt)
     # The instruction is part of the template, so that it is part of the recorded request.
     instruction = spec.prompt or ""
     if reading.instruction:
@@ -113,7 +110,6 @@ def compile_prompt(
             files_root=compilation.folder,
         )
     else:
-        kind = Prompt if criteria is None else Validator
         prompt = kind(
             text,
             name=name,
@@ -124,8 +120,6 @@ def compile_prompt(
             files=files,
             files_root=compilation.folder,
         )
-    if isinstance(prompt, Validator) and criteria is not None:
-        prompt.criteria = criteria
     # The output depends on the reading too. A prompt that returns plain text keeps its own fingerprint.
     if read is not None:
         prompt.reading = (reading.kind, reading.instruction)
@@ -214,8 +208,8 @@ def _own_tools(
 
 def _reading(
     compilation: Compilation, spec: Action, at: Location
-) -> tuple[Answer, Criteria | None] | None:
-    """Return how the reply of a prompt is read, with the criteria of a validator; None with problems."""
+) -> tuple[Answer, Callable[..., Prompt]] | None:
+    """Return how the reply of a prompt is read, and what makes the prompt; None with problems."""
     kind = spec.answer or "text"
     if spec.output is not None and kind not in ("text", "binary", "classification"):
         compilation.problem(
@@ -226,15 +220,11 @@ def _reading(
         if getattr(spec, name) is not None and kind != owner:
             compilation.problem((*at, name), f"{name} belong to answer: {owner}, not to {kind}")
             return None
-    if kind != "criteria":
-        return answer(kind, spec.options or ()), None
-    preset = spec.preset or PresetSpec()
-    result = compilation.attempt(
-        (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
-    )
-    if result is None:
-        return None
-    return Answer(kind, result.instruction, lambda reply: result.read(reply.text)), result
+    if kind == "criteria":
+        result: tuple[Answer, Callable[..., Prompt]] | None
+        result = extension("criteria")(compilation, spec, at)
+        return result
+    return answer(kind, spec.options or ()), Prompt
 
 
 def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:
@@ -246,7 +236,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
             at, f"a judge needs one of criterion, criteria and preset, but {problem}"
         )
         return None
-    question: JudgeQuestion | None = YesNo() if spec.style == "yes_no" else None
+    question: JudgeQuestion | None = extension("yes_no")() if spec.style == "yes_no" else None
     if spec.impossible:
         if spec.preset or spec.style == "yes_no":
             compilation.problem(
@@ -497,28 +487,6 @@ def timers(call: float | None, answer: float | None = None) -> Timers:
     if answer is not None:
         call = min(answer, call or answer)
     return _DEFAULT_TIMERS if call is None else Timers(call, call, call, answer)
-
-
-def compile_consensus(
-    compilation: Compilation, action: Action, name: str, at: Location
-) -> Consensus | None:
-    """Compile a consensus; None if it has problems."""
-    assert action.consensus is not None
-    spec, path = action.consensus, (*at, "consensus")
-    text = compilation.template((*path, "prompt"), spec.prompt)
-    system = compilation.template((*path, "system"), spec.system or "")
-    voters = []
-    for i, voter in enumerate(spec.voters):
-        prompt_settings = compile_settings(compilation, voter, (*path, "voters", i))
-        if prompt_settings is not None:
-            voters.append(
-                Prompt(text, name=f"voter-{i + 1}", system=system, model_settings=prompt_settings)
-            )
-    if len(voters) < len(spec.voters):
-        return None
-    # From the text before rendering: a value of a variable must not add verdicts.
-    offered = offered_verdicts(spec.prompt)
-    return Consensus(name, tuple(voters), spec.require, spec.allow_failures, offered)
 
 
 _DEFAULT_TIMERS = Timers()

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from ...agents.phased import PHASES_CAPPED, PhasedAgent
 from ...agents.phased_run import PHASES
 from ...agents.reasoning import ReasoningAgent
-from ...dialects.orka.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite, ungrouped
 from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
@@ -23,13 +22,13 @@ from ...errors import nearest
 from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
-from ..schema.traverse import given_needs, needs_of, phases_of
+from ..schema.traverse import given_needs, has_groups, needs_of, phases_of
 from ..steps import FILE, CallDocument, DocumentWorkflow, Items, RecallFacts, RememberFact, SetValue
 from ..yaml.reader import Location
-from .compilation import Compilation, CompileKind
+from .compilation import Compilation, CompileKind, extension
 from .evaluators import compile_evaluators
 from .loops import compile_loop
-from .prompts import compile_consensus, compile_prompt, compile_settings
+from .prompts import compile_prompt, compile_settings
 from .tools import (
     compile_agent,
     compile_command,
@@ -102,8 +101,9 @@ def compile_steps(compilation: Compilation, spec: Action, name: str, at: Locatio
     output = _group_output(compilation, spec, at, ("all", "last"))
     if not output:
         return compilation.attempt(path, lambda: Workflow(name, steps, needs=needs))
+    group = extension("steps")
     how = {"marked": isinstance(spec, StepSpec), "last": output == "last"}
-    return compilation.attempt(path, lambda: AgentGroup(name, steps, needs=needs, **how))
+    return compilation.attempt(path, lambda: group(name, steps, needs=needs, **how))
 
 
 def compile_parallel(
@@ -114,8 +114,9 @@ def compile_parallel(
     result = compilation.steps(spec.parallel or [], path, ordered=False)
     if not result:
         return None
-    step = parallel(*result.values(), name=name)
-    return AgentsAtOnce(name, step) if _group_output(compilation, spec, at, ("all",)) else step
+    step: Step = parallel(*result.values(), name=name)
+    grouped = _group_output(compilation, spec, at, ("all",))
+    return extension("parallel")(name, step) if grouped else step
 
 
 def _group_output(
@@ -152,10 +153,11 @@ def compile_memory(compilation: Compilation, spec: Action, name: str, at: Locati
         if memory.operation == "remember":
             return RememberFact(name, space, text, memory.category)
         return RecallFacts(name, space, text, memory.category, memory.limit)
-    if memory.operation == "read":
-        return MemoryRead(name, memory.namespace, text, memory.limit)
-    metadata = compilation.template((*path, "metadata"), memory.metadata)
-    return MemoryWrite(name, memory.namespace, text, metadata)
+    last: object = memory.limit
+    if memory.operation == "write":
+        last = compilation.template((*path, "metadata"), memory.metadata)
+    step: Step = extension(memory.operation)(name, memory.namespace, text, last)
+    return step
 
 
 def compile_each(
@@ -280,7 +282,6 @@ KINDS: Mapping[str, CompileKind] = MappingProxyType(
         "workflow": compile_call,
         "loop": compile_loop,
         "each": compile_each,
-        "consensus": compile_consensus,
         "steps": compile_steps,
         "parallel": compile_parallel,
         "fallback": compile_fallback,
@@ -324,7 +325,7 @@ def compile_document(
             document.name,
             result,
             env=document.env,
-            exposed=ungrouped,
+            exposed=extension("output") if has_groups(document) else None,
             # With concurrent steps, a template that names a step waits for that step.
             needs=needs_of(document, inner.used),
             at_once=document.at_once,

@@ -22,7 +22,14 @@ from .evaluators import (
     MetricSpec,
     TestsSpec,
 )
-from .extensions import LoopMemorySpec, MemorySpec, NodeSpec
+from .extensions import (
+    ConsensusSpec,
+    LoopMemorySpec,
+    MemorySpec,
+    NodeSpec,
+    Templates,
+    Termination,
+)
 from .fields import (
     CWD,
     MAX_RETRIES,
@@ -43,7 +50,6 @@ from .fields import (
 from .models import (
     BudgetSpec,
     CodingAgentSpec,
-    ConsensusSpec,
     LimitSpec,
     ModelFields,
     PhasedFields,
@@ -405,10 +411,7 @@ class LoopSpec(Part):
         None,
         description="The conditions, any of which ends the loop: a list, a tree of any_of and all_of, or sentences for a judge.",
     )
-    termination: dict[str, Json] | None = Field(
-        None,
-        description="`until` in the format of loop controllers: `{type: confidence, threshold: 0.85}`.",
-    )
+    termination: Termination = None
     guards: Json = Field(None, description="Conditions that are also checked before each effect.")
     on_failure: Literal["halt", "continue", "retry"] = Field("halt", description=ON_FAILURE)
     max_retries: int = Field(2, ge=0, le=100, description=MAX_RETRIES)
@@ -561,11 +564,7 @@ class Document(ModelFields):
     )
     description: str = Field("", description="Text for readers.")
     version: str = Field("", description="Text for readers.")
-    templates: Literal["native", "loop_node"] = Field(
-        "native",
-        description="`loop_node`: undefined names in templates are empty, and templates have the names and functions "
-        "of that dialect, such as previous_outputs and get_past_loops().",
-    )
+    templates: Templates = "native"
     input: Json = Field(None, description="The input if the caller sets none.")
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field(

@@ -1,23 +1,92 @@
-"""The native document: loop nodes and memories."""
+"""The native document: fields and words whose meaning is that of another dialect, and memories."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
-from .fields import Names, Part
+from .fields import (
+    ANSWER_TIMEOUT,
+    CALL_TIMEOUT,
+    MAX_TOKENS,
+    MODEL_URL,
+    TEMPERATURE,
+    Names,
+    Part,
+    Seconds,
+    SettingsFields,
+    Url,
+)
 
 __all__ = [
+    "ConsensusSpec",
     "LessonsSpec",
     "LoopMemorySpec",
     "MemorySpec",
     "NodeSpec",
     "PresetSpec",
     "StrategySpec",
+    "Templates",
+    "Termination",
+    "VoterSpec",
+    "has_type",
 ]
+
+
+Templates = Annotated[
+    Literal["native", "loop_node"],
+    Field(
+        description="`loop_node`: undefined names in templates are empty, and templates have the names and functions "
+        "of that dialect, such as previous_outputs and get_past_loops()."
+    ),
+]
+Termination = Annotated[
+    dict[str, Json] | None,
+    Field(
+        description="`until` in the format of loop controllers: `{type: confidence, threshold: 0.85}`."
+    ),
+]
+
+
+def has_type(condition: Json) -> bool:
+    """Return whether a condition has the format of `termination`."""
+    return isinstance(condition, Mapping) and "type" in condition
+
+
+class VoterSpec(SettingsFields):
+    """One of the models that must agree."""
+
+    model: str | None = Field(None, description="`provider:model`.")
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
+    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
+
+
+class ConsensusSpec(Part):
+    """One prompt to several models; its output is the answer on which enough of them agree."""
+
+    prompt: str = Field(description="A template.")
+    system: str | None = Field(None, description="System prompt, a template.")
+    voters: list[VoterSpec] = Field(
+        min_length=2, description="Two or more models, each with its settings."
+    )
+    require: Literal["unanimous", "2/3", "majority"] = Field(
+        "majority", description="How many voters must agree."
+    )
+    allow_failures: bool = Field(
+        True, description="Whether voters without an answer are not counted."
+    )
 
 
 class PresetSpec(Part):

@@ -1,4 +1,4 @@
-"""The native document: models, prompts, agents, consensus, prices, budgets, and coding agents."""
+"""The native document: models, prompts, agents, prices, budgets, and coding agents."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ from .fields import (
 __all__ = [
     "BudgetSpec",
     "CodingAgentSpec",
-    "ConsensusSpec",
     "LimitSpec",
     "ModelFields",
     "PhasedFields",
     "PriceSpec",
     "PromptFields",
     "ReasoningSpec",
-    "VoterSpec",
 ]
 
 
@@ -132,38 +130,6 @@ class PromptFields(Part):
         None,
         description="Whether a prompt in a loop continues the conversation of the earlier iterations, and its "
         "limits. Default: fresh.",
-    )
-
-
-class VoterSpec(SettingsFields):
-    """One of the models that must agree."""
-
-    model: str | None = Field(None, description="`provider:model`.")
-    temperature: float | None = Field(
-        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
-    )
-    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
-    model_url: Url | None = Field(None, description=MODEL_URL)
-    api_key_env: str | None = Field(
-        None, description="The environment variable with the key for `model_url`."
-    )
-    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
-    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
-
-
-class ConsensusSpec(Part):
-    """One prompt to several models; its output is the answer on which enough of them agree."""
-
-    prompt: str = Field(description="A template.")
-    system: str | None = Field(None, description="System prompt, a template.")
-    voters: list[VoterSpec] = Field(
-        min_length=2, description="Two or more models, each with its settings."
-    )
-    require: Literal["unanimous", "2/3", "majority"] = Field(
-        "majority", description="How many voters must agree."
-    )
-    allow_failures: bool = Field(
-        True, description="Whether voters without an answer are not counted."
     )
 
 

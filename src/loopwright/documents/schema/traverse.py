@@ -23,6 +23,7 @@ __all__ = [
     "evaluators",
     "functions_in",
     "given_needs",
+    "has_groups",
     "holds_loops",
     "inner_actions",
     "is_loop",
@@ -137,6 +138,14 @@ def inner_actions(action: Action) -> Iterator[Action]:
         for evaluator in evaluators(judged):
             if evaluator.score is not None and evaluator.score.of is not None:
                 yield evaluator.score.of
+
+
+def has_groups(document: Document) -> bool:
+    """Return whether the output of some steps is that of a group: all of their outputs, or the last one."""
+    return any(
+        isinstance(part, Action) and part.output is not None and bool(part.steps or part.parallel)
+        for part in parts(document)
+    )
 
 
 def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
