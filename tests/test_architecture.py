@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -54,3 +57,64 @@ def test_the_page_says_how_to_add_each_thing(what: str) -> None:
     """Each of these has a row that names a place, the steps and a test to extend."""
     row = re.search(rf"^\| {what} \| `[\w/.]+`[^|]*\|.*$", PAGE, re.MULTILINE)
     assert row and re.search(r"Tests?:.*`tests/", row[0])
+
+
+# The places that name modules of dialects, as text.
+TABLES = {
+    "documents/detect.py",
+    "documents/compiler/compilation.py",
+    "evaluators/judge_questions.py",
+}
+WORDS = re.compile(r"orka|loop[ _-]?nodes?\b|workflow.?v2|consensus|loop controller", re.IGNORECASE)
+# The fields of the schema and who reads their parts, a kind of error, the output of `watch`, and the sources of figures.
+NAMED = {
+    "agents/lifecycle.py",
+    "documents/plan.py",
+    "documents/schema/document.py",
+    "documents/schema/extensions.py",
+    "documents/schema/traverse.py",
+    "errors.py",
+    "evaluators/rubric.py",
+    "ui/cli/live.py",
+}
+
+
+def test_the_vocabulary_of_dialects_stays_in_its_package() -> None:
+    """No other module names a module of a dialect or says its words, except those that are listed here."""
+    texts = {
+        str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parts[len(PACKAGE.parts)] != "dialects"
+    }
+    assert {name for name, text in texts.items() if "dialects." in text} == TABLES
+    assert {name for name, text in texts.items() if WORDS.search(text)} - TABLES == NAMED
+
+
+def test_a_native_document_loads_no_dialect(tmp_path: Path) -> None:
+    """`loopwright check` of a native document imports no module of a dialect, one of a dialect does."""
+    (tmp_path / "native.yaml").write_text(
+        "schema: loopwright/1\nname: native\nmodel: openai:m\nsteps:\n  - name: refine\n    loop:\n"
+        "      execute: {prompt: 'Improve {{ input }}'}\n      evaluate: {judge: It is kind}\n"
+        "      until: [passed, {max_iterations: 3}]\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "foreign.yaml").write_text(
+        "orchestrator: {id: host, model: gpt-4o, agents: [a]}\n"
+        "agents: [{id: a, type: openai-answer, prompt: '{{ input }}'}]\n",
+        encoding="utf-8",
+    )
+    program = (
+        "import sys\nfrom loopwright.ui.cli import main\n"
+        "print(main(['check', sys.argv[1]]), sum(name.startswith('loopwright.dialects') for name in sys.modules))"
+    )
+
+    def loaded(name: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", program, name], cwd=tmp_path, capture_output=True, text=True,
+            check=True, env={**os.environ, "OPENAI_API_KEY": "none"},
+        )  # fmt: skip
+        return done.stdout.split()[-2:]
+
+    assert loaded("native.yaml") == ["0", "0"]
+    code, count = loaded("foreign.yaml")
+    assert code == "0" and int(count) > 0

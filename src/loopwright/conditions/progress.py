@@ -242,7 +242,7 @@ class Degrading(Value, Condition):
     The rule `drawdown` compares means of two neighbouring scores. The fall from the best mean must exceed
     h(T) x `sigma`, where h(T) gives 5 % false alarms on a run of T iterations without a trend; see
     `loopwright.conditions.progress` for the source of the table. The rule `strict` requires `window`
-    scores, each below the one before, as the loop controller does.
+    scores, each below the one before.
 
     Args:
         window: scores that must exist, and for `strict` fall, at least 2 (default: 3).

@@ -1,3 +1,1 @@
-"""Foreign dialects: each becomes a native document."""
-
-from __future__ import annotations
+"""Foreign dialects: each becomes a native document, and what only its documents mean is here."""

@@ -55,10 +55,8 @@ def controller_condition(data: Json, at: Location, report: Report) -> Condition 
         return None
     kind = data.get("type")
     if not isinstance(kind, str) or kind not in _FIELDS:
-        report(
-            (*at, "type"),
-            f"unknown type {flow_text(kind)}{nearest(str(kind), _FIELDS) or _all_types()}",
-        )
+        hint = nearest(str(kind), _FIELDS) or f"; the types are {', '.join(_FIELDS)}"
+        report((*at, "type"), f"unknown type {flow_text(kind)}{hint}")
         return None
     names, needed = _FIELDS[kind]
     wrong = [name for name in data if name not in (*names, "type")]
@@ -115,7 +113,3 @@ def _combined(data: Mapping[str, Json], at: Location, report: Report) -> Conditi
     if len(combined) == 1:
         return combined[0]
     return AnyOf(combined) if operator == "OR" else AllOf(combined)
-
-
-def _all_types() -> str:
-    return f"; the types are {', '.join(_FIELDS)}"

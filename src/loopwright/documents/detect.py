@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any
 
 from ..errors import DocumentError, Problem
 from ..records.codec import Json
@@ -17,72 +17,20 @@ from .yaml.reader import Source, read
 __all__ = [
     "DIALECTS",
     "NATIVE",
+    "REPEATABLE",
     "CalledDocument",
     "Dialect",
-    "Translator",
     "parse",
 ]
 
 NATIVE_SCHEMA = "loopwright/1"
 V2_SCHEMA = "workflow/v2.0"
 # A document of `workflow/v2.0` may list steps and loops in several blocks.
-_REPEATABLE = frozenset({"steps", "loops"})
+REPEATABLE = frozenset({"steps", "loops"})
 _V2_KEYS = frozenset({"run", "template", "until", "workflow", "consensus", "loop"})
 
 # Returns the native document that a document calls by a name; None if it calls none of that name.
 CalledDocument = Callable[[str], Document | None]
-
-
-class Translator(Protocol):
-    """The module of a dialect."""
-
-    def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
-        """Return the native document and a source that takes native paths.
-
-        Raises:
-            DocumentError: with every problem of the document.
-        """
-
-    def remarks(
-        self, document: Document, source: Source, called: CalledDocument
-    ) -> Iterable[Problem]:
-        """Return the notes on a document that compiled, each with its place."""
-
-
-class _Imported:
-    """A dialect's module, imported with the first document of the dialect to keep other starts fast."""
-
-    def __init__(self, module: str) -> None:
-        self.module = module
-
-    def _module(self) -> Translator:
-        return cast("Translator", import_module(self.module, __package__))
-
-    def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
-        return self._module().translate(source, project)
-
-    def remarks(
-        self, document: Document, source: Source, called: CalledDocument
-    ) -> Iterable[Problem]:
-        return self._module().remarks(document, source, called)
-
-
-class _Native:
-    """The native dialect. Invalid parts of a document are left out, so that problems in the rest are reported too."""
-
-    def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
-        _refuse_repeats(source)
-        document, problems, gaps = readable(_KIND, source.value, source)
-        if document is None:
-            raise DocumentError(problems)
-        project.leave_out(source.file, problems, gaps)
-        return source, document
-
-    def remarks(
-        self, document: Document, source: Source, called: CalledDocument
-    ) -> Iterable[Problem]:
-        del document, source, called
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +38,21 @@ class Dialect:
     """A dialect of documents.
 
     `matches` takes a source and whether fragments are accepted (`lenient`); it raises a DocumentError for a fragment
-    that is not accepted.
+    that is not accepted. `module` is the name of a module with two functions:
+
+    - `translate(source, project)` returns a source that takes native paths, and the native document. It raises a
+      DocumentError with every problem of the document.
+    - `remarks(document, source, called)` returns the notes on a document that compiled, each with its place.
     """
 
     name: str
     matches: Callable[[Source, bool], bool]
-    translator: Translator
+    module: str
+
+    @property
+    def translator(self) -> Any:
+        """The module, imported with the first document of the dialect to keep other starts fast."""
+        return import_module(self.module, __package__)
 
 
 def parse(raw: bytes, file: str, project: Project) -> tuple[Dialect, Source, Document]:
@@ -104,7 +61,7 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Dialect, Source, Doc
     Raises:
         DocumentError: with every problem of the document.
     """
-    source = read(raw, file, repeatable=_REPEATABLE)
+    source = read(raw, file, repeatable=REPEATABLE)
     if not isinstance(source.value, Mapping):
         raise DocumentError(
             [source.problem((), "a document is a mapping; begin with schema: loopwright/1")]
@@ -113,6 +70,25 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Dialect, Source, Doc
     dialect = next((one for one in DIALECTS if one.matches(source, lenient)), NATIVE)
     project.dialect = project.dialect or dialect.name
     return dialect, *dialect.translator.translate(source, project)
+
+
+def translate(source: Source, project: Project) -> tuple[Source, Document]:
+    """Return a native document; its invalid parts are left out, so that problems in the rest are reported too.
+
+    Raises:
+        DocumentError: if nothing is left.
+    """
+    _refuse_repeats(source)
+    document, problems, gaps = readable(_KIND, source.value, source)
+    if document is None:
+        raise DocumentError(problems)
+    project.leave_out(source.file, problems, gaps)
+    return source, document
+
+
+def remarks(_document: Document, _source: Source, _called: CalledDocument) -> Iterable[Problem]:
+    """Return no notes: those on native documents are for all dialects."""
+    return ()
 
 
 def _is_native(source: Source, _lenient: bool) -> bool:
@@ -144,7 +120,7 @@ def _is_v2(source: Source, lenient: bool) -> bool:
 
 def _is_v2_fragment(value: Mapping[str, Json]) -> bool:
     """Whether a document that names no dialect has steps or loops with the keys of `workflow/v2.0`."""
-    lists = [value[key] for key in _REPEATABLE if isinstance(value.get(key), list)]
+    lists = [value[key] for key in REPEATABLE if isinstance(value.get(key), list)]
     items = [item for items in lists for item in items]
     return "schema" not in value and any(
         isinstance(item, Mapping) and _V2_KEYS & item.keys() for item in items
@@ -179,10 +155,10 @@ def _refuse_repeats(source: Source) -> None:
 
 
 # Also for documents of no dialect, whose problems it reports.
-NATIVE = Dialect(NATIVE_SCHEMA, _is_native, _Native())
+NATIVE = Dialect(NATIVE_SCHEMA, _is_native, __name__)
 # The first match counts. `workflow/v2.0` is last, because it also reports fragments.
 DIALECTS = (
     NATIVE,
-    Dialect("loop nodes", _is_loop_nodes, _Imported("..dialects.orka.translate")),
-    Dialect(V2_SCHEMA, _is_v2, _Imported("..dialects.workflow_v2.translate")),
+    Dialect("loop nodes", _is_loop_nodes, "..dialects.orka.translate"),
+    Dialect(V2_SCHEMA, _is_v2, "..dialects.workflow_v2.translate"),
 )

@@ -21,6 +21,7 @@ from ..tools.sandbox import sandbox_problem
 from .project import LoadedDocument
 from .schema.document import Action, Document, LoopSpec
 from .schema.evaluators import TestsSpec
+from .schema.extensions import has_type
 from .schema.fields import SandboxSpec, SandboxWord
 from .schema.traverse import models_in, parts, questions
 from .yaml.reader import Location, Source
@@ -319,7 +320,7 @@ def _reads_verdict(tree: Json) -> bool:
     if isinstance(tree, list):
         return any(map(_reads_verdict, tree))
     if isinstance(tree, Mapping):
-        # The JSON of a loop controller includes `passed`.
+        # A condition in the format of `termination` includes `passed`.
         return bool({"passed", "python", "type", "all_criteria_met"} & tree.keys()) or any(
             _reads_verdict(tree.get(tag)) for tag in ("any_of", "all_of")
         )
@@ -343,7 +344,7 @@ def _has_goal(tree: Json) -> bool:
         return tree not in TAGS or _is_goal(tree)
     if isinstance(tree, list):
         return any(_has_goal(item) for item in tree)
-    if isinstance(tree, Mapping) and "type" in tree:  # the JSON of the loop controller
+    if has_type(tree):
         return tree["type"] == "confidence" or _has_goal(tree.get("conditions"))
     if isinstance(tree, Mapping):
         inner = ("any_of", "all_of")

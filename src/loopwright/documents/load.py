@@ -25,10 +25,10 @@ from ..engine.step import Step
 from ..errors import ConfigurationError, DocumentError, LoopwrightWarning, Problem, listed, nearest
 from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
-from .compiler.compilation import Compilation, Location, language
+from .compiler.compilation import NATIVE, Compilation, Location, extension
 from .compiler.prompts import SCRIPTED, resources
 from .compiler.steps import KINDS, compile_document
-from .detect import Dialect, parse
+from .detect import REPEATABLE, Dialect, parse
 from .lints import lints, merge_repeats
 from .plan import missing, plan
 from .project import LoadedDocument, Project, Recorded, Settings, shown_path
@@ -263,8 +263,7 @@ def _has_name(file: Path, name: str) -> bool:
         # Most files of a folder are other documents, and parsing each would take seconds.
         if name.encode() not in raw:
             return False
-        # `repeatable`, so that documents of `workflow/v2.0` can be read too.
-        value = read(raw, file.name, repeatable=frozenset({"steps", "loops"})).value
+        value = read(raw, file.name, repeatable=REPEATABLE).value
     except (OSError, DocumentError):
         return False
     return isinstance(value, Mapping) and value.get("name") == name
@@ -413,7 +412,7 @@ class _Loader:
             kinds=KINDS,
             call=self.call,
             defaults=defaults,
-            templates=language(document.templates),
+            templates=NATIVE if document.templates == "native" else extension(document.templates),
             gaps=project.gaps.get(source.file, NOTHING_LEFT_OUT),
             in_workspace=caller is not None and caller.in_workspace,
         )

@@ -286,8 +286,7 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
 
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
     per_iteration, after = _calls(loop.execute, loaded, file), 0
-    if loop.node is not None and loop.node.score_missing == "re_ask":
-        per_iteration += 1
+    per_iteration += loop.node.calls if loop.node is not None else 0
     for evaluator in evaluators(loop):
         per_iteration += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):

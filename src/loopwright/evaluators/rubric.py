@@ -7,7 +7,7 @@
    iteration are recorded and used again.
 4. An unreadable answer, including NaN, is requested once more. Then the evaluation is undecided.
 
-Source of bands, cut and temperature: the confidence scorer of the loop controller.
+Source of bands, cut, temperature and threshold: the confidence scorer of the loop controller.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 # The texts for the model in this module are part of recorded fingerprints.
-CUT = 4000  # characters of an output that are rated, as in the loop controller
+CUT = 4000  # characters of an output that are rated
 MOST = 5  # the maximum of criteria that a model derives from a goal
 _SYSTEM = (
     f"You rate a candidate by several criteria. {DATA} Give each criterion a score from 0 to 100 for "
@@ -212,7 +212,6 @@ def read_criteria(reply: Reply) -> Sequence[str]:
 
 
 BANDS = ((0.9, "high"), (0.7, "good"), (0.5, "fair"), (0.0, "low"))
-# Temperature and threshold of the loop controller's confidence scorer.
 TEMPERATURE = 0.2
 THRESHOLD = 0.85
 TOKENS = 1024  # a score, a gap and suggestions for each of several criteria

@@ -126,7 +126,7 @@ def _dice(text: str, expected: str) -> float:
     return round(2 * (a & b).total() / total, 4) if total else 0.0
 
 
-# Both limits are those of the loop controller's confidence scorer.
+# Source of both limits: the scorer that `rubric` names.
 STILL = 0.02  # a smaller mean change is stable
 SWING = 0.05  # changes of at least this size in both directions are fluctuation
 
@@ -163,7 +163,7 @@ def trend(scores: History | Iterable[float], threshold: float = 0.85) -> Trend:
 
     `fluctuating` means changes of 0.05 or more in both directions. Otherwise the mean change decides:
     `stable` below 0.02 in size, `improving` above 0, `degrading` below. Fewer than two scores are stable.
-    Changes are rounded to 9 decimals. The limits are those of the loop controller's confidence scorer.
+    Changes are rounded to 9 decimals.
 
     Args:
         scores: Scores from 0 to 1 in order, or a history, of which the eligible iterations count.

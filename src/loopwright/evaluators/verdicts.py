@@ -9,7 +9,7 @@ is therefore `unparsable`, and the judge is asked again. A yes is never inferred
 2. `read_signed`: the last line that is not blank is exactly `VERDICT <nonce>: YES` or `... NO`. Lines
    without the nonce are ignored. A verdict line in a quotation or a fence is not the verdict, but if it
    differs from the last line, the two are in conflict.
-3. `read_yes_no`: the first standalone YES or NO (`workflow/v2.0`). A standalone word is placed as an
+3. `read_yes_no`: the first standalone YES or NO. A standalone word is placed as an
    answer: it opens the reply, a line or a sentence ("Yes, ...") or follows an answer cue ("Answer: NO").
    After YES another word may follow only at the start of the reply, such as "the" or "because". For NO one
    of the two signs is sufficient. So "I can't say yes", "not yes" and "there is no doubt" contain no

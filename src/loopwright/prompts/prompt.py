@@ -349,7 +349,7 @@ def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
 
     def variables_of(ctx: Context, value: Json) -> Json:
         variables = text.variables_of(ctx, value)
-        if not isinstance(variables, dict):  # the loop-node dialect has a view instead of variables
+        if not isinstance(variables, dict):  # another template language has a view instead
             return variables
         short = shortened(variables, limit)
         for name in variables:

@@ -330,9 +330,9 @@ def as_evaluation(value: Json) -> Evaluation:
 
     Args:
         value: an Evaluation; None (no result); True or False (a verdict); a number (a score); or an
-            object with the fields of Evaluation, where `confidence` stands for `score` as in the loop
-            controller, and `impossible` may be the reason itself. Other fields of an object become
-            `details`, and so do `metrics` that are not numbers.
+            object with the fields of Evaluation, where `confidence` stands for `score`, and `impossible` may be
+            the reason itself. Other fields of an object become `details`, and so do `metrics` that are not
+            numbers.
 
     Raises:
         EvaluationError: for any other value; names the field.

@@ -186,7 +186,7 @@ def _call(meter: Meter, helper: object, /, *args: object, **kwargs: object) -> o
     positional = [_argument(meter, arg) for arg in args]
     named = {key: _argument(meter, arg) for key, arg in kwargs.items()}
     try:
-        # A function of the dialect or the caller, which may raise anything.
+        # A function of the template language or the caller, which may raise anything.
         result = helper.function(*positional, **named)
     except LoopwrightError:
         raise

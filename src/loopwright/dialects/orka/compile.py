@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ..._regex import compile_pattern
@@ -30,12 +30,8 @@ from .templates import node_expression, node_fill, node_template
 __all__ = ["LANGUAGE", "compile_criteria", "compile_node"]
 
 
-def _no_names(_: object) -> Iterable[str]:
-    """Return no names: undefined names in the conditions of a loop node are empty."""
-    return ()
-
-
-LANGUAGE = TemplateLanguage(node_fill, node_expression, _no_names)
+# No names are needed: undefined names in the conditions of a loop node are empty.
+LANGUAGE = TemplateLanguage(node_fill, node_expression, lambda _: ())
 
 
 def compile_criteria(
@@ -79,7 +75,12 @@ def _evaluator(
     at = (*path, "node")
     before = len(compilation.problems)
     _check_texts(compilation, node, at)
-    weights = {} if node.preset is None else _weights(compilation, node.preset, (*at, "preset"))
+    weights: dict[str, float] | None = {}
+    if (value := node.preset) is not None:
+        place = (*at, "preset", *(["weights"] if value.weights else []))
+        weights = compilation.attempt(
+            place, lambda: preset(value.level, value.context, value.weights)
+        )
     # Checked here and not in the schema, because each end is valid alone.
     low, high = node.scale
     if not low < high:
@@ -88,12 +89,16 @@ def _evaluator(
         )
         return None
     scale = (float(low), float(high))
-    options: dict[str, Json] = {} if node.strategies is None else {"strategies": _strategies(node)}
+    options: dict[str, Json] = {}
+    if node.strategies is not None:
+        options["strategies"] = tuple(
+            Strategy(tuple(s.patterns), s.key, tuple(s.agents)) for s in node.strategies
+        )
     if len(compilation.problems) > before:
         return None
     scorer = Scorer(
         first=tuple(node.first),
-        weights=weights,
+        weights=weights or {},
         fallback=node.fallback_score,
         scale=scale,
         earliest=node.prefer == "first",
@@ -107,13 +112,6 @@ def _evaluator(
         what = "re_ask repeats a prompt, but no agent of this loop is a prompt"
         compilation.problem((*at, "score_missing"), what)
     return LoopNodeEvaluator(scorer, _lessons(node.lessons), prompts=asked)
-
-
-def _weights(compilation: Compilation, value: PresetSpec, at: Location) -> Mapping[str, float]:
-    """Return the weights of a preset's criteria; empty if it has problems."""
-    place = (*at, "weights") if value.weights else at
-    result = compilation.attempt(place, lambda: preset(value.level, value.context, value.weights))
-    return result or {}
 
 
 def _prompts(step: Step) -> Iterator[tuple[str, Prompt]]:
@@ -130,11 +128,6 @@ def _lessons(spec: LessonsSpec) -> LoopNodeLessons:
     patterns = {str(category): tuple(texts) for category, texts in spec.patterns.items()}
     entry = DEFAULT_METADATA if spec.entry is None else spec.entry
     return LoopNodeLessons(patterns, entry, spec.longest, spec.most, spec.persist)
-
-
-def _strategies(node: NodeSpec) -> tuple[Strategy, ...]:
-    value = node.strategies or ()
-    return tuple(Strategy(tuple(s.patterns), s.key, tuple(s.agents)) for s in value)
 
 
 def _check_texts(compilation: Compilation, node: NodeSpec, at: Location) -> None:

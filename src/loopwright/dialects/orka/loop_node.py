@@ -598,7 +598,11 @@ class LoopNode(CompositeStep):
             final = self.timeout_score
         return {
             "response": _response(agents, chosen),
-            "result": {agent: _result(output) for agent, output in agents.items()},
+            "result": {
+                # An object as it is, so that its fields can be read.
+                agent: dict(output) if isinstance(output, Mapping) else reply_text(output)
+                for agent, output in agents.items()
+            },
             "loops_completed": sum(not item.interrupted for item in result.history),
             "final_score": final,
             "threshold_met": result.satisfied,
@@ -607,11 +611,6 @@ class LoopNode(CompositeStep):
             "last_score": last.score if last is not None else None,
             "input": value if isinstance(value, str) else text_of(value),
         }
-
-
-def _result(output: Json) -> Json:
-    """Return an agent's output: an object unchanged, so that its fields can be read, otherwise its text."""
-    return dict(output) if isinstance(output, Mapping) else reply_text(output)
 
 
 def _response(agents: Mapping[str, Json], chosen: Iteration | None) -> str:

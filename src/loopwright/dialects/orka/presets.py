@@ -167,6 +167,13 @@ def weighted(answers: object, weights: Mapping[str, float]) -> tuple[float, list
         if isinstance(members, Mapping)
         for criterion, value in members.items()
     }
+    return _share(flat, weights)
+
+
+def _share(
+    flat: Mapping[str, object], weights: Mapping[str, float]
+) -> tuple[float, list[str]] | None:
+    """Return what `weighted` does, for the answers by `dimension.criterion`."""
     # A reply about other criteria must not score as a bad output.
     answered = [name for name in weights if name in flat]
     if len(answered) * 2 < len(weights):
@@ -176,12 +183,9 @@ def weighted(answers: object, weights: Mapping[str, float]) -> tuple[float, list
 
 
 def _holds(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    return isinstance(value, str | int) and str(value).strip().lower() in _MET
+    return str(value).strip().lower() in _MET
 
 
-_TRUE = ("true", "yes", "pass", "passed", "1")
 # The words of the judgement and the members of `read` are those of the loop-node dialect.
 UNDECIDED = "UNDECIDED"
 
@@ -220,7 +224,14 @@ class Criteria:
         answers = self._booleans(own_words(text, value=True))
         result = weighted(answers, self.weights)
         if result is None:
-            return _undecided(text)
+            return {
+                "response": f"{UNDECIDED}: the criteria could not be read in the reply",
+                "reply": text,
+                "validation_score": None,
+                "passed_criteria": [],
+                "failed_criteria": [],
+                "overall_assessment": UNDECIDED,
+            }
         score, failed = result
         passed = [name for name in self.weights if name not in failed]
         share = round(len(passed) / len(self.weights), 4)
@@ -263,25 +274,9 @@ class Criteria:
             members = data.get(dimension) if data is not None else None
             # Some models answer with one flat object instead of one object for each dimension.
             values: Mapping[str, Json] = members if isinstance(members, Mapping) else flat
-            read = {n: _true(values[n]) if n in values else _in_text(n, plain) for n in names}
+            read = {n: _holds(values[n]) if n in values else _in_text(n, plain) for n in names}
             result[dimension] = {n: holds for n, holds in read.items() if holds is not None}
         return result
-
-
-def _undecided(text: str) -> dict[str, Json]:
-    """Return the judgement of a reply with too few answers."""
-    return {
-        "response": f"{UNDECIDED}: the criteria could not be read in the reply",
-        "reply": text,
-        "validation_score": None,
-        "passed_criteria": [],
-        "failed_criteria": [],
-        "overall_assessment": UNDECIDED,
-    }
-
-
-def _true(value: object) -> bool:
-    return value is True or str(value).strip().lower() in _TRUE
 
 
 def _in_text(name: str, text: str) -> bool | None:
@@ -291,7 +286,7 @@ def _in_text(name: str, text: str) -> bool | None:
         text[:200_000],  # bounds the time of one search for each criterion
         re.IGNORECASE,
     )
-    return None if match is None else match[1].lower() in _TRUE
+    return None if match is None else match[1].lower() in _MET
 
 
 class Validator(Prompt):
@@ -400,7 +395,7 @@ class PresetQuestion:
         answers = {
             name: one.members[plain(name)] for name in self.weights if plain(name) in one.members
         }
-        result = weighted(_nested(answers), self.weights)
+        result = _share(answers, self.weights)
         if result is None:
             return None
         score, failed = result
@@ -435,12 +430,3 @@ def _words(name: str) -> str:
     """Return a criterion followed by its name in words."""
     dimension, _, criterion = name.partition(".")
     return f"{name}: {dimension.replace('_', ' ')}, {criterion.replace('_', ' ')}"
-
-
-def _nested(data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    result: dict[str, dict[str, Json]] = {}
-    for name, value in data.items():
-        dimension, dot, criterion = name.partition(".")
-        if dot:
-            result.setdefault(dimension, {})[criterion] = value
-    return result

@@ -64,7 +64,6 @@ __all__ = [
     "Location",
     "TemplateLanguage",
     "extension",
-    "language",
 ]
 
 
@@ -77,12 +76,9 @@ class TemplateLanguage:
     names: Callable[[Expression | TemplatedValue], Iterable[str]]
 
 
-def _needed(condition: Expression | TemplatedValue) -> Iterable[str]:
-    """Return the names that a native condition uses."""
-    return needed(condition) if isinstance(condition, Expression) else condition.names
-
-
-NATIVE = TemplateLanguage(fill, compile_expression, _needed)
+NATIVE = TemplateLanguage(
+    fill, compile_expression, lambda one: needed(one) if isinstance(one, Expression) else one.names
+)
 
 # What gives keys and words of a document the meaning that another dialect knows. As text, so that a document without
 # them loads no dialect.
@@ -108,12 +104,6 @@ def extension(key: str) -> Any:
     """Return what another dialect has for a key or a word of native documents, loaded at first use."""
     module, _, name = _EXTENSIONS[key].partition(":")
     return getattr(import_module(module), name)
-
-
-def language(name: str) -> TemplateLanguage:
-    """Return the language of a document's `templates`."""
-    result: TemplateLanguage = NATIVE if name == "native" else extension(name)
-    return result
 
 
 _Result = TypeVar("_Result")

@@ -1,4 +1,4 @@
-"""Evaluators of documents: checks, checklists, scores, judges, confidence scorers and metrics."""
+"""Evaluators of documents: checks, checklists, scores, judges, rubrics and metrics."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def _tests(
 def compile_confidence(
     compilation: Compilation, spec: ConfidenceSpec, at: Location
 ) -> Rubric | None:
-    """Compile a confidence scorer; None if it has problems."""
+    """Compile a rating of weighted criteria; None if it has problems."""
     prompt_settings = compile_settings(
         compilation, spec, at, None, temperature=spec.temperature, cap=TOKENS
     )

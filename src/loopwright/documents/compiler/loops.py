@@ -30,7 +30,7 @@ from ...errors import ConfigurationError, nearest
 from ...records import History, Stop
 from ...records.codec import Json, flow_text
 from ..schema.document import Action, LoopSpec
-from ..schema.evaluators import AdaptSpec, JudgeSpec
+from ..schema.evaluators import JudgeSpec
 from ..schema.extensions import LoopMemorySpec, has_type
 from ..schema.fields import duration
 from ..schema.traverse import condition_limit, evaluators
@@ -54,8 +54,7 @@ def compile_until(compilation: Compilation, spec: LoopSpec, path: Location) -> C
     key, values = spec.ends
     at = (*path, key)
     if key == "termination" or has_type(values):
-        condition: Condition | None = extension("termination")(compilation, values, at)
-        return condition
+        return cast("Condition | None", extension("termination")(compilation, values, at))
     return compile_conditions(compilation, values, at, sentences=True)
 
 
@@ -77,8 +76,7 @@ def compile_conditions(
     if isinstance(data, list):
         return _combine(compilation, AnyOf, data, path, sentences=sentences)
     if has_type(data):
-        condition: Condition | None = extension("type")(data, path, compilation.problem)
-        return condition
+        return cast("Condition | None", extension("type")(data, path, compilation.problem))
     if isinstance(data, Mapping) and "python" in data:
         return _python_condition(compilation, data, path)
     if isinstance(data, Mapping):
@@ -302,7 +300,10 @@ def compile_loop(
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
         until = any_of(until, Passed())
     stages = (execute, evaluate, adapt, until, guards, name)
-    result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
+    # The winner is judged again as often as the judge asks that asks most often.
+    again = [item.judge.rejudge for item in evaluators(spec) if isinstance(item.judge, JudgeSpec)]
+    options["rejudge"] = max(again, default=0)
+    result = compilation.attempt(path, lambda: Loop(*stages, **options))
     if result is None:
         return None
     if spec.explore and not compilation.in_workspace:
@@ -360,31 +361,21 @@ def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Locati
         compilation.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
 
 
-def _rejudge(spec: LoopSpec) -> int:
-    """Return how often the winner is judged again: the highest `rejudge` of the judges."""
-    judges = [item.judge for item in evaluators(spec)]
-    return max((judge.rejudge for judge in judges if isinstance(judge, JudgeSpec)), default=0)
-
-
 def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Step | None:
-    at = (*path, "adapt")
-    if spec.adapt is None:
+    adapt, at = spec.adapt, (*path, "adapt")
+    if adapt is None:
         return None
-    if isinstance(spec.adapt, str):
-        return as_step(getattr(adapters, spec.adapt))
-    return _compile_adapt(compilation, spec.adapt, at)
-
-
-def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> Step | None:
-    if spec.python is not None:
-        function = compilation.function((*at, "python"), spec.python)
+    if isinstance(adapt, str):
+        return as_step(getattr(adapters, adapt))
+    if adapt.python is not None:
+        function = compilation.function((*at, "python"), adapt.python)
         if function is None or isinstance(function, Step):
             return function
         return compilation.attempt(at, lambda: FunctionStep(function, name="adapt", typed=True))
-    if spec.rotate is not None:
-        strategies = spec.rotate
+    if adapt.rotate is not None:
+        strategies = adapt.rotate
         return compilation.attempt((*at, "rotate"), lambda: adapters.rotate(*strategies))
-    if spec.merge is not None:
-        part = compilation.template((*at, "merge"), spec.merge)
+    if adapt.merge is not None:
+        part = compilation.template((*at, "merge"), adapt.merge)
         return adapters.merge(SetValue("merge", part))
-    return SetValue("adapt", compilation.template((*at, "set"), spec.set))
+    return SetValue("adapt", compilation.template((*at, "set"), adapt.set))

@@ -366,7 +366,8 @@ def compile_settings(
     if key and settings.replies is None:
         place: Location = (*at, "api_key_env") if spec.api_key_env else at
         compilation.attempt(place, lambda: _record_key(compilation, key, url, models))
-    more = {n: v for n in SETTINGS if (v := _own_or_default(defaults, spec, n)) is not None}
+    own = {name: value for name in SETTINGS if (value := getattr(spec, name)) is not None}
+    more = {n: v for n in SETTINGS if (v := own.get(n, defaults.get(n))) is not None}
     # The document's `accept` is for texts: half a JSON value or half a verdict is useless.
     if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
         del more["on_cutoff"]
@@ -394,11 +395,6 @@ def compile_settings(
     if result is not None:
         compilation.project.asks.append((compilation.source.problem(at, ""), result))
     return result
-
-
-def _own_or_default(defaults: Mapping[str, Json], spec: Json, name: str) -> Json:
-    own = getattr(spec, name)
-    return own if own is not None else defaults.get(name)
 
 
 def _record_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:

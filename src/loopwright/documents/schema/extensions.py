@@ -176,6 +176,11 @@ class NodeSpec(Part):
         default_factory=LessonsSpec, description="Lessons that are kept for later iterations."
     )
 
+    @property
+    def calls(self) -> int:
+        """The maximum of model calls of an iteration, besides those of `execute`."""
+        return int(self.score_missing == "re_ask")
+
 
 class MemorySpec(Part):
     """Texts and facts that outlive the run, in the memory of its journal."""

@@ -14,6 +14,7 @@ from ...tools.mcp import VARIABLE
 from ..yaml.reader import Location
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, WorkspaceSpec
 from .evaluators import JudgeSpec, MetricSpec
+from .extensions import has_type
 from .fields import SandboxSpec, ServerSpec, StrictModel, ToolSpec
 from .models import CodingAgentSpec
 
@@ -251,7 +252,7 @@ def _limits(tree: Json) -> Iterator[int]:
     if isinstance(tree, list):
         for item in tree:
             yield from _limits(item)
-    elif isinstance(tree, Mapping) and "type" in tree:  # the JSON of the loop controller
+    elif has_type(tree):
         if tree["type"] == "max_iterations" and isinstance(tree.get("limit"), int):
             yield tree["limit"]
         yield from _limits(tree.get("conditions"))
