@@ -91,6 +91,7 @@ async def test_what_followed_a_reopened_loop_is_done_again_with_its_new_output()
         ({"max_iterations": 5000}, "above the ceiling of 1000"),
         ({"max_iterations": 5, "loop": "refin"}, "did you mean 'refine'"),
         ({"max_usd": 3.0}, "no budget of dollars ended it, but max_iterations"),
+        ({"max_iterations": 4, "max_calls": 0}, "max_calls"),
     ],
 )
 async def test_a_limit_that_cannot_be_raised_changes_nothing(
@@ -102,6 +103,15 @@ async def test_a_limit_that_cannot_be_raised_changes_nothing(
     with pytest.raises(ConfigurationError) as error:
         await raise_limit(journal, "r", **options)
     assert said in str(error.value)
+    assert await run(work.loop(), journal=journal, run_id="r") == first
+
+
+async def test_a_limit_is_not_raised_for_another_step() -> None:
+    """A resume that is refused because the step changed leaves the run as it ended."""
+    work, journal = Work(), MemoryJournal()
+    first = await run(work.loop(), "a", journal=journal, run_id="r")
+    with pytest.raises(ReplayMismatch):
+        await resume(work.loop(limit=2), "r", journal=journal, max_iterations=4)
     assert await run(work.loop(), journal=journal, run_id="r") == first
 
 

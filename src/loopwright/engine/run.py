@@ -642,6 +642,7 @@ async def resume(
     Raises:
         RunNotFound: if the journal has no such run.
         ConfigurationError: for a limit that did not end it, or that is not above the used amount.
+        ReplayMismatch: for another step. A refused resume records nothing, the new limit neither.
 
     Example:
         >>> import asyncio
@@ -660,6 +661,8 @@ async def resume(
         info = await store.find(run_id)
         limits = (max_iterations, max_usd, max_calls, max_total_tokens, max_effects)
         if any(limit is not None for limit in limits):
+            loaded = step.step if isinstance(step, StepWithResources) else as_step(step)
+            same = not options.get("accept_changes")
             await raise_limit(
                 store,
                 info.run_id,
@@ -668,6 +671,8 @@ async def resume(
                 max_calls=max_calls,
                 max_total_tokens=max_total_tokens,
                 max_effects=max_effects,
+                step=loaded if same else None,
+                source=getattr(step, "source", None),
             )
         return await run(step, journal=store, run_id=info.run_id, **options)
     finally:

@@ -73,6 +73,7 @@ __all__ = [
     "open_run",
     "progress_listeners",
     "raise_limit",
+    "raises_of",
     "rewind_with_input",
     "row_of",
     "show_ended_loops",
@@ -96,6 +97,8 @@ async def raise_limit(
     max_total_tokens: int | None = None,
     max_effects: int | None = None,
     loop: str = "",
+    step: Step | None = None,
+    source: Mapping[str, Json] | None = None,
 ) -> list[str]:
     """Raise the limit that ended a run, so that the next resume continues from there.
 
@@ -111,6 +114,8 @@ async def raise_limit(
         max_effects: the same in effects.
         loop: the path or name of the loop for `max_iterations`. Default: the outermost loop that used up
             its iterations; of the phases of an agent, the last one.
+        step: the step that continues the run, which must be the recorded one. Default: any.
+        source: how to load it, for the sentence on what differs.
 
     Returns:
         The paths of the loops whose limit was raised, "" for the run.
@@ -119,34 +124,53 @@ async def raise_limit(
         RunNotFound: if there is no such run.
         RunLocked: if a live process runs it.
         ConfigurationError: if something else ended it, or the limit is not above the used amount.
+        ReplayMismatch: if the step is not the recorded one.
     """
-    raised = []
-    info = await journal.find(run_id)
-    if max_iterations is not None:
-        codec.integer("max_iterations", max_iterations, minimum=1)
-        from ..journal.replay import RecordedRun
-
-        entries = surviving(await journal.entries(info.run_id))
-        path, point = _iterations(info.run_id, RecordedRun(entries), max_iterations, loop)
-        await _record(journal, info.run_id, point, path, {"max_iterations": max_iterations})
-        raised.append(path)
-    if max_usd is not None:
-        codec.number("max_usd", max_usd, minimum=0, above=True)
-    budgets = {
-        "max_usd": max_usd, "max_calls": max_calls, "max_total_tokens": max_total_tokens,
-        "max_effects": max_effects,
+    limits = {
+        "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
+        "max_total_tokens": max_total_tokens, "max_effects": max_effects,
     }  # fmt: skip
-    for name, maximum in budgets.items():
+    info = await journal.find(run_id)
+    entries = await journal.entries(info.run_id)
+    raises = raises_of(info.run_id, entries, limits, loop)
+    # Before anything is recorded: a refused resume leaves the run as it is.
+    if step is not None:
+        fresh = described(fresh_row(step, None, info.run_id), step, source or {}, None)
+        _check_same(info, surviving(entries), step, fresh, has_input=False)
+    for path, point, new in raises:
+        await _record(journal, info.run_id, point, path, new)
+    return [path for path, _, _ in raises]
+
+
+def raises_of(
+    run_id: str, entries: Sequence[Entry], limits: Mapping[str, Any], loop: str = ""
+) -> list[tuple[str, str, dict[str, Json]]]:
+    """Return for each new limit its owner ("" is the run), the point to rewind to, and the limit.
+
+    Raises:
+        ConfigurationError: as `raise_limit` does.
+    """
+    from ..journal.replay import RecordedRun
+
+    raises = []
+    for name in ("max_iterations", *UNITS):
+        maximum = limits.get(name)
         if maximum is None:
             continue
-        if name != "max_usd":
+        # Of what the limits before leave: they may rewind the run.
+        kept = surviving(entries)
+        if name == "max_usd":
+            codec.number(name, maximum, minimum=0, above=True)
+        else:
             codec.integer(name, maximum, minimum=1)
-        # Read again for each limit: the previous one may have rewound the run.
-        entries = surviving(await journal.entries(info.run_id))
-        path, point = _budget(info.run_id, entries, name, maximum)
-        await _record(journal, info.run_id, point, path, {name: maximum})
-        raised.append(path)
-    return raised
+        if name == "max_iterations":
+            path, point = _iterations(run_id, RecordedRun(kept), maximum, loop)
+        else:
+            path, point = _budget(run_id, kept, name, maximum)
+        raises.append((path, point, {name: maximum}))
+        if point:
+            entries = [*kept, Entry("rewound", point, 0.0)]
+    return raises
 
 
 def _iterations(run_id: str, replay: RecordedRun, maximum: int, loop: str) -> tuple[str, str]:
@@ -612,7 +636,7 @@ async def open_run(
     log = await store.open(fresh, takeover=takeover)
     try:
         if log.recorded and not accept_changes:
-            _check_same(log, step, fresh, has_input=has_input)
+            _check_same(log.info, log.recorded, step, fresh, has_input=has_input)
         if not log.recorded and "forked" in log.info.source and log.info.epoch > 1:
             raise ConfigurationError(
                 f"{log.info.run_id}: the process that forked it ended before its entries were written; "
@@ -633,9 +657,10 @@ async def open_run(
     return _bounded(log.info, fresh), log
 
 
-def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> None:
-    """Raise ReplayMismatch if the log holds a run of another step or input."""
-    info = log.info
+def _check_same(
+    info: RunInfo, entries: Sequence[Entry], step: Step, fresh: RunInfo, *, has_input: bool
+) -> None:
+    """Raise ReplayMismatch if the entries are those of another step or input."""
     if has_input and codec.digest(fresh.input) != codec.digest(info.input):
         raise ReplayMismatch(
             f"{info.run_id}: {_changed_input(info.input, fresh.input)}; "
@@ -652,7 +677,7 @@ def _check_same(log: RunLog, step: Step, fresh: RunInfo, *, has_input: bool) -> 
             recorded=info.name,
             now=step.name,
         )
-    recorded = _accepted_in(log) or info.fingerprint
+    recorded = _accepted_in(entries) or info.fingerprint
     if recorded and not step.recorded_as(recorded):
         raise ReplayMismatch(
             f"{info.run_id}: {step.name} changed since the run was recorded: "
@@ -697,9 +722,9 @@ def _renewed(step: Step) -> Iterator[tuple[int, str]]:
         yield from _renewed(part)
 
 
-def _accepted_in(log: RunLog) -> str:
+def _accepted_in(entries: Sequence[Entry]) -> str:
     """Return the fingerprint of the code that was accepted instead of the recorded one, or ""."""
-    accepted = (e for e in reversed(log.recorded) if e.kind == "accepted" and not e.path)
+    accepted = (e for e in reversed(entries) if e.kind == "accepted" and not e.path)
     return next((e.fingerprint for e in accepted if e.value is None), "")
 
 

@@ -370,3 +370,49 @@ def _until(stream: int, wanted: bytes) -> bytes:
         while wanted not in shown and (part := os.read(stream, 65536)):
             shown += part
     return shown
+
+
+LIMITED = """\
+schema: loopwright/1
+name: limited
+steps:
+  - {name: greet, set: "Hello {{ who }}"}
+  - name: count
+    loop:
+      execute: {shell: [sh, act.sh]}
+      until: [{max_iterations: 1}]
+"""
+
+
+def forgotten(folder: Project) -> None:
+    """Take all approvals away, as a moved project does."""
+    for approval in (folder.folder / "state" / "loopwright" / "trusted").iterdir():
+        approval.unlink()
+
+
+@pytest.mark.parametrize("why", ["unapproved", "changed", "key", "wrong loop"])
+def test_a_refused_resume_with_a_higher_limit_changes_nothing(folder: Project, why: str) -> None:
+    """A limit is recorded after the document was loaded, approved and compared with the recorded one."""
+    file = folder.folder / "limited.yaml"
+    file.write_text(LIMITED)
+    assert folder.run("run", "limited.yaml", "--run-id", "r", "--yes", "--set", "who=Ada").code == 3
+    before = folder.run("export", "r", "-f", "jsonl").out
+    words, environment = ["--max-iterations", "2"], {}
+    if why == "unapproved":
+        forgotten(folder)
+    elif why == "changed":
+        file.write_text(LIMITED.replace("who", "who }} {{ who"))
+        words.append("--yes")
+    elif why == "key":
+        environment = {"SERVICE_KEY": "sk-of-the-service-0123456789"}
+        words += ["--yes", "--set", "who=sk-of-the-service-0123456789"]
+    else:
+        words += ["--yes", "--loop", "other"]
+    answer = folder.run("resume", "r", *words, **environment)
+    assert answer.code in (1, 2)
+    assert answer.err.startswith("loopwright: "), answer.err
+    assert folder.run("export", "r", "-f", "jsonl").out == before
+    again = folder.run("resume", "r", "--yes")
+    assert again.code == 3
+    assert again.out.startswith("Exhausted: ")
+    assert acted(folder) == 1

@@ -13,7 +13,7 @@ import os
 import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO, cast
 
@@ -22,10 +22,10 @@ import typer
 from ...conditions import Budget
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
-from ...engine.run_record import bounds_of, raise_limit
+from ...engine.run_record import bounds_of, raise_limit, raises_of
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, DocumentError, RunNotFound
-from ...journal import Entry, Journal, RunInfo
+from ...journal import Entry, Journal
 from ...journal.protocol import shown_url
 from ...journal.questions import Question, pending
 from ...journal.replay import recorded_result
@@ -127,7 +127,10 @@ MEMORY = "memory:"  # the journal of a dry run
 
 @dataclass(frozen=True)
 class Job:
-    """A run to drive. `value` None stands for the recorded input, or for the source's default."""
+    """A run to drive. `value` None stands for the recorded input, or for the source's default.
+
+    `raised` are the limits to raise first, with `loop` as `raise_limit` takes them.
+    """
 
     source: RunSource
     value: Json
@@ -135,6 +138,7 @@ class Job:
     options: RunCommandOptions
     telemetry_options: TelemetryOptions
     listeners: tuple[Listener, ...] = ()
+    raised: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,11 @@ async def _run_job(
     job: Job, output: Output, signals: Signals, questions: list[Question]
 ) -> Result | _Interrupted:
     async with opened(job.options.journal, create=True) as store:
+        if job.raised:
+            source, same = job.source, not job.options.accept_changes
+            step = source.step if same else None
+            of_environment(os.environ).refuse("the source of the run", source.source)
+            await raise_limit(store, job.run_id, step=step, source=source.source, **job.raised)
         view = view_of(
             output,
             verbose=job.options.verbose,
@@ -337,11 +346,14 @@ def resume_run(
         raised = {name: value for name, value in settings.limits().items() if value is not None}
         if max_iterations is not None:
             raised["max_iterations"] = max_iterations
-        info, entries = reading(
-            options.journal, lambda store: _with_raised_limits(store, name, raised, loop=loop)
-        )
+        info, entries = reading(options.journal, lambda store: on_record(store, name))
+        # A budget that did not end it is a cap on the rest of the run, not a raise.
+        if info.reason != Reason.BUDGET:
+            raised = {key: value for key, value in raised.items() if key == "max_iterations"}
+        # Now for the refusal of a wrong one; recorded once all else is known to be right.
+        raises_of(info.run_id, entries, raised, loop)
         # A finished run needs neither its document nor an approval.
-        if ended(entries):
+        if not raised and ended(entries):
             result = recorded_result(info, entries)
             if output.as_json:
                 output.write_json(result_json(result))
@@ -350,17 +362,6 @@ def resume_run(
             return result.status.exit_code
         source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-        return drive(Job(source, None, info.run_id, options, telemetry_options), output)
-
-
-async def _with_raised_limits(
-    store: Journal, name: str, raised: Mapping[str, Any], *, loop: str
-) -> tuple[RunInfo, list[Entry]]:
-    """Return a recorded run; if the limit that ended it is raised, rewound to before its end."""
-    info, entries = await on_record(store, name)
-    if info.reason != Reason.BUDGET:  # then a budget is a cap on the rest of the run, not a raise
-        raised = {key: value for key, value in raised.items() if key == "max_iterations"}
-    if not raised:
-        return info, entries
-    await raise_limit(store, info.run_id, loop=loop, **raised)
-    return await on_record(store, info.run_id)
+        limits = {**raised, "loop": loop} if raised else {}
+        job = Job(source, None, info.run_id, options, telemetry_options, raised=limits)
+        return drive(job, output)

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from ...conditions import UNITS
 from ...engine.run import new_run_id
-from ...engine.run_record import raise_limit, rewind_with_input
+from ...engine.run_record import rewind_with_input
 from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
 from ...journal.questions import answer, pending
 from ...records import codec
@@ -158,9 +158,16 @@ async def raised(page: Page, request: Request, fields: dict[str, Json]) -> dict[
         raise ConfigurationError(
             "set a new total for iterations, model calls, tokens, dollars or effects"
         )
-    loop = text_of(fields.get("loop")) if maximum is not None else ""
-    await raise_limit(page.records.journal, run_id, max_iterations=maximum, loop=loop, **limits)
-    return await resume(page, request, {})
+    loop = text_of(fields.get("loop")) if maximum is not None else None
+    # The command records them once it has loaded the document and found it approved.
+    given = {"max_iterations": maximum, **limits, "loop": loop}
+    words = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in given.items()
+        if value not in (None, "")
+    ]
+    await page.processes.launch(["resume", run_id, *words])
+    return _at(run_id)
 
 
 def _number(fields: dict[str, Json], name: str, kind: type[N]) -> N | None:
