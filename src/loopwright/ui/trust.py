@@ -206,9 +206,7 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
             commands = "".join(
                 f"\n  {line}" for command in actions.commands for line in texts.numbered(command)
             )
-            review = (
-                f"Review it with --print-yaml, then approve it with --yes. The commands:{commands}"
-            )
+            review = f"Review its commands, then approve it with --yes:{commands}"
         if "program" in read.source:
             review = f"Review its code in {read.source['root']}, then approve it with --yes."
         raise ConfigurationError(

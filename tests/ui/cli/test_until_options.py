@@ -332,11 +332,13 @@ def test_a_result_in_the_copy_is_named_with_its_commands(folder: Project) -> Non
 
 
 def test_a_refusal_lists_the_commands(folder: Project) -> None:
-    """Without a terminal and an approval, it names --print-yaml, because there is no file to check."""
+    """Without a terminal and an approval, it prints the commands, because there is no file to check."""
     words = ["--workspace", "snapshot", "--sandbox", "none", "--", "sh", "-c", "echo 42"]
     refused = folder.run("until", CHECK, *words, LOOPWRIGHT_TRUST="")
     assert refused.code == 2
-    assert "--print-yaml" in refused.err and "loopwright check" not in refused.err
+    assert "Review its commands, then approve it with --yes:\n" in refused.err
+    # `resume` says the same, and has other options.
+    assert "--print-yaml" not in refused.err and "loopwright check" not in refused.err
     assert CHECK in refused.err and "echo 42" in refused.err
 
 
