@@ -342,8 +342,12 @@ def _attribute(module: Any, name: str, attribute: str) -> Any:
 
 def _missing(what: str) -> str:
     path = Path(what)
+    if not what:
+        return "the name of the document is empty; name a document, or package.module:attribute"
     if path.is_dir():
         return f"{what} is a folder. Name a document in it."
+    if path.exists():  # a pipe or a device
+        return f"{what} is not a regular file, and a document is read more than once; save it in a file"
     folder = path.parent
     siblings = [str(folder / entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
     hint = nearest(str(path), siblings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from loopwright.errors import (
@@ -74,6 +76,15 @@ def test_what_other_layers_refuse_is_passed_on(project: Project, words: str, sta
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(start)
     assert answer.err.count("\n") == 1
+
+
+def test_a_document_is_a_file_with_a_name(project: Project) -> None:
+    """A pipe could be read once only; neither it nor an empty name is called a missing file or a folder."""
+    os.mkfifo(project.folder / "pipe")
+    for place in ("pipe", "/dev/null"):
+        told = project.call("run", place).err
+        assert told.startswith(f"loopwright: {place} is not a regular file, and a document is read")
+    assert project.call("check", "").err.startswith("the name of the document is empty; ")
 
 
 def test_a_module_that_breaks_on_import_is_told(project: Project) -> None:
