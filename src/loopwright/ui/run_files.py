@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .._home import Home
+from .._home import HOME, Home
 from ..coding.workspace.saved import ABBREVIATED, SavedWorkspace, home_of, moved, saved_workspaces
 from ..coding.workspace.store import GitError, GitStore, checked_home, hash_of
 from ..errors import ConfigurationError, EvaluationError
@@ -314,7 +314,11 @@ def run_files(
         return None
     home = home_of(around[-1], run_id, journal)
     if not Home(home).known:
+        if journal is not None and journal.name == HOME:
+            checked_home(
+                journal
+            )  # of a clone or an archive, which has the files beside its journal
         raise ConfigurationError(
-            f"the files of {path} are on another machine: {home} is not known here as a folder of yours"
+            f"the files of {path} are on another machine, or in a folder that is not known as one of yours: {home}"
         )
     return RunFiles(GitStore(home), hash_of(begun[path]["commit"]))

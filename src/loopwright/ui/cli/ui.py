@@ -40,17 +40,8 @@ def ui(
     with needs("the page", "ui"):
         # By name, because this module is also loaded for the help, without the extra.
         web = import_module("loopwright.ui.web.app")
-    listener = _listen(port)
-    bound = listener.getsockname()[1]
-    token = secrets.token_urlsafe(32)
-    with Output() as output:
-        output.write(f"http://{HOST}:{bound}/?token={token}")
-        output.note("Ctrl-C stops the page; runs continue")
-        output.flush()
-    # A script that reads the address opens no browser.
-    if not no_open and sys.stdout.isatty():
-        webbrowser.open(f"http://{HOST}:{bound}/?token={token}")
-    asyncio.run(_serve(web, journal, listener, port=bound, token=token))
+    with _listen(port) as listener:
+        asyncio.run(_serve(web, journal, listener, no_open=no_open))
     return 0
 
 
@@ -70,8 +61,16 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-async def _serve(
-    web: ModuleType, url: str, listener: socket.socket, *, port: int, token: str
-) -> None:
+async def _serve(web: ModuleType, url: str, listener: socket.socket, *, no_open: bool) -> None:
+    port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
+    address = f"http://{HOST}:{port}/?token={token}"
+    # The address of a page that will be there: a journal may be refused.
     async with opened(url, create=True) as store:
+        with Output() as output:
+            output.write(address)
+            output.note("Ctrl-C stops the page; runs continue")
+            output.flush()
+        # A script that reads the address opens no browser.
+        if not no_open and sys.stdout.isatty():
+            webbrowser.open(address)
         await web.serve(store, listener, url=url, folder=Path.cwd(), port=port, token=token)
