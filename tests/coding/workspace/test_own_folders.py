@@ -74,6 +74,7 @@ def test_an_adopted_folder_is_used_and_has_a_new_identifier(
     assert not Home(HOME).known
     monkeypatch.setenv("LOOPWRIGHT_TRUST", "all")
     assert main(["journal", "adopt"]) == 0
+    assert "must adopt it again" in capsys.readouterr().err
     monkeypatch.delenv("LOOPWRIGHT_TRUST")
     assert (HOME / "id").read_text() != before
     assert main(["workspace", "diff", "r"]) == main(["rewind", "r", "fix/2"]) == 0

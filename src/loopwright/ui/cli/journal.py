@@ -250,6 +250,9 @@ def _adopt(home: Home, output: Output, *, yes: bool) -> int:
             if not says_yes(output):
                 raise ConfigurationError(f"{home.folder} was not adopted; nothing in it is used")
         home.identify()
+        output.note(
+            "it has a new identifier: other users, and other folders of XDG_STATE_HOME, that knew it must adopt it again"
+        )
     if output.as_json:
         output.write_json({"adopted": str(home.folder)})
     else:
