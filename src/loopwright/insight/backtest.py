@@ -314,7 +314,7 @@ class PolicyResult:
         policy: the policy.
         exact, censored: recordings by state.
         iterations, calls, usd: means over exact pairs; None if the policy is not judged.
-        quality: the mean quality with its 95 % interval, or None.
+        quality: the mean quality with its 95 % interval, or None; also None if no output has a score or verdict.
         difference: the mean difference in quality to the recorded policy, or None.
         bounds: of the mean quality if there are censored pairs.
         judged: whether at most 5 % of the pairs are censored.
@@ -350,7 +350,7 @@ class PolicyResult:
             "calls": _rounded(self.calls),
             "usd": _rounded(self.usd),
             "quality": _limits("mean", self.quality),
-            "difference": _limits("mean", self.difference),
+            "difference": _limits("mean", self.quality and self.difference),
             "bounds": None if self.bounds is None else [round(b, 6) for b in self.bounds],
             "judged": self.judged,
             "satisfied": _rounded(self.satisfied and self.satisfied[0]),
@@ -394,6 +394,7 @@ class Backtest:
             )
         self.recordings = recordings
         audited = recordings.quality == "audit score"
+        self._rated = recordings.quality != "none"
         self._rows = [_Columns(recording, audited=audited) for recording in recordings.items]
         self._stops: dict[tuple[Condition, int], _Member] = {}
         self._failures = self._failing()
@@ -582,7 +583,7 @@ class Backtest:
             iterations=fmean(p.iterations or 0 for p in exact),
             calls=fmean(p.calls for p in exact),
             usd=fmean(p.usd for p in exact),
-            quality=quality,
+            quality=quality if self._rated else None,
             difference=difference,
             bounds=bounds,
             judged=True,

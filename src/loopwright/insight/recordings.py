@@ -118,10 +118,12 @@ class Recordings:
 
     @property
     def quality(self) -> str:
-        """The source of quality: `audit score` if every evaluation has one, else `selection score`."""
+        """The source of quality: `audit score` if every evaluation has one, else `selection score`; `none` without
+        a score or verdict, as where only sentences are judged."""
         scored = [i for r in self.items for i in r.prefixes[-1] if i.evaluation is not None]
         audited = bool(scored) and all(_audit(item) is not None for item in scored)
-        return "audit score" if audited else "selection score"
+        rated = any(item.score is not None or item.passed is not None for item in scored)
+        return "audit score" if audited else "selection score" if rated or not scored else "none"
 
 
 def _audit(item: Iteration) -> float | None:

@@ -113,3 +113,20 @@ def test_the_form_for_a_sentence_has_no_score() -> None:
     del request["sentence"]
     of_judge = form_of(Question("w/1/verdict", "verdict", "is it good?", request))
     assert [value for value, _ in of_judge.buttons] == ["passed", "failed", "score"]
+
+
+def test_a_replay_of_sentences_alone_shows_no_quality(
+    live: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a score or verdict there is no quality: it is not 0."""
+    words = ["replay", "r", "--until", "[{max_iterations: 1}]", "--journal", "sqlite:runs.db"]
+    assert main(words) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert ", quality: none, " in first
+    assert [row.rstrip()[-1] for row in rows if row.startswith(("recorded", "limit 1"))] == [
+        "-"
+    ] * 2
+    assert "[0.000" not in "".join(rows)
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["policies"]
+    assert [(one["quality"], one["difference"]) for one in told] == [(None, None)] * len(told)

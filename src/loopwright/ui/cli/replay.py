@@ -155,13 +155,14 @@ def _row(result: PolicyResult) -> str:
     censored = f"{result.censored} {result.censored / total:.0%}" if result.censored else "0"
     start = f"{result.exact:6} {censored:>9}"
     bounds = f"; bounds [{result.bounds[0]:.3f}, {result.bounds[1]:.3f}]" if result.bounds else ""
-    if not result.judged or result.quality is None:
+    if not result.judged:
         runs = texts.plural(result.needed, "more full-length run")
         return f"{start}  cannot be judged from these logs: record {runs}{bounds}"
-    mean, low, high = result.quality
-    quality = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
-    delta = ""
-    if result.difference is not None:
+    quality, delta = "-", ""
+    if result.quality is not None:
+        mean, low, high = result.quality
+        quality = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    if result.difference is not None and result.quality is not None:
         mean, low, high = result.difference
         delta = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
     if result.sample:
