@@ -77,3 +77,36 @@ def test_debug_shows_the_traceback_at_once(
     for answer in (project.call(*RUN), project.call("show", "one")):
         assert "Traceback (most recent call last):" in answer.out
         assert 'raise ValueError("no such thing")' in answer.out
+
+
+FAILING = """
+from loopwright import Loop, MaxIterations, Workflow
+
+def once(value, ctx):
+    if ctx.iteration == 2 and not Path("mended").exists():
+        raise KeyError(value)
+    return value
+
+inner = Loop(once, name="inner", until=MaxIterations(3))
+outer = Loop(inner, name="outer", until=MaxIterations(1))
+flow = Workflow("flow", {"first": lambda value: value, "second": inner}, needs={"second": ["first"]})
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [("inner", "inner/2"), ("outer", "outer/1/execute/inner/2"), ("flow", "flow/second/inner/2")],
+)
+def test_a_failed_run_names_the_command_that_repeats_what_failed(
+    project: Project, step: str, path: str
+) -> None:
+    """The innermost iteration that failed, so that what was done before it is kept, and the command works."""
+    (project.folder / "failing.py").write_text(f"from pathlib import Path\n{FAILING}")
+    first = project.run("run", f"failing:{step}", "--input", "x", "--run-id", "one")
+    line = f"continue: loopwright rewind one {path}"
+    for told in (first, project.run("resume", "one"), project.run("show", "one")):
+        assert told.out.splitlines()[-1] == line
+    (project.folder / "mended").touch()
+    assert project.run(*line.split()[2:]).code == 0
+    assert project.run("resume", "one").code in (0, 3)
+    assert "continue: loopwright rewind" not in project.run("show", "one").out

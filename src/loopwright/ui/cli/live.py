@@ -543,6 +543,8 @@ def report_result(
         # Without a row the run was started here, so the command line knows its step.
         row = info or RunInfo(result.run_id, result.name, source={"python": ""})
         output.write(("continue: ", "dim"), resume_line(row, url, *option))
+    elif rewind := rewind_line(result, url):
+        output.write(("continue: ", "dim"), rewind)
     elif result.status is Status.SUSPENDED:
         report_continuation(
             info or RunInfo(result.run_id, result.name, source={"python": ""}), output, url
@@ -588,6 +590,19 @@ def _raising(result: Result) -> tuple[str, ...]:
     if result.reason in (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT) and used < CEILING:
         return "--max-iterations", str(min(2 * int(used), CEILING))
     return ()
+
+
+_ITERATION = re.compile(r".*/[0-9]+(?=/|$)")
+
+
+def rewind_line(result: Result, url: str) -> str:
+    """Return the command line that discards the innermost iteration that failed, or the step; "" if none did."""
+    path = result.error.path if result.status is Status.FAILED and result.error is not None else ""
+    inner = [one.error.path for one in result.loops.values() if one.error is not None]
+    path = max((one for one in inner if one.startswith(f"{path}/")), key=len, default=path)
+    iteration = _ITERATION.match(path)
+    place = iteration[0] if iteration else path
+    return command_line("rewind", result.run_id, url, place) if path else ""
 
 
 def report_questions(questions: Sequence[Question], output: Output, shown: str = "") -> None:

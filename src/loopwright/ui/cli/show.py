@@ -68,6 +68,7 @@ from .live import (
     report_failure,
     report_output,
     report_questions,
+    rewind_line,
     row_line,
     show_tracebacks,
     step_line,
@@ -514,6 +515,8 @@ def _continuation(
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         report_continuation(info, output, url, lead="answered; " if answered else "")
+    elif rewind := rewind_line(result, url):
+        output.write(("continue: ", "dim"), rewind)
 
 
 def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
