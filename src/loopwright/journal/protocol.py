@@ -212,10 +212,15 @@ def set_aside(entries: Sequence[Entry], path: str) -> int:
         RunNotFound: if no entry is at or under that path; names the nearest path.
     """
     if not any(is_at(e, path) for e in entries):
-        raise RunNotFound(
-            f"nothing was recorded at {path!r}{nearest(path, {e.path for e in entries})}"
-        )
+        raise _nothing_at(path, entries)
     return len(entries) - len(_before(list(entries), path))
+
+
+def _nothing_at(path: str, entries: Sequence[Entry]) -> RunNotFound:
+    # Composite steps and iterations have no entries, but a rewind or a fork may begin at one.
+    parts = [entry.path.split("/") for entry in entries]
+    points = {"/".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
+    return RunNotFound(f"nothing was recorded at {path!r}{nearest(path, sorted(points))}")
 
 
 def kept_by_fork(entries: Sequence[Entry], path: str) -> list[Entry]:
@@ -228,10 +233,7 @@ def kept_by_fork(entries: Sequence[Entry], path: str) -> list[Entry]:
     """
     remaining = surviving(entries)
     if not any(is_at(entry, path) for entry in remaining):
-        # Composite steps have no entries, but a fork may begin at one.
-        parts = [entry.path.split("/") for entry in remaining]
-        points = {"/".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
-        raise RunNotFound(f"nothing was recorded at {path!r}{nearest(path, sorted(points))}")
+        raise _nothing_at(path, remaining)
     first = next(i for i, entry in enumerate(remaining) if is_at(entry, path))
     kept = [e for e in _before(remaining, path)[:first] if e.kind not in _OF_PROCESSES]
     finished = {e.path for e in kept if e.kind == "finished"}

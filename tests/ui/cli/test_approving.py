@@ -102,7 +102,11 @@ WRONG = [
     (["two/sign/wo"], "did you mean 'two/sign/who'?", []),
     (["two/sign/who"], "is not an answer to this question", ["--value", "7"]),
     (["two/sign/who"], "arguments: 'b' is not an object", ["--edit", "b"]),
-    (["two/sign/who"], "--accept applies to iterations", ["--accept"]),
+    (
+        ["two/sign/who"],
+        "--accept applies to iterations; the question at two/sign/who is of the kind ",
+        ["--accept"],
+    ),
     (["two/sign/who"], "give one of --yes, --no", ["--yes", "--no"]),
     (["two/sign/who"], "--reason needs --no", ["--yes", "--reason", "x"]),
 ]

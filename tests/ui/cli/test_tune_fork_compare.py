@@ -168,7 +168,7 @@ def test_a_fork_refuses_the_limits_that_run_refuses(
         (
             "tune ended --max-iterations 9",
             "it is exhausted, so its limits have no effect; to continue it, resume it with a higher limit: "
-            "loopwright resume RUN --max-iterations N",
+            "loopwright resume ended --max-iterations N",
         ),
         ("tune asking --max-iterations clea", "did you mean 'clear'"),
         ("tune asking --max-iterations 1.5", "max_iterations: '1.5' is not an integer"),
@@ -179,6 +179,7 @@ def test_a_fork_refuses_the_limits_that_run_refuses(
         ("fork nope", "there is no run 'nope'"),
         ("fork ended --at l/9", "nothing was recorded at 'l/9'; did you mean"),
         ("fork ended --doc missing.yaml", "there is no file 'missing.yaml'"),
+        ("fork ended --run-id asking", "--run-id: there is a run asking; use another ID"),
         ("fork ended --at=", "--at: '' is empty"),
         ("fork ended --at=/", "--at: '/' is empty"),
         ("fork ended --run-id=", "--run-id: '' is empty"),

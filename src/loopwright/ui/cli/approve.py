@@ -182,7 +182,7 @@ def _verdict(
 ) -> Json:
     if question.kind != "verdict":
         raise ConfigurationError(
-            f"--passed, --failed and --score apply to verdicts; {question.path} is a {question.kind}"
+            f"--passed, --failed and --score apply to verdicts; the question at {question.path} is of the kind {question.kind}"
         )
     if not (passed or failed or score is not None):
         raise ConfigurationError(
@@ -203,7 +203,9 @@ def _answer_of(
     """Return the meaning of the options for this kind of question."""
     kind = question.kind
     if accept and kind != "iteration":
-        raise ConfigurationError(f"--accept applies to iterations; {question.path} is a {kind}")
+        raise ConfigurationError(
+            f"--accept applies to iterations; the question at {question.path} is of the kind {kind}"
+        )
     if edit is not None:
         return _edited(question, _parsed(edit), accept=accept)
     if kind == "doubt":

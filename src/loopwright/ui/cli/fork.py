@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 from ...engine.fork import Forked, last_iteration
 from ...engine.fork import fork as forked
 from ...engine.run import new_run_id
-from ...errors import ConfigurationError, RunLocked
+from ...errors import ConfigurationError, RunLocked, RunNotFound
 from ...journal import Journal, RunInfo
 from ...journal.protocol import kept_by_fork
 from ..formatting import spent
@@ -60,6 +61,9 @@ def fork(
                 )
 
         async def look(store: Journal) -> tuple[RunInfo, str]:
+            with suppress(RunNotFound):
+                if run_id and (await store.find(run_id)).run_id == run_id:
+                    raise ConfigurationError(f"--run-id: there is a run {run_id}; use another ID")
             info = await find_run(store, name)
             if info.status == "running":
                 raise RunLocked(

@@ -65,7 +65,7 @@ _MAX_LINE = 2000  # characters of a line about an error
 _ADVICE = {
     "list_runs": ". List the runs with: loopwright runs",
     "mix_versions": ": --mix",
-    "raise_limit": ": loopwright resume RUN --max-iterations N",
+    "raise_limit": ": loopwright resume {run} --max-iterations N",
     "path": ": --at PATH",
 }
 _NOT_A_NUMBER = re.compile(
@@ -289,7 +289,9 @@ def error_text(error: BaseException, command: str = "") -> str:
         return f"loopwright: {error}; on the command line: --accept-changes"
     if isinstance(error, LoopwrightError | Interruption):
         advice = error.advice if isinstance(error, ConfigurationError) else ""
-        return f"loopwright: {error}{_ADVICE.get(advice, '')}"
+        # A message about a run begins with its ID.
+        run = str(error).partition(":")[0]
+        return f"loopwright: {error}{_ADVICE.get(advice, '').format(run=run)}"
     if hasattr(error, "format_message"):  # a wrong command line
         return f"loopwright: {_usage(error, error.format_message(), command)}"
     if isinstance(error, OSError) and error.strerror:
