@@ -171,7 +171,7 @@ def normalise(value: Json, what: str = "value") -> Json:
         return value
     if kind is float:
         return value if math.isfinite(value) else _refuse(value, what)
-    if getattr(value, "frozen_json", False):  # an immutable record: already clean
+    if kind is not dict and getattr(value, "frozen_json", False):  # an immutable record: clean
         return value.sealed()
     return _container(value, what, 0)
 
@@ -183,9 +183,10 @@ def _container(value: Json, path: str, depth: int) -> Json:
             kind="not_json",
             retryable=False,
         )
-    if type(value) in ATOMS:
+    kind = type(value)
+    if kind in ATOMS:
         return normalise(value, what=path)
-    if type(value) is dict:
+    if kind is dict:
         return {
             # The path of an item is a text for messages, so only an item that may need one has it.
             _key(key, path): item

@@ -385,10 +385,10 @@ def _simple(score: float | None, passed: bool | None, feedback: str = "") -> Eva
 
 
 def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
-    if data.keys() <= _SIMPLE:
-        score, passed, feedback = data.get("score"), data.get("passed"), data.get("feedback") or ""
-        if type(score) is float and (passed is None or passed is True or passed is False):
-            return _simple(_checked(score), passed, feedback and _text("feedback", feedback))
+    score, passed = data.get("score"), data.get("passed")
+    if type(score) is float and data.keys() <= _SIMPLE and (passed is None or type(passed) is bool):
+        feedback = data.get("feedback") or ""
+        return _simple(_checked(score), passed, feedback and _text("feedback", feedback))
     fields = dict(data)
     if "confidence" in fields and "score" not in fields:
         fields["score"] = fields.pop("confidence")
