@@ -281,6 +281,15 @@ class FileStore:
         """The folder with the journal and the folder of these contents; None if they are in memory."""
         return self._folder and self._folder.parent
 
+    @property
+    def journal_files(self) -> tuple[Path, ...]:
+        """The database of the journal, what SQLite and a lock keep beside it, and the folder of these contents."""
+        if self._folder is None:
+            return ()
+        database = self._folder.with_suffix("")
+        ends = ("", "-wal", "-shm", "-journal", "-lock", ".files")
+        return tuple(database.with_name(f"{database.name}{end}") for end in ends)
+
     def put(self, content: bytes) -> str:
         """Store a content and return its digest; an existing content is not written again."""
         digest = hashlib.sha256(content).hexdigest()

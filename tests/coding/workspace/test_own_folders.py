@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import socket
 import threading
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from loopwright import Workspace, run_sync
+from loopwright import Workspace, resume_sync, run_sync
 from loopwright._home import Home
 from loopwright.coding.workspace.store import GitError, GitStore
 from loopwright.coding.workspace.tree import Placing
 from loopwright.coding.workspace.workspace import Files
 from loopwright.errors import ConfigurationError
+from loopwright.journal import FileStore
 from loopwright.ui.cli import main
 from loopwright.ui.run_files import run_files
 
@@ -244,3 +246,44 @@ def test_a_folder_that_is_exchanged_for_a_link_leads_nowhere(tmp_path: Path) -> 
         placing.put([b"d/c"], staged)
     assert [file.name for file in victim.iterdir()] == ["kept"]
     assert (root / "d" / "c").read_text() == "new" and not (root / "d").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["copy", "snapshot", "here"])
+def test_a_journal_in_the_project_is_no_file_of_it(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It is in no snapshot, patch or branch, is never put back, and a resume reads it; what is beside it is captured."""
+    monkeypatch.chdir(repo.folder)
+    Path("runs").mkdir()
+    repo.write(**{"runs/j.db.txt": "mine"})
+    repo.commit("mine")
+    workspace = Workspace(".", kind=kind, include=["runs/*"], merge="branch", branch="b")
+    url = "sqlite:runs/j.db"
+    FileStore(Path("runs/j.db.files")).put(b"large")
+    result = run_sync(counting(workspace), journal=url, run_id="r")
+    assert result.status.value == "exhausted" and result.iterations == 3
+    # The journal in place has all entries of the run.
+    assert main(["show", "r", "--json", "--journal", url]) == 0
+    assert resume_sync(counting(workspace), "r", journal=url).iterations == 3
+    store = GitStore(HOME)
+    for commit in [item.files["commit"] for item in result.history] + [result.workspace["base"]]:
+        names = store.git.text("ls-tree", "-r", "--name-only", commit).split()
+        assert [name for name in names if name.startswith("runs/")] == ["runs/j.db.txt"]
+    assert repo.git("ls-tree", "-r", "--name-only", "b", "runs").split() == ["runs/j.db.txt"]
+    if kind != "here":
+        repo.git("merge", "-q", "b")
+        assert (repo.folder / "n.txt").read_text() == "2\n"
+
+
+def test_a_journal_that_git_tracks_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result would replace it; the command in the message takes it out of the repository."""
+    monkeypatch.chdir(repo.folder)
+    repo.write(**{"j.db-wal": ""})
+    repo.commit("tracked")
+    (repo.folder / "j.db-wal").unlink()
+    result = run_sync(counting(Workspace(".")), journal="sqlite:j.db", run_id="r")
+    assert "git tracks j.db-wal, a file of the journal" in result.error.message
+    repo.git(*shlex.split(result.error.message.partition("with: git ")[2]))
+    result = run_sync(counting(Workspace(".", branch="b")), journal="sqlite:j.db", run_id="s")
+    assert result.error is None
+    assert "j.db" not in repo.git("ls-tree", "-r", "--name-only", "b")

@@ -165,7 +165,7 @@ def exclude_file(
         root: the folder.
         files: the paths of its `.gitignore` files.
         exclude: further rules.
-        links: paths that are links to folders of the user.
+        links: paths that are links to folders of the user, or belong to the journal.
         local: the rules of the user's `.git/info/exclude`.
     """
     lines = [*ALWAYS, *local.splitlines()]
@@ -225,7 +225,7 @@ class FileTree:
         private: the folder of its index, its rules and its lock.
         refs: the prefix of the refs of its snapshots, with a slash at the end.
         max_file: bytes of the largest file that is captured.
-        include: patterns of files that are captured although they are ignored.
+        include: pathspecs of files that are captured although they are ignored.
     """
 
     def __init__(
@@ -433,8 +433,7 @@ class FileTree:
             # Tracked files stay in the snapshot although a rule ignores them, as in git itself.
             out += always.read_bytes()
         if self.include:
-            patterns = (f":(glob){pattern}" for pattern in self.include)
-            out += self.git("ls-files", "-z", "-o", "--", *patterns)
+            out += self.git("ls-files", "-z", "-o", "--", *self.include)
         return [path for path in out.split(b"\0") if path]
 
     def _classify(self, path: bytes, listing: _Listing, links: dict[bytes, bool]) -> None:
@@ -618,9 +617,21 @@ class WorkspaceSource:
 
 
 def prepare(
-    tree: FileTree, source: WorkspaceSource, exclude: tuple[str, ...], links: tuple[str, ...]
+    tree: FileTree,
+    source: WorkspaceSource,
+    exclude: Sequence[str],
+    links: Sequence[str],
+    journal: Sequence[str],
 ) -> dict[str, str]:
-    """Set the index and the rules of a tree to the checked-out commit; return its submodules."""
+    """Set the index and the rules of a tree to the checked-out commit; return its submodules.
+
+    Args:
+        tree: the tree of the user's folder.
+        source: the user's folder.
+        exclude: rules of files that are never captured.
+        links: paths that are links to folders of the user.
+        journal: paths of the journal, which are no files of the folder.
+    """
     kept = _kept_index(tree, source)
     if kept.exists():
         # Its times, or git would read each file again in each run. The time of the file itself tells
@@ -630,12 +641,18 @@ def prepare(
         tree.index.unlink(missing_ok=True)
     tree.index_from(source.head)
     submodules = _without_submodules(tree) if source.head else {}
+    places = (f":(literal){name}" for name in journal)
+    if journal and (known := tree.git("ls-files", "-z", "--", *places).split(b"\0")[:-1]):
+        # The checked-out commit has it, and the user has taken it out since.
+        tree.drop(known)
     if source.head and not kept.exists():
         # A scan compares files without times, and does not save what it learns.
         tree.git("update-index", "-q", "--refresh", ok=(0, 1))
     words = ("ls-files", "-z", "-c", "-o", "--", ":(glob)**/.gitignore")
     files = {path for path in tree.git(*words).split(b"\0") if not path.endswith(b"/")}
-    text = exclude_file(source.root, files - {b""}, exclude, links, source.local_rules())
+    text = exclude_file(
+        source.root, files - {b""}, exclude, (*links, *journal), source.local_rules()
+    )
     tree.rules.write_text(text)
     # Tracked paths that the rules ignore stay part of every snapshot.
     words = ("ls-files", "-z", "-c", "-i", "-X", str(tree.rules))

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import shlex
 import shutil
 import socket
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from ...engine.files import Edits, LoopState, StateRun
 from ...engine.functions import digest_of
 from ...engine.loop_options import one_of
 from ...errors import ConfigurationError
+from ...journal import FileStore
 from ...records import Result
 from ...records.codec import Json
 from ...records.redaction import Redactor
@@ -205,10 +207,11 @@ class Workspace:
 
     def state(self, run: StateRun, path: str) -> LoopState:
         """Return the workspace of the loop or workflow at a path of a run."""
-        journal = run.resources["file_store"].journal_folder
+        store: FileStore = run.resources["file_store"]
         return Files(
-            self, run.run_id, path, redactor=run.redactor, origin=run.origin, journal=journal
-        )
+            self, run.run_id, path, redactor=run.redactor, origin=run.origin,
+            journal=store.journal_folder, journal_files=store.journal_files,
+        )  # fmt: skip
 
 
 class Files:
@@ -222,6 +225,7 @@ class Files:
         redactor: the filter with the values of keys.
         origin: the run that this one was forked from, or "".
         journal: the folder of the journal, or None.
+        journal_files: its files and folders, which are no files of a project that they are in.
     """
 
     def __init__(
@@ -233,9 +237,11 @@ class Files:
         redactor: Redactor | None = None,
         origin: str = "",
         journal: Path | None = None,
+        journal_files: Sequence[Path] = (),
     ) -> None:
         self.redactor, self.origin, self.journal = redactor, origin, journal
         self.settings, self.run_id, self.path = settings, run_id, path
+        self._journal_files = [file.parent.resolve() / file.name for file in journal_files]
         self.slug = slug_of(path.replace("/", ".")) + (f"-{number}" if number else "")
         self._source: WorkspaceSource | None = None
         self._tree: FileTree | None = None
@@ -371,7 +377,7 @@ class Files:
             trees / ".state" / self.slug,
             f"refs/runs/{slug_of(self.run_id)}/{self.slug}/",
             max_file=bytes_of(self.settings.max_file),
-            include=self.settings.include,
+            include=self._included,
         )
         # Before any file is read: two processes would capture each other's half-written files.
         self._tree.lock()
@@ -418,6 +424,19 @@ class Files:
         except (ConfigurationError, OSError) as error:
             raise GitError(f"workspace: {error}") from error
         return store
+
+    @property
+    def _own(self) -> list[str]:
+        """The files of the journal inside the user's folder."""
+        root = self.source
+        inside = (file for file in self._journal_files if file.is_relative_to(root))
+        return [str(file.relative_to(root)) for file in inside]
+
+    @property
+    def _included(self) -> list[str]:
+        """The pathspecs of ignored files that are captured."""
+        wanted = [f":(glob){pattern}" for pattern in self.settings.include]
+        return wanted and [*wanted, *(f":(exclude,literal){name}" for name in self._own)]
 
     def _uncommitted(self) -> list[str]:
         """Return the changed and new files that the user has not committed."""
@@ -530,7 +549,10 @@ class Files:
         if source.head:
             tree.store.fetch(source.root, source.head)
         user = self.user_tree()
-        self.submodules = prepare(user, source, tuple(options.exclude), tuple(options.link))
+        own = self._own
+        self._refuse_tracked(source, own)
+        links = tuple(options.link)
+        self.submodules = prepare(user, source, tuple(options.exclude), links, own)
         committed = user.indexed() if source.head else ""
         present, _ = user.scan()
         keep_index(user, source)
@@ -552,6 +574,19 @@ class Files:
                 "use dirty: include"
             )
         return base
+
+    @staticmethod
+    def _refuse_tracked(source: WorkspaceSource, names: list[str]) -> None:
+        """Refuse files of the journal that git tracks: a merge of the result would replace them."""
+        words = ("ls-files", "-z", "--", *(f":(literal){name}" for name in names))
+        if source.git and names and (found := os.fsdecode(Git(cwd=source.root)(*words))):
+            elsewhere = [] if source.root == Path.cwd() else ["-C", str(source.root)]
+            tracked = found.rstrip("\0").split("\0")
+            line = shlex.join([*elsewhere, "rm", "--cached", "-f", "--", *tracked])
+            raise GitError(
+                f"workspace: git tracks {tracked[0]}, a file of the journal of this run; take it out of the repository, "
+                f"and keep the file, with: git {line}"
+            )
 
     def user_tree(self) -> FileTree:
         """Return the user's folder, to capture it with an index that is not his."""
