@@ -267,12 +267,8 @@ def git(folder: Path, *words: str) -> str:
 
 
 def test_the_result_is_a_branch(tmp_path: Path) -> None:
-    """The agent works in a copy with files that are not committed; the user's files stay as they are."""
-    git(tmp_path, "init", "-q", "-b", "main")
-    (tmp_path / "state").write_text("red\n")
-    git(tmp_path, "add", "state")
-    git(tmp_path, "commit", "-q", "-m", "one")
-    (tmp_path / "agent.sh").write_text("echo green > state\n")  # new, and not ignored
+    """The agent works in a copy; the user's files stay as they are until the printed merge."""
+    project(tmp_path)
     words = ["until", "--workspace", "copy", "grep -q green state", "--yes", "--run-id", "one"]
     done = command(tmp_path, *words, "--", "sh", "agent.sh")
     assert done.returncode == 0, done.stderr
@@ -280,6 +276,40 @@ def test_the_result_is_a_branch(tmp_path: Path) -> None:
     assert git(tmp_path, "show", "loopwright/one:state") == "green\n"
     assert (tmp_path / "state").read_text() == "red\n"
     assert git(tmp_path, "branch", "--show-current") == "main\n"
+    git(tmp_path, "merge", "-q", "loopwright/one")
+    assert (tmp_path / "state").read_text() == "green\n"
+
+
+def project(folder: Path) -> None:
+    """Make a repository with a file that an agent repairs."""
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "state").write_text("red\n")
+    (folder / "agent.sh").write_text("echo green > state\n")
+    (folder / ".gitignore").write_text(".state\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "one")
+
+
+@pytest.mark.parametrize("edited", ["notes.txt", "agent.sh"])
+def test_a_result_with_uncommitted_files_has_a_command_that_takes_it(
+    tmp_path: Path, edited: str
+) -> None:
+    """`git merge` would refuse the branch; one sentence says why, also in `show` and `workspace branch`."""
+    project(tmp_path)
+    with (tmp_path / edited).open("a") as file:
+        file.write("# mine\n")
+    words = ["until", "--workspace", "copy", "grep -q green state", "--yes", "--run-id", "one"]
+    done = command(tmp_path, *words, "--", "sh", "agent.sh")
+    assert done.returncode == 0, done.stderr
+    line = "branch: loopwright/one (loopwright workspace apply one)\n"
+    why = f"uncommitted files of the project too, which git merge does not replace: {edited}\n"
+    for said in (done.stdout, command(tmp_path, "show", "one").stdout):
+        assert line in said and why in said and "(git merge" not in said
+    assert why in command(tmp_path, "workspace", "branch", "one").stderr
+    applied = command(tmp_path, "workspace", "apply", "one")
+    assert applied.returncode == 0, applied.stderr
+    assert (tmp_path / "state").read_text() == "green\n"
+    assert (tmp_path / edited).read_text().endswith("# mine\n")
 
 
 @isolated
@@ -302,8 +332,7 @@ def test_a_relative_file_that_the_agent_would_not_find_is_named(tmp_path: Path) 
 
 def test_a_branch_on_which_the_check_fails_is_said_to_be_one(tmp_path: Path) -> None:
     """The line of an exhausted run differs from that of success."""
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    project(tmp_path)
     words = ["until", "--workspace", "copy", "false", "--yes", "--run-id", "one", "--max", "1"]
     said = command(tmp_path, *words, "--", "touch", "made").stdout
     line = "branch: loopwright/one (git merge loopwright/one); the check does not pass on it\n"

@@ -32,6 +32,7 @@ __all__ = [
     "protected_text",
     "run_files",
     "turned_tests",
+    "uncommitted_text",
     "unrecorded_files",
     "unrecorded_folders",
     "unused_files",
@@ -68,6 +69,11 @@ def keys_text(paths: Sequence[str]) -> str:
 def filtered_text(paths: Sequence[str]) -> str:
     """Return a warning for files of a branch whose filter did not run."""
     return f"a filter of the repository did not run on {names_text(paths)}"
+
+
+def uncommitted_text(paths: Sequence[str]) -> str:
+    """Return a warning for uncommitted files of the project that a branch has too."""
+    return f"the branch has uncommitted files of the project too, which git merge does not replace: {names_text(paths)}"
 
 
 def names_text(paths: Iterable[str]) -> str:

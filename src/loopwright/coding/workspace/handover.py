@@ -42,6 +42,7 @@ __all__ = [
 
 # The settings that decide how git reads a file of the disk.
 _SETTINGS = ("autocrlf", "eol", "filemode", "symlinks", "attributesfile")
+NAMED = 10  # uncommitted files of a branch in a record
 _NO_FILTER = (b"unspecified", b"unset", b"set")
 
 
@@ -211,10 +212,17 @@ class HandOver:
 
 
 class Branch(NamedTuple):
-    """A branch, and the changed files in it whose filter did not run."""
+    """A branch.
+
+    Args:
+        name: its name.
+        filtered: the changed files in it whose filter did not run.
+        uncommitted: the files in it that the user had not committed at the start; git does not merge it over them.
+    """
 
     name: str
     filtered: list[str]
+    uncommitted: list[str]
 
 
 def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: str) -> Branch:
@@ -227,6 +235,7 @@ def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: 
     stored = Stored(work.stored, list(work.filtered))
     if not work.stored:
         stored = stored_start(store, source, store.tree_of(work.base), work.head, work.submodules)
+    uncommitted = sorted(store.changes(committed_tree(store, parent), stored.tree))
     if not parent or stored.tree != store.tree_of(parent):
         message = "Uncommitted changes at the start of the run\n"
         parent = store.commit(stored.tree, parent, message)
@@ -250,7 +259,7 @@ def make_branch(store: GitStore, source: WorkspaceSource, work: HandOver, name: 
             git("unpack-objects", "-q", stdin=store.git(*words, stdin=wanted.encode()))
             git("update-ref", f"refs/heads/{branch}", parent, "0" * len(parent))
             break
-    return Branch(branch, sorted(filtered))
+    return Branch(branch, sorted(filtered), uncommitted)
 
 
 def committed_tree(store: GitStore, head: str) -> str:
@@ -471,7 +480,9 @@ def _made(files: EndedFiles, result: Result, work: HandOver) -> dict[str, Json]:
     if files.merge == "branch":
         made = make_branch(store, files.place, work, files.settings.branch.replace("{run}", run))
         filtered = {"filtered": made.filtered} if made.filtered else {}
-        return {"branch": made.name, **filtered}
+        # A project without a commit may have thousands.
+        dirty = {"uncommitted": made.uncommitted[:NAMED]} if made.uncommitted else {}
+        return {"branch": made.name, **filtered, **dirty}
     patch = store.home / "patches" / f"{run}-{files.slug}.patch"
     outcome: dict[str, Json] = {}
     # Only a satisfied result may change the user's files; another one becomes a patch.

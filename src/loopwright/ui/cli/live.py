@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import re
+import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from .. import formatting as texts
 from ..formatting import Signs
 from ..journals import command_line, resume_line, workspace_line
 from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
-from ..run_files import files_text, protected_text
+from ..run_files import files_text, protected_text, uncommitted_text
 from ..run_summary import is_for_workers, result_json
 from . import DEBUG
 from .output import Output, Part
@@ -527,9 +528,7 @@ def report_result(
         output.write(f"waiting at {result.request.get('path', '')}: {detail}")
     # As JSON: the declared type of a Python function has no text form.
     report_output(result.view(typed=False).output, output, questions)
-    # A loop may have the workspace in place of its document.
-    own = [loop.workspace for loop in result.loops.values() if loop.workspace]
-    for workspace in [result.workspace] if result.workspace else own:
+    for workspace in workspaces_of(result):
         _report_files(workspace, result, output)
     if in_memory:
         output.write(("not saved: a memory: journal ends with its process", "dim"))
@@ -551,23 +550,44 @@ def report_result(
         )
 
 
-def _report_files(workspace: Mapping[str, Json], result: Result, output: Output) -> None:
-    """Write where the files of a workspace are, and how to take them."""
-    items = [item for one in (result, *result.loops.values()) for item in one.history]
-    # The workspace of a document names no iteration.
-    same = [item for item in items if (item.files or {}).get("tree") == workspace.get("tree")]
-    failing = "; the check does not pass on it" if same and same[-1].passed is False else ""
+def workspaces_of(result: Result) -> list[Mapping[str, Json]]:
+    """Return where the files of a result are; a loop may have the workspace in place of its document."""
+    own = [loop.workspace for loop in result.loops.values() if loop.workspace]
+    return [result.workspace] if result.workspace else own
+
+
+def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Output) -> bool:
+    """Write how the files of a workspace were handed over, if they were; return whether."""
+    folder = Path(text_of(workspace.get("folder", "")))
+    failing = _failing(workspace, result)
     if branch := texts.one_line(text_of(workspace.get("branch", ""))):
-        output.write(("branch: ", "dim"), f"{branch} (git merge {branch}){failing}")
+        command = f"git merge {shlex.quote(branch)}"
+        if (dirty := workspace.get("uncommitted")) and folder.parent.parent.name == TREES:
+            output.write((uncommitted_text(dirty), "yellow"), wrap=True)
+            command = workspace_line("apply", result.run_id, folder)
+        output.write(("branch: ", "dim"), f"{branch} ({texts.one_line(command)}){failing}")
     if patch := texts.one_line(text_of(workspace.get("patch", ""))):
-        output.write(("patch: ", "dim"), f"{patch} (git apply {patch}){failing}")
+        output.write(("patch: ", "dim"), f"{patch} (git apply {shlex.quote(patch)}){failing}")
     if "applied" in workspace:
         count = workspace["applied"]
         output.write(("applied: ", "dim"), f"{texts.plural(count, 'file')} of yours changed")
+    return bool(branch or patch or "applied" in workspace)
+
+
+def _failing(workspace: Mapping[str, Json], result: Result) -> str:
+    """Return what to say of files on which the check does not pass, else ""."""
+    items = [item for one in (result, *result.loops.values()) for item in one.history]
+    # The workspace of a document names no iteration.
+    same = [item for item in items if (item.files or {}).get("tree") == workspace.get("tree")]
+    return "; the check does not pass on it" if same and same[-1].passed is False else ""
+
+
+def _report_files(workspace: Mapping[str, Json], result: Result, output: Output) -> None:
+    """Write where the files of a workspace are, and how to take them."""
     folder = Path(text_of(workspace.get("folder", "")))
     # The files of `here` are in place already.
-    if not (branch or patch or "applied" in workspace) and folder.parent.parent.name == TREES:
-        output.write(("files: ", "dim"), texts.one_line(str(folder)), failing)
+    if not report_handed_over(workspace, result, output) and folder.parent.parent.name == TREES:
+        output.write(("files: ", "dim"), texts.one_line(str(folder)), _failing(workspace, result))
         # A person may have deleted the store.
         with contextlib.suppress(LoopwrightError):
             if GitStore(folder.parents[2]).tree_of(workspace["base"]) == workspace["tree"]:

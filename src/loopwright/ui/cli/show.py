@@ -66,6 +66,7 @@ from .live import (
     note_line,
     report_continuation,
     report_failure,
+    report_handed_over,
     report_output,
     report_questions,
     rewind_line,
@@ -73,6 +74,7 @@ from .live import (
     show_tracebacks,
     step_line,
     steps_text,
+    workspaces_of,
 )
 from .options import AsJson, JournalUrl, LoopName, RunName
 from .output import Output, Part
@@ -475,6 +477,8 @@ def _overview(
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
         output.write((f"session {name}: ", "dim"), one.text)
     report_output(result.output, output, open_questions(surviving(entries)))
+    for workspace in workspaces_of(result):
+        report_handed_over(workspace, result, output)
     output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
         last = str(len(loops[path]))

@@ -20,7 +20,7 @@ from ...errors import ConfigurationError
 from ...records.codec import Json
 from .. import formatting as texts
 from ..journals import workspace_line
-from ..run_files import REPLACED, filtered_text, keys_text
+from ..run_files import REPLACED, filtered_text, keys_text, uncommitted_text
 from .options import AsJson
 from .output import Output
 
@@ -155,6 +155,8 @@ class _Command:
             made = one.branch(first, branch or f"loopwright/{one.run}", self.loop)
             if made.filtered:
                 self.output.note(f"warning: {filtered_text(made.filtered)}")
+            if made.uncommitted:
+                self.output.note(f"warning: {uncommitted_text(made.uncommitted)}")
             self._write(f"branch {made.name}", branch=made.name, **self._keys(first))
         elif action == "apply":
             count = len(one.apply(self._commit(first)))
