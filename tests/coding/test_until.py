@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -310,6 +311,37 @@ def test_a_result_with_uncommitted_files_has_a_command_that_takes_it(
     assert applied.returncode == 0, applied.stderr
     assert (tmp_path / "state").read_text() == "green\n"
     assert (tmp_path / edited).read_text().endswith("# mine\n")
+
+
+@pytest.mark.parametrize("kind", ["copy", "snapshot"])
+def test_a_result_that_could_not_be_applied_is_said_to_be_one(tmp_path: Path, kind: str) -> None:
+    """With the file that both sides changed, and commands that take the rest, also in `show`."""
+    project(tmp_path)
+    (tmp_path / "other").write_text("1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "two")
+    edit = f"echo mine > {tmp_path}/state; echo 2 > other; echo green > state"
+    words = ["until", "--workspace", kind, "grep -q green state", "--yes", "--run-id", "one"]
+    words += ["--apply", "--sandbox", "none"]
+    done = command(tmp_path, *words, "--", "sh", "-c", edit)
+    assert done.returncode == 0, done.stderr
+    branch = "or commit your edits, and git merge the branch of: loopwright workspace branch one\n"
+    for said in (done.stdout, command(tmp_path, "show", "one").stdout):
+        assert "not applied: you and the run both changed state; none of your files" in said
+        assert (branch in said) == (kind == "copy")
+        [line] = [row for row in said.splitlines() if row.startswith("patch: ")]
+    assert (tmp_path / "other").read_text() == "1\n"
+    if kind == "copy":
+        git(tmp_path, "commit", "-q", "-am", "mine")
+        assert command(tmp_path, "workspace", "branch", "one").returncode == 0
+        words = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "loopwright/one"]
+        merged = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert "Merge conflict in state" in merged.stdout
+    else:
+        printed = shlex.split(line.partition("(")[2].removesuffix(")"))
+        subprocess.run(printed, cwd=tmp_path, capture_output=True, check=False)
+        assert "+green" in (tmp_path / "state.rej").read_text()
+    assert (tmp_path / "other").read_text() == "2\n"
 
 
 @isolated

@@ -31,7 +31,7 @@ from .. import formatting as texts
 from ..formatting import Signs
 from ..journals import command_line, resume_line, workspace_line
 from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
-from ..run_files import files_text, protected_text, uncommitted_text
+from ..run_files import files_text, names_text, protected_text, uncommitted_text
 from ..run_summary import is_for_workers, result_json
 from . import DEBUG
 from .output import Output, Part
@@ -560,14 +560,24 @@ def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Ou
     """Write how the files of a workspace were handed over, if they were; return whether."""
     folder = Path(text_of(workspace.get("folder", "")))
     failing = _failing(workspace, result)
+    conflicts = workspace.get("conflicts")
     if branch := texts.one_line(text_of(workspace.get("branch", ""))):
         command = f"git merge {shlex.quote(branch)}"
         if (dirty := workspace.get("uncommitted")) and folder.parent.parent.name == TREES:
             output.write((uncommitted_text(dirty), "yellow"), wrap=True)
             command = workspace_line("apply", result.run_id, folder)
         output.write(("branch: ", "dim"), f"{branch} ({texts.one_line(command)}){failing}")
+    if conflicts:
+        text = f"not applied: you and the run both changed {names_text(conflicts)}; none of your files was changed"
+        output.write((text, "yellow"), wrap=True)
     if patch := texts.one_line(text_of(workspace.get("patch", ""))):
-        output.write(("patch: ", "dim"), f"{patch} (git apply {shlex.quote(patch)}){failing}")
+        # Where both changed a file, it writes the parts that do not fit beside it.
+        reject = "--reject " if conflicts else ""
+        command = f"git apply {reject}{shlex.quote(patch)}"
+        output.write(("patch: ", "dim"), f"{patch} ({command}){failing}")
+    if conflicts and (folder / ".git").exists():
+        command = texts.one_line(workspace_line("branch", result.run_id, folder))
+        output.write(("or commit your edits, and git merge the branch of: ", "dim"), command)
     if "applied" in workspace:
         count = workspace["applied"]
         output.write(("applied: ", "dim"), f"{texts.plural(count, 'file')} of yours changed")
