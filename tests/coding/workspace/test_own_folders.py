@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import socket
 import threading
@@ -275,15 +274,26 @@ def test_a_journal_in_the_project_is_no_file_of_it(
         assert (repo.folder / "n.txt").read_text() == "2\n"
 
 
-def test_a_journal_that_git_tracks_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result would replace it; the command in the message takes it out of the repository."""
+@pytest.mark.parametrize("kind", ["copy", "here"])
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_journal_that_is_committed_is_left_as_it_is(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, kind: str, removed: bool
+) -> None:
+    """It is in no snapshot, the branch has that of the user's commit, and a merge does not touch it."""
     monkeypatch.chdir(repo.folder)
-    repo.write(**{"j.db-wal": ""})
-    repo.commit("tracked")
-    (repo.folder / "j.db-wal").unlink()
-    result = run_sync(counting(Workspace(".")), journal="sqlite:j.db", run_id="r")
-    assert "git tracks j.db-wal, a file of the journal" in result.error.message
-    repo.git(*shlex.split(result.error.message.partition("with: git ")[2]))
-    result = run_sync(counting(Workspace(".", branch="b")), journal="sqlite:j.db", run_id="s")
-    assert result.error is None
-    assert "j.db" not in repo.git("ls-tree", "-r", "--name-only", "b")
+    url = "sqlite:j.db"
+    run_sync(counting(Workspace(".", merge="none")), journal=url, run_id="old")
+    repo.commit("by mistake")
+    committed = repo.git("rev-parse", "HEAD:j.db")
+    if removed:
+        repo.git("rm", "-q", "--cached", "j.db")
+    workspace = Workspace(".", kind=kind, merge="branch", branch="b")
+    result = run_sync(counting(workspace), journal=url, run_id="r")
+    assert result.iterations == 3, result.detail
+    base = GitStore(HOME).git.text("ls-tree", "--name-only", result.workspace["base"])
+    assert "j.db" not in base
+    assert "uncommitted" not in result.workspace
+    assert repo.git("rev-parse", "b:j.db") == committed
+    if kind == "copy" and not removed:
+        repo.git("merge", "-q", "b")
+    assert main(["show", "r", "--json", "--journal", url]) == 0

@@ -623,7 +623,7 @@ def prepare(
     links: Sequence[str],
     journal: Sequence[str],
 ) -> dict[str, str]:
-    """Set the index and the rules of a tree to the checked-out commit; return its submodules.
+    """Set the index and the rules of a tree to the checked-out commit; return what the result leaves as it is.
 
     Args:
         tree: the tree of the user's folder.
@@ -631,6 +631,9 @@ def prepare(
         exclude: rules of files that are never captured.
         links: paths that are links to folders of the user.
         journal: paths of the journal, which are no files of the folder.
+
+    Returns:
+        The commits of its submodules by path, and "" for a file of the journal.
     """
     kept = _kept_index(tree, source)
     if kept.exists():
@@ -643,8 +646,9 @@ def prepare(
     submodules = _without_submodules(tree) if source.head else {}
     places = (f":(literal){name}" for name in journal)
     if journal and (known := tree.git("ls-files", "-z", "--", *places).split(b"\0")[:-1]):
-        # The checked-out commit has it, and the user has taken it out since.
+        # One that is committed: like a submodule it is not captured, and the result leaves it as it is.
         tree.drop(known)
+        submodules |= dict.fromkeys(map(os.fsdecode, known), "")
     if source.head and not kept.exists():
         # A scan compares files without times, and does not save what it learns.
         tree.git("update-index", "-q", "--refresh", ok=(0, 1))

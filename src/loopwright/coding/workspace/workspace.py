@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 import re
-import shlex
 import shutil
 import socket
 from collections.abc import Sequence
@@ -549,10 +548,7 @@ class Files:
         if source.head:
             tree.store.fetch(source.root, source.head)
         user = self.user_tree()
-        own = self._own
-        self._refuse_tracked(source, own)
-        links = tuple(options.link)
-        self.submodules = prepare(user, source, tuple(options.exclude), links, own)
+        self.submodules = prepare(user, source, options.exclude, options.link, self._own)
         committed = user.indexed() if source.head else ""
         present, _ = user.scan()
         keep_index(user, source)
@@ -574,19 +570,6 @@ class Files:
                 "use dirty: include"
             )
         return base
-
-    @staticmethod
-    def _refuse_tracked(source: WorkspaceSource, names: list[str]) -> None:
-        """Refuse files of the journal that git tracks: a merge of the result would replace them."""
-        words = ("ls-files", "-z", "--", *(f":(literal){name}" for name in names))
-        if source.git and names and (found := os.fsdecode(Git(cwd=source.root)(*words))):
-            elsewhere = [] if source.root == Path.cwd() else ["-C", str(source.root)]
-            tracked = found.rstrip("\0").split("\0")
-            line = shlex.join([*elsewhere, "rm", "--cached", "-f", "--", *tracked])
-            raise GitError(
-                f"workspace: git tracks {tracked[0]}, a file of the journal of this run; take it out of the repository, "
-                f"and keep the file, with: git {line}"
-            )
 
     def user_tree(self) -> FileTree:
         """Return the user's folder, to capture it with an index that is not his."""
