@@ -147,7 +147,11 @@ class Recovery(ABC):
             recorded = RecordedFailure(failure)
         # Without a live failure the error was replayed from the journal.
         live = live_failure is not None
-        wait = self._requested_wait(recorded, live=live)
+        wait = 0.0  # the remaining seconds of the wait that the endpoint requested
+        if live:
+            wait = recorded.failure.retry_after or 0.0
+        elif recorded.retry_at is not None and not self.began(self.number + 1):
+            wait = max(0.0, recorded.retry_at - self.ctx.run.clock.wall())
         policy = self.models.policy
         # A re-asked judge would correct the format of a judgement that it does not make again.
         if self.judge:
@@ -175,14 +179,6 @@ class Recovery(ABC):
         ):
             action = "fail"
         await self._do(action, recorded.failure, wait)
-
-    def _requested_wait(self, recorded: RecordedFailure, *, live: bool) -> float:
-        """Return the remaining seconds of the wait that the endpoint requested."""
-        if live:
-            return recorded.failure.retry_after or 0.0
-        if recorded.retry_at is None or self.began(self.number + 1):
-            return 0.0
-        return max(0.0, recorded.retry_at - self.ctx.run.clock.wall())
 
     def is_too_long(self, wait: float) -> bool:
         policy = self.models.policy
@@ -437,8 +433,9 @@ class _Call(Recovery):
             target = recorded_target(self.ctx, self.name, self.number)
             if target is None:
                 await self._cool_down()
-            else:
-                self._go_to(target)
+            elif target != self.tally.target:
+                self.tally = replace(self.tally, tries=0, formats=0, target=target)
+                self._use_target(target)
             listener = self._listener()
             request = self.request if self.request.timeouts.answer is None else self.in_time()
             attempt = ModelAttempt(
@@ -494,12 +491,6 @@ class _Call(Recovery):
         self._use_target(self.tally.target)
         await self.models.prepare(self.request, capped=_in_dollars(self.ctx.account.caps))
 
-    def _go_to(self, target: int) -> None:
-        """Use the endpoint of the recorded attempt."""
-        if target != self.tally.target:
-            self.tally = replace(self.tally, tries=0, formats=0, target=target)
-            self._use_target(target)
-
     def _use_target(self, number: int) -> None:
         if not 1 <= number <= len(self.targets):
             # The list of endpoints is shorter than when the run was recorded; the record still counts.
@@ -510,17 +501,13 @@ class _Call(Recovery):
             base_url=target.base_url, api_key_env=target.api_key_env,
         )  # fmt: skip
 
-    async def _cooling(self) -> float:
-        """Return the remaining seconds of the pause of the account and model."""
-        run = self.ctx.run
-        left = self.models.cooling(self.request, run.clock.monotonic())
-        return left if run.permits is None else max(left, await run.permits.paused(self.request))
-
     async def _cool_down(self) -> None:
         """Wait for the end of the pause that the endpoint requested from all calls of the account."""
         policy, run = self.models.policy, self.ctx.run
         while not self.began(self.number):
-            left = await self._cooling()
+            left = self.models.cooling(self.request, run.clock.monotonic())
+            if run.permits is not None:
+                left = max(left, await run.permits.paused(self.request))
             if not left:
                 return
             if not self.is_too_long(left):

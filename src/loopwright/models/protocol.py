@@ -102,7 +102,19 @@ class File:
                 f"file {name or 'data'!r:.200}: {unknown}; give media_type= of an image, audio, PDF or text"
             )
         if self.url:
-            _check_url(self.url, kind)
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ConfigurationError(
+                    f"file: {self.url!r:.200} is not an address; use https://…"
+                )
+            if parts.username is not None or parts.password is not None:
+                raise ConfigurationError(
+                    "file: the address contains a user or password; give data= instead"
+                )
+            if not kind.startswith("image/"):
+                raise ConfigurationError(
+                    f"file {self.url!r:.200}: only images are sent by address; give the file by path or data="
+                )
         check_size(name or "data", len(self.data or b""))
 
     def described(self) -> Json:
@@ -145,20 +157,6 @@ def check_size(name: str, size: int) -> None:
     if size > MAX_FILE_BYTES:
         raise ConfigurationError(
             f"file {name!r:.200} has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}"
-        )
-
-
-def _check_url(url: str, media_type: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"file: {url!r:.200} is not an address; use https://…")
-    if parts.username is not None or parts.password is not None:
-        raise ConfigurationError(
-            "file: the address contains a user or password; give data= instead"
-        )
-    if not media_type.startswith("image/"):
-        raise ConfigurationError(
-            f"file {url!r:.200}: only images are sent by address; give the file by path or data="
         )
 
 
@@ -682,24 +680,20 @@ def input_at_most(request: Request) -> int:
         total += PER_MESSAGE + tokens_at_most(message.content)
         for call in message.tool_calls:
             total += PER_MESSAGE + tokens_at_most(codec.encode(call.to_json()))
-        total += sum(_file_tokens(file) for file in message.files)
+        # A page or second of another file takes no more tokens than it has bytes.
+        total += sum(
+            IMAGE_TOKENS if file.media_type.startswith("image/") else file.size
+            for file in message.files
+        )
         if message.parts is not None:
             total += tokens_at_most(codec.encode(message.parts))
     if request.schema is not None:
         # It may be sent twice: as the format and, to servers that ignore formats, in words.
-        total += PER_TOOLS + 2 * tokens_at_most(codec.encode(_json(request.schema)))
+        schema = codec.normalise(dict(request.schema), what="schema")
+        total += PER_TOOLS + 2 * tokens_at_most(codec.encode(schema))
     if request.tools:
         total += PER_TOOLS + sum(tokens_at_most(codec.encode(t.to_json())) for t in request.tools)
     return total
-
-
-def _file_tokens(file: FileReference) -> int:
-    """Return an upper bound of the input tokens of a file; a page or second of others takes no more."""
-    return IMAGE_TOKENS if file.media_type.startswith("image/") else file.size
-
-
-def _json(schema: Mapping[str, Json]) -> Json:
-    return codec.normalise(dict(schema), what="schema")
 
 
 @dataclass(frozen=True, slots=True)

@@ -576,21 +576,19 @@ class _Default:
         """Return the registry, which the run releases at its end."""
         lease = run.owned.get(_LEASE)
         if lease is None:
-            lease = run.owned[_LEASE] = _Lease(self, self._current())
+            environment = {
+                name: value
+                for name, value in os.environ.items()
+                if name.endswith(_KEYS) or name in PLACES or name == MODEL_VARIABLE
+            }
+            with self._lock:
+                if self._models is None or environment != self._environment:
+                    self._models, self._environment = Models(), environment
+                models = self._models
+            lease = run.owned[_LEASE] = _Lease(self, models)
             if run.redactor is None and lease.models.redactor is not None:
                 run.redact_with(lease.models.redactor)
         return cast("_Lease", lease).models
-
-    def _current(self) -> Models:
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name.endswith(_KEYS) or name in PLACES or name == MODEL_VARIABLE
-        }
-        with self._lock:
-            if self._models is None or environment != self._environment:
-                self._models, self._environment = Models(), environment
-            return self._models
 
     def count(self, change: int) -> int:
         """Return the number of runs of this event loop that use the registry, after a change."""

@@ -153,12 +153,10 @@ def clean_text(text: str) -> str:
     text = text.replace("\0", "")
     if _LONE.search(text) is None:
         return text
-    text = _PAIR.sub(lambda pair: _join_pair(pair[0]), text)
+    text = _PAIR.sub(
+        lambda pair: pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text
+    )
     return _LONE.sub("\ufffd", text)
-
-
-def _join_pair(pair: str) -> str:
-    return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def opening_fence(line: str) -> str:
@@ -213,7 +211,9 @@ def _split(text: str, value: bool, lone: bool) -> Words:
     if lone and (after := _after_lone_tag(text)):
         start, thinking = after, text[:after].rstrip()
     rest = text[start:].lstrip() if start else text
-    own = _turn(rest)
+    # Up to its end mark or the next turn.
+    end = None if _is_json(rest) else _first_end(rest)
+    own = rest if end is None else rest[:end].rstrip()
     repairs = [THINKING] if thinking else []
     if own.strip() != rest.strip() or (start and not thinking):
         repairs.append("marks of a chat template left out")
@@ -283,14 +283,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _turn(text: str) -> str:
-    """Return a text up to its end mark or the next turn."""
-    if _is_json(text):
-        return text
-    end = _first_end(text)
-    return text if end is None else text[:end].rstrip()
-
-
 def _first_end(text: str) -> int | None:
     ends = []
     opened = text.find("<s>")
@@ -332,21 +324,15 @@ def normalise_characters(text: str) -> str:
         return text
     text = _IGNORED.sub("", text)
     foreign = [char for char in set(text) if not char.isascii()]
-    # Before normalisation, which orders combining marks in quadratic time.
-    text = _bound_marks(text, foreign)
-    text = text.translate({ord(char): f"^{plain}" for char, plain in _digit_look_alikes(foreign)})
-    return unicodedata.normalize("NFKC", text)
-
-
-def _bound_marks(text: str, characters: list[str]) -> str:
     marks = "".join(
         re.escape(char)
-        for char in characters
+        for char in foreign
         if unicodedata.combining(unicodedata.normalize("NFKD", char)[0])
     )
-    if not marks:
-        return text
-    return re.sub(f"([{marks}]{{{_MARK_RUN}}})[{marks}]+", r"\1", text)
+    if marks:  # before normalisation, which orders them in quadratic time
+        text = re.sub(f"([{marks}]{{{_MARK_RUN}}})[{marks}]+", r"\1", text)
+    text = text.translate({ord(char): f"^{plain}" for char, plain in _digit_look_alikes(foreign)})
+    return unicodedata.normalize("NFKC", text)
 
 
 def _digit_look_alikes(characters: list[str]) -> Iterator[tuple[str, str]]:

@@ -151,7 +151,8 @@ class _Fitter:
                           "definitions": self.root.get("definitions", {})}  # fmt: skip
             check = checker(standalone)
             notes: list[str] = []
-            if not check(value) and not _integral(value, schema):
+            integral = isinstance(value, float) and "integer" in _types(schema)
+            if not check(value) and not integral:
                 return _Fitter(self.root, self.notes).fit(value, schema, depth + 1)
             candidate = _Fitter(self.root, notes).fit(value, schema, depth + 1)
             if not check(candidate):
@@ -230,10 +231,6 @@ def _types(schema: Mapping[str, Json]) -> set[str]:
     if isinstance(types, str):
         return {types}
     return {item for item in types if isinstance(item, str)} if isinstance(types, list) else set()
-
-
-def _integral(value: Json, schema: Mapping[str, Json]) -> bool:
-    return isinstance(value, float) and "integer" in _types(schema)
 
 
 def _takes_null(schema: Json) -> bool:
@@ -528,7 +525,8 @@ class _Reader:
                 raise _Bad(at, ended=True)
             if text[at] == close:
                 # In 'it's' the middle quote is an apostrophe.
-                if close in "'\u2019" and _is_apostrophe(text, at):
+                within = text[at - 1].isalpha() and text[at + 1 : at + 2].isalpha()
+                if close in "'\u2019" and within:
                     parts.append(close)
                     at += 1
                     continue
@@ -543,10 +541,6 @@ class _Reader:
         if at + 1 < len(text) and text[at + 1] in _QUOTES and at == start + 1:
             raise _Bad(at)  # three quotes in a row
         return clean_text("".join(parts)), at + 1
-
-
-def _is_apostrophe(text: str, at: int) -> bool:
-    return text[at - 1].isalpha() and text[at + 1 : at + 2].isalpha()
 
 
 def _escape(text: str, at: int) -> tuple[str, int, int]:
@@ -702,25 +696,13 @@ def _chosen(
     # A broken value after the last readable one may be its correction.
     if fitting and (scanned.broken is None or scanned.broken < candidates.last):
         value, notes = next(iter(fitting.values()))
-        around = ["text around the value"] if _has_text_around(words.text, values) else []
+        rest = words.text[: values[0].start] + words.text[values[-1].end :]
+        around = ["text around the value"] if _FENCE.sub("", rest).strip() else []
         return Reading(value, "", tuple(dict.fromkeys((*words.repairs, *around, *notes))))
     if scanned.broken is not None and (fitting or not candidates.problem):
         return _mismatch("the JSON value is broken, or has a key twice")
-    return _mismatch(candidates.problem) if candidates.problem else _no_json(schema)
-
-
-def _alone(own: str) -> list[FoundValue]:
-    """Return a text, number, boolean or null that is the complete reply."""
-    reading = read_json(own)
-    return [] if reading.problem else [FoundValue(reading.value, 0, len(own))]
-
-
-def _has_text_around(own: str, candidates: list[FoundValue]) -> bool:
-    rest = own[: candidates[0].start] + own[candidates[-1].end :]
-    return bool(_FENCE.sub("", rest).strip())
-
-
-def _no_json(schema: Mapping[str, Json]) -> Reading:
+    if candidates.problem:
+        return _mismatch(candidates.problem)
     shown = codec.encode(schema)
     if len(shown) > SCHEMA_SHOWN:
         shown = "the schema above"
@@ -729,6 +711,12 @@ def _no_json(schema: Mapping[str, Json]) -> Reading:
         complaint="Your reply has no JSON value. Reply with one JSON value for this schema and "
         f"nothing else: {shown}",
     )
+
+
+def _alone(own: str) -> list[FoundValue]:
+    """Return a text, number, boolean or null that is the complete reply."""
+    reading = read_json(own)
+    return [] if reading.problem else [FoundValue(reading.value, 0, len(own))]
 
 
 def several(number: int) -> Reading:

@@ -277,7 +277,13 @@ class _Reader:
         try:
             if len(text) > MAX_CHARS:
                 raise ValueError(f"has {len(text):,} characters; at most {MAX_CHARS:,} are read")
-            _check_depth(text)
+            # By the events of the text, because composing deep nodes would recurse.
+            depth = 0
+            for event in yaml.parse(text, Loader=_Plain):
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                depth -= isinstance(event, yaml.CollectionEndEvent)
+                if depth > MAX_DEPTH:
+                    raise ValueError(TOO_LARGE)
             node = yaml.compose(text, Loader=_Plain)
             return self._value(node, ()) if node is not None else None
         except yaml.MarkedYAMLError as error:
@@ -311,16 +317,6 @@ class _Reader:
             if repeated:
                 self.problem((*place, name), f"the key {name!r} is repeated")
         return members
-
-
-def _check_depth(text: str) -> None:
-    """Refuse deep nesting by the events of the text, because composing the nodes would recurse."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Plain):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise ValueError(TOO_LARGE)
 
 
 class _Plain(yaml.SafeLoader):
@@ -397,7 +393,17 @@ class ScriptedModel:
         scripted = self._take(number, request.run_id)
         parts = {"library": LIBRARY, "version": 1, "rule": number}
         if scripted.after:
-            await _stall(scripted.after, request, parts)
+            # A script has no first byte, so the earlier of the two timers ends the wait, as for a silent server.
+            limit = min(request.timeouts.first_byte, request.timeouts.whole)
+            await asyncio.sleep(min(scripted.after, limit))
+            if scripted.after >= limit:
+                raise ModelError(
+                    f"{request.provider}/{request.model} did not begin within {limit:g} s",
+                    kind="unknown_outcome",
+                    path=request.path,
+                    reason="first_byte_timeout",
+                    parts=parts,
+                )
         if scripted.error:
             raise _failure(scripted, request, parts)
         if on_text is not None and scripted.text:
@@ -439,7 +445,8 @@ class ScriptedModel:
     def _match(self, path: str, prompt: str) -> int:
         for number, rule in enumerate(self.rules):
             try:
-                if rule.replies and _is_at(rule, path) and _asks(rule, prompt):
+                asks = rule.replies and _is_at(rule, path)
+                if asks and (rule.prompt is None or rule.prompt.search(prompt) is not None):
                     return number
             # A search that timed out is neither a match nor the absence of one.
             except StepError as error:
@@ -467,32 +474,12 @@ def _is_at(rule: Rule, path: str) -> bool:
     return not rule.step or fnmatch.fnmatchcase(path, rule.step)
 
 
-def _asks(rule: Rule, prompt: str) -> bool:
-    """Whether the pattern of a rule matches a prompt."""
-    return rule.prompt is None or rule.prompt.search(prompt) is not None
-
-
 def _rule_of(value: Json) -> int | None:
     parts = value.get("parts") if isinstance(value, dict) else None
     if not isinstance(parts, dict) or parts.get("library") != LIBRARY:
         return None
     number = parts.get("rule")
     return number if isinstance(number, int) else None
-
-
-async def _stall(seconds: float, request: Request, parts: Json) -> None:
-    timers = request.timeouts
-    # A script has no first byte, so the earlier of the two timers ends the wait, as for a silent server.
-    limit = min(timers.first_byte, timers.whole)
-    await asyncio.sleep(min(seconds, limit))
-    if seconds >= limit:
-        raise ModelError(
-            f"{request.provider}/{request.model} did not begin within {limit:g} s",
-            kind="unknown_outcome",
-            path=request.path,
-            reason="first_byte_timeout",
-            parts=parts,
-        )
 
 
 def _failure(scripted: ScriptedReply, request: Request, parts: Json) -> ModelError:

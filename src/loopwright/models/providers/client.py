@@ -256,7 +256,13 @@ def _settings(
         settings["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
     if request.temperature is not None:
         settings["temperature"] = request.temperature
-    _add_effort(endpoint, model, request, settings, body)
+    effort = request.extra.get("reasoning_effort")
+    if effort is not None and endpoint.api == "chat" and not _is_known(endpoint):
+        body.setdefault("reasoning_effort", effort)  # another server gets it unchanged
+    elif effort is not None and model.profile.get("supports_thinking", False):
+        settings["thinking"] = False if effort == "none" else effort
+    elif effort is not None:
+        settings["reasoning_effort"] = effort  # removed below, with a note
     refused = {*model.unsupported_settings, "reasoning_effort"}
     for name in [n for n in settings if n in refused or _refuses_sampling(model, n)]:
         setting = "stop" if name == "stop_sequences" else name
@@ -273,25 +279,6 @@ def _settings(
     # Loopwright retries and measures time itself; this timeout only replaces the library's own.
     settings |= {"max_retries": 0, "timeout": request.timeouts.whole}
     return cast("ModelSettings", settings)
-
-
-def _add_effort(
-    endpoint: Endpoint,
-    model: AnyModel,
-    request: Request,
-    settings: dict[str, Json],
-    body: dict[str, Json],
-) -> None:
-    """Add the reasoning effort in the form that the endpoint takes."""
-    effort = request.extra.get("reasoning_effort")
-    if effort is None:
-        return
-    if endpoint.api == "chat" and not _is_known(endpoint):
-        body.setdefault("reasoning_effort", effort)  # another server gets it unchanged
-    elif model.profile.get("supports_thinking", False):
-        settings["thinking"] = False if effort == "none" else effort
-    else:
-        settings["reasoning_effort"] = effort  # removed by the caller, with a note
 
 
 def _refuses_sampling(model: AnyModel, name: str) -> bool:
@@ -522,7 +509,11 @@ class Requests:
         # A context variable reaches the transport through the library, which has no parameter for it.
         exchange = ResponseTrace(sends=request.headers)
         EXCHANGE.set(exchange)
-        ladder = self._ladder(endpoint, request)
+        key = (endpoint.base_url, request.model)
+        if key not in self._ladders:
+            preferred = self._model(endpoint, request.model, "json_schema")
+            self._ladders[key] = _Ladder(rungs(endpoint, preferred))
+        ladder = self._ladders[key]
         rung = ladder.rung
         model = self._model(endpoint, request.model, rung)
         library_request = convert(endpoint, model, request, rung)
@@ -559,13 +550,6 @@ class Requests:
             ladder.proven = True
         return reply
 
-    def _ladder(self, endpoint: Endpoint, request: Request) -> _Ladder:
-        key = (endpoint.base_url, request.model)
-        if key not in self._ladders:
-            model = self._model(endpoint, request.model, "json_schema")
-            self._ladders[key] = _Ladder(rungs(endpoint, model))
-        return self._ladders[key]
-
     def _model(self, endpoint: Endpoint, name: str, rung: str) -> AnyModel:
         # A closed loop may stay alive in a reference cycle, and with it its connections.
         for loop in [loop for loop in self._sessions if loop.is_closed()]:
@@ -573,19 +557,15 @@ class Requests:
         session = self._sessions.setdefault(asyncio.get_running_loop(), _Session())
         key = (endpoint, name, rung)
         if key not in session.models:
-            client = self._client(endpoint, session)
-            session.models[key] = build(endpoint, name, client, rung)
+            if endpoint not in session.clients:
+                # A plain http endpoint needs no certificates: an empty context is cheap and fails safe.
+                tls = self.trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                transport = Transport(endpoint, self._allowed, tls, self._max_bytes)
+                session.clients[endpoint] = httpx2.AsyncClient(
+                    transport=transport, timeout=None, follow_redirects=False, trust_env=False
+                )
+            session.models[key] = build(endpoint, name, session.clients[endpoint], rung)
         return session.models[key]
-
-    def _client(self, endpoint: Endpoint, session: _Session) -> httpx2.AsyncClient:
-        if endpoint not in session.clients:
-            # A plain http endpoint needs no certificates: an empty context is cheap and fails safe.
-            tls = self.trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            transport = Transport(endpoint, self._allowed, tls, self._max_bytes)
-            session.clients[endpoint] = httpx2.AsyncClient(
-                transport=transport, timeout=None, follow_redirects=False, trust_env=False
-            )
-        return session.clients[endpoint]
 
 
 class _Listener:

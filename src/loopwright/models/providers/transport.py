@@ -100,7 +100,6 @@ class Transport(httpx2.AsyncBaseTransport):
         self.allowed = allowed
         self.max_bytes = max_bytes
         # The default of 100 connections would queue the calls of a large `parallel` while their timers run.
-        # The default of 100 connections would queue the calls of a large `parallel` while their timers run.
         limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
         self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
@@ -117,7 +116,11 @@ class Transport(httpx2.AsyncBaseTransport):
                 reason="address_refused",
             )
         exchange = EXCHANGE.get(ResponseTrace())
-        response = await self._connected(request, await self._addresses(url.host, port))
+        try:
+            addresses = await resolve(url.host, port, self.allowed)
+        except (OSError, UnicodeError) as error:
+            raise httpx2.ConnectError(f"{url.host} could not be resolved: {error}") from error
+        response = await self._connected(request, addresses)
         exchange.status = response.status_code
         exchange.headers = {key.lower(): value for key, value in response.headers.items()}
         if is_compressed(response.headers):
@@ -129,12 +132,6 @@ class Transport(httpx2.AsyncBaseTransport):
                 billed="maybe",
             )
         return self._bounded(response, exchange)
-
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            return await resolve(host, port, self.allowed)
-        except (OSError, UnicodeError) as error:
-            raise httpx2.ConnectError(f"{host} could not be resolved: {error}") from error
 
     async def _connected(self, request: httpx2.Request, addresses: list[str]) -> httpx2.Response:
         """Send to the first address that accepts a connection; before that, no data is sent."""
@@ -527,25 +524,23 @@ async def _try(
         return ProviderReport(name, "not tried", detail, endpoint.base_url, endpoint.account)
     try:
         async with asyncio.timeout(SECONDS):
-            status = await _endpoint_status(endpoint, allowed, tls)
+            # Of a request for the list of models.
+            EXCHANGE.set(ResponseTrace(sends=_VERSIONS.get(endpoint.api, {})))
+            transport = Transport(endpoint, allowed, tls, MAX_MODEL_LIST)
+            url = endpoint.base_url + _LISTS.get(endpoint.api, "/models")
+            async with (
+                httpx2.AsyncClient(
+                    transport=transport, timeout=None, follow_redirects=False, trust_env=False
+                ) as client,
+                client.stream("GET", url) as response,
+            ):
+                status = response.status_code
     except (ModelError, httpx2.HTTPError, OSError, TimeoutError) as error:
         why = str(error) or f"no answer within {SECONDS:g} s"
         detail = f"no server answers at {endpoint.origin} ({why}); start it, or check the address"
         return ProviderReport(name, "unreachable", detail, endpoint.base_url, endpoint.account)
     state, detail = _meaning(status, endpoint)
     return ProviderReport(name, state, detail, endpoint.base_url, endpoint.account)
-
-
-async def _endpoint_status(endpoint: Endpoint, allowed: Allowed, tls: ssl.SSLContext) -> int:
-    """Return the status of a request for the list of models."""
-    EXCHANGE.set(ResponseTrace(sends=_VERSIONS.get(endpoint.api, {})))
-    transport = Transport(endpoint, allowed, tls, MAX_MODEL_LIST)
-    async with httpx2.AsyncClient(
-        transport=transport, timeout=None, follow_redirects=False, trust_env=False
-    ) as client:
-        url = endpoint.base_url + _LISTS.get(endpoint.api, "/models")
-        async with client.stream("GET", url) as response:
-            return response.status_code
 
 
 def _meaning(status: int, endpoint: Endpoint) -> tuple[State, str]:
