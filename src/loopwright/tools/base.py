@@ -428,13 +428,11 @@ class FunctionTool(Tool):
         call = functools.partial(self.function, **values)
         # A plain function may block, and other steps of the run must continue.
         result = call() if self._is_async else await in_thread(call)
-        return _as_json(await result if inspect.isawaitable(result) else result)
-
-
-def _as_json(value: object) -> object:
-    """Return pydantic models as JSON. The codec checks all other values."""
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else value
+        if inspect.isawaitable(result):
+            result = await result
+        # Pydantic models as JSON. The codec checks all other values.
+        dump = getattr(result, "model_dump", None)
+        return dump(mode="json") if callable(dump) else result
 
 
 def _place(path: tuple[int | str, ...]) -> str:

@@ -117,7 +117,16 @@ class UsageReport:
             return None
         if source == FILE:
             raise LookupError(f"it wrote no file ${VARIABLE}")
-        return _usage_in(source, self.stdout)
+        try:
+            data = codec.decode(self.stdout)
+        except (ValueError, RecursionError):
+            raise LookupError("its output is not JSON, so there is no usage in it") from None
+        paths = [source] if isinstance(source, str) else list(source.values())
+        values = [_at(data, path) for path in paths]
+        if all(value is None for value in values):
+            raise LookupError(f"its output has nothing at {', '.join(paths)}")
+        single = isinstance(source, str)
+        return _usage(values[0] if single else dict(zip(source, values, strict=True)))
 
 
 @contextlib.contextmanager
@@ -175,19 +184,6 @@ def _usage(data: Json) -> Usage:
     # A command that reports no call still cost something, and limits on calls have to count it.
     calls = max(1, codec.integer("calls", figures.get("calls", 1), minimum=0))
     return Usage(**{**figures, "calls": calls})
-
-
-def _usage_in(source: UsageSource, stdout: str) -> Usage:
-    """Return the usage at a path, or at several, of a command's JSON output."""
-    try:
-        data = codec.decode(stdout)
-    except (ValueError, RecursionError):
-        raise LookupError("its output is not JSON, so there is no usage in it") from None
-    paths = [source] if isinstance(source, str) else list(source.values())
-    values = [_at(data, path) for path in paths]
-    if all(value is None for value in values):
-        raise LookupError(f"its output has nothing at {', '.join(paths)}")
-    return _usage(values[0] if isinstance(source, str) else dict(zip(source, values, strict=True)))
 
 
 def _at(data: Json, path: str) -> Json:
@@ -512,15 +508,11 @@ class ShellStep(Leaf):
             raise ConfigurationError(f"{self.name}: sandbox: own is for coding agents; use auto")
         # The file is always read; a command that names the variable announces that it writes one.
         self.reports = self.usage is not None or VARIABLE in str(self.command)
-        self.fingerprint = self._fingerprint()
-
-    def _fingerprint(self) -> str:
         # An absolute path differs between machines.
-        where = "" if self.cwd is None or Path(self.cwd).is_absolute() else str(self.cwd)
-        variables = [*self.env, *self.pass_env]
-        return digest_of(
+        where = "" if cwd is None or Path(cwd).is_absolute() else str(cwd)
+        self.fingerprint = digest_of(
             "shell",
-            repr((self.command, variables, where, self.output, self.allow_exit)),
+            repr((self.command, [*self.env, *self.pass_env], where, self.output, self.allow_exit)),
             *(_meaning(value) for value in (*self.args, *self.env.values(), self.stdin)),
             *([codec.canonical(self.usage)] if self.usage is not None else []),
         )
@@ -551,7 +543,19 @@ class ShellStep(Leaf):
             )
         # Only the newline that ends the last line; other white space may be content.
         text = result.stdout.removesuffix("\n")
-        return text if self.output == "text" else self._parsed(text)
+        if self.output == "text":
+            return text
+        try:
+            return codec.decode(text)
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno} column {error.colno}"
+        except (ValueError, RecursionError):
+            where = "a number that is too long or a value that is too deep"
+        raise StepError(
+            f"{self.name}: its output is not JSON at {where}: {tail(text, 200)!r}. Print one JSON "
+            "value and nothing else on stdout, or use output: text.",
+            kind="malformed",
+        )
 
     async def run_command(self, value: Json, ctx: Context) -> CommandResult:
         """Run the command on a value and return how it ended, whatever its exit code.
@@ -594,24 +598,21 @@ class ShellStep(Leaf):
                 keep=None if complete else self.max_output,
                 token=ctx.run.token if ctx is not None else "",
             )
-            self._check(result)
+            if result.truncated:
+                raise StepError(
+                    f"{self.name}: its output passed {self.limit} bytes and it was ended. Write the "
+                    "output to a file and print less.",
+                    kind="output_too_large",
+                    retryable=False,
+                )
+            if result.timed_out:
+                last = result.last_output
+                raise StepTimeout(
+                    f"{self.name} took longer than its {self.timeout:g} s and was ended"
+                    f"{last and f'; its last output: {last}'}"
+                )
             report.stdout = result.stdout
         return result
-
-    def _check(self, result: CommandResult) -> None:
-        if result.truncated:
-            raise StepError(
-                f"{self.name}: its output passed {self.limit} bytes and it was ended. Write the "
-                "output to a file and print less.",
-                kind="output_too_large",
-                retryable=False,
-            )
-        if result.timed_out:
-            last = result.last_output
-            raise StepTimeout(
-                f"{self.name} took longer than its {self.timeout:g} s and was ended"
-                f"{last and f'; its last output: {last}'}"
-            )
 
     async def _arguments(self, value: Json, ctx: Context) -> list[str]:
         words: list[str] = []
@@ -629,19 +630,6 @@ class ShellStep(Leaf):
             words.append(text)
         return words
 
-    def _parsed(self, text: str) -> Json:
-        try:
-            return codec.decode(text)
-        except json.JSONDecodeError as error:
-            where = f"line {error.lineno} column {error.colno}"
-        except (ValueError, RecursionError):
-            where = "a number that is too long or a value that is too deep"
-        raise StepError(
-            f"{self.name}: its output is not JSON at {where}: {tail(text, 200)!r}. Print one JSON "
-            "value and nothing else on stdout, or use output: text.",
-            kind="malformed",
-        )
-
 
 shell = ShellStep
 
@@ -650,15 +638,16 @@ def _checked(command: Sequence[str] | str) -> tuple[str, ...] | str:
     if isinstance(command, str) and command.strip():
         return command
     words = tuple(command) if isinstance(command, Sequence) else ()
-    if isinstance(command, str) or not words or not words[0] or not _are_texts(words):
+    if (
+        isinstance(command, str)
+        or not words
+        or not words[0]
+        or not all(isinstance(word, str) for word in words)
+    ):
         raise ConfigurationError(
             f"shell: {command!r} is not a command. Use a list of words, or a script as text."
         )
     return words
-
-
-def _are_texts(words: Sequence[object]) -> bool:
-    return all(isinstance(word, str) for word in words)
 
 
 def _meaning(value: Value) -> str:

@@ -112,18 +112,18 @@ class McpServer(ServerSettings):
         """
         session = _session(ctx.run, self)
         if session.tools is None:
-            session.tools = self._select(await session.listing(ctx))
+            listing = await session.listing(ctx)
+            offered = [str(entry["name"]) for entry in listing]
+            for name in (*self.only, *_names(self.idempotent), *_names(self.approve)):
+                if name not in offered:
+                    hint = nearest(name, offered[:200]) or listed(name, offered, lead="it has")
+                    raise ConfigurationError(f"server {self.name}: it has no tool {name!r}{hint}")
+            session.tools = [
+                McpTool(self, entry)
+                for entry in listing
+                if not self.only or entry["name"] in self.only
+            ]
         return session.tools
-
-    def _select(self, listing: Sequence[Mapping[str, Json]]) -> list[Tool]:
-        offered = [str(entry["name"]) for entry in listing]
-        for name in (*self.only, *_names(self.idempotent), *_names(self.approve)):
-            if name not in offered:
-                hint = nearest(name, offered[:200]) or listed(name, offered, lead="it has")
-                raise ConfigurationError(f"server {self.name}: it has no tool {name!r}{hint}")
-        return [
-            McpTool(self, entry) for entry in listing if not self.only or entry["name"] in self.only
-        ]
 
 
 class McpTool(Tool):

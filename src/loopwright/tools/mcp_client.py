@@ -263,7 +263,9 @@ class McpConnection:
             raise
         except BaseException as error:  # any error ends the connection
             if not ready.done():
-                ready.set_exception(_first(error))
+                while isinstance(error, BaseExceptionGroup):
+                    error = error.exceptions[0]
+                ready.set_exception(error)
         finally:
             if not ready.done():
                 ready.cancel()
@@ -514,13 +516,6 @@ def _expanded(values: Mapping[str, str]) -> dict[str, str]:
         name: VARIABLE.sub(lambda match: os.environ.get(match[1], ""), value)
         for name, value in values.items()
     }
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the first error of a group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _retrieve(task: asyncio.Future[T]) -> None:

@@ -180,17 +180,15 @@ class ChildProcess:
         """
         try:
             if isinstance(self._program, ProcessGroup):
-                await self._start_group(self._program)
+                program = self._program
+                await program.start()
+                self.stdout, self.stderr = program.stdout, program.stderr
+                if program.stdin is not None:
+                    self._connect_stdin(program.stdin, _stream_protocol())
             else:
                 await self._start_supervised(self._program)
         except OSError as error:
             raise _start_error(error, self._words[0], self._cwd) from error
-
-    async def _start_group(self, program: ProcessGroup) -> None:
-        await program.start()
-        self.stdout, self.stderr = program.stdout, program.stderr
-        if program.stdin is not None:
-            self._connect_stdin(program.stdin, _stream_protocol())
 
     async def _start_supervised(self, program: Supervised) -> None:
         self.stdout = await self._reader(program.stdout)

@@ -280,7 +280,8 @@ class _View:
         own = (
             folder
             for folder in _editable()
-            if self._is_narrow(folder) and not self._in_project(folder)
+            if self._is_narrow(folder)
+            and not any(folder.is_relative_to(place) for place in self.project)
         )
         environment: tuple[str | Path, ...] = (
             *(home / name for home in homes for name in TOOLCHAINS), *_named(TOOL_VARIABLES), *own,
@@ -332,9 +333,6 @@ class _View:
 
     def _covered(self, real: Path) -> bool:
         return any(real.is_relative_to(cover) for cover in self.covers)
-
-    def _in_project(self, real: Path) -> bool:
-        return any(real.is_relative_to(place) for place in self.project)
 
     def _is_changed(self, real: Path) -> bool:
         """Whether a command can change a file: it may be what an earlier command made of it."""
