@@ -264,24 +264,16 @@ class Prompt(CompositeStep[In, Out]):
                 on_text=self.on_text,
                 contents=contents,
             )
-        output = self._typed(self.read(reply), ctx)
+        output, declared = self.read(reply), self.output_type
+        if declared is not None:
+            # It fits the schema of the type, but not always its validators.
+            if problem := declared.check(output):
+                message = f"{self.name}: the reply is not a {declared.name}: {problem}"
+                raise StepError(message, path=ctx.path, kind="bad_output")
+            output = declared.attach(output)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
-
-    def _typed(self, output: Json, ctx: Context) -> Json:
-        """Return the output with its declared type.
-
-        Raises:
-            StepError: Of kind `bad_output`, if the value fits the schema of the type but not its validators.
-        """
-        declared = self.output_type
-        if declared is None:
-            return output
-        if problem := declared.check(output):
-            message = f"{self.name}: the reply is not a {declared.name}: {problem}"
-            raise StepError(message, path=ctx.path, kind="bad_output")
-        return declared.attach(output)
 
     async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
         """Return the user message, and the contents of its files by digest."""
@@ -454,7 +446,10 @@ def prompt(
     """
     _check_templates(name, text=text, system=system)
     declared = None if output is None else value_type(output, name)
-    schema = _schema_of(name, declared, schema)
+    if declared is not None and not declared.is_text:
+        if schema is not None:
+            raise ConfigurationError(f"prompt {name!r}: set either output or schema, not both")
+        schema = declared.schema
     step: Prompt[Any, Any] = Prompt(
         text,
         name=name,
@@ -470,16 +465,6 @@ def prompt(
     step.output_type = declared
     step.input_type = None if input is None else value_type(input, name)
     return step
-
-
-def _schema_of(
-    name: str, declared: ValueType | None, schema: Mapping[str, Json] | None
-) -> Mapping[str, Json] | None:
-    if declared is None or declared.is_text:
-        return schema
-    if schema is not None:
-        raise ConfigurationError(f"prompt {name!r}: set either output or schema, not both")
-    return declared.schema
 
 
 def _check_templates(name: str, **templates: object) -> None:

@@ -109,7 +109,14 @@ class PromptSettings:
         checked_headers(self.headers)
         checked_cutoff(self.on_cutoff, schema=self.schema is not None)
         if self.schema is not None and not isinstance(self.schema, Mapping):
-            raise ConfigurationError(_no_schema(self.schema))
+            if hasattr(self.schema, "model_json_schema"):
+                kind = getattr(self.schema, "__name__", "Model")
+                raise ConfigurationError(
+                    f"schema: {kind} is a class. Pass its JSON Schema: schema={kind}.model_json_schema()"
+                )
+            raise ConfigurationError(
+                f"schema: {self.schema!r:.60} is not a JSON Schema. Use an object."
+            )
 
     def models_of_run(self, ctx: Context) -> tuple[str, ...]:
         """Return the models, or the default model of the run.
@@ -169,11 +176,13 @@ class PromptSettings:
         first, *others = (models.resolve(name) for name in self.models_of_run(ctx))
         # The most specific address wins: of the prompt, then of the run, then of its models.
         url = self.base_url or str(ctx.run.resources.get("model_url") or "") or models.base_url
+        # The user did not choose a default limit, so it is raised once instead of failing.
+        default_limit = self.max_tokens is None and self.cap is not None
         request = Request(
             tuple(messages), first[1], first[0],
             temperature=self.temperature, max_tokens=self.max_tokens or self.cap, schema=self.schema,
             base_url=url, api_key_env=self.api_key_env, timeouts=self.timeouts,
-            on_cutoff=self._cutoff(), extra=self.sampling, headers=self.headers, strict=self.strict,
+            on_cutoff=self.on_cutoff or ("retry" if default_limit else ""), extra=self.sampling, headers=self.headers, strict=self.strict,
             text_field=self.text_field, max_tool_calls=self.max_tool_calls_per_reply,
         )  # fmt: skip
         return request, tuple(Target(provider, model) for provider, model in others)
@@ -199,12 +208,6 @@ class PromptSettings:
         if not self.on_cutoff and not (self.schema is not None and common.on_cutoff == "accept"):
             fields["on_cutoff"] = common.on_cutoff
         return fields
-
-    def _cutoff(self) -> str:
-        """Return the reaction to a truncated reply."""
-        # The user did not choose a default limit, so it is raised once instead of failing.
-        default_limit = self.max_tokens is None and self.cap is not None
-        return self.on_cutoff or ("retry" if default_limit else "")
 
     def to_json(self) -> Json:
         """Return the settings for the fingerprint, with digests of headers, which may contain keys."""
@@ -267,13 +270,6 @@ def settings_of(
         cap=cap,
         strict=strict,
     )
-
-
-def _no_schema(schema: object) -> str:
-    if hasattr(schema, "model_json_schema"):
-        name = getattr(schema, "__name__", "Model")
-        return f"schema: {name} is a class. Pass its JSON Schema: schema={name}.model_json_schema()"
-    return f"schema: {schema!r:.60} is not a JSON Schema. Use an object."
 
 
 def warn_of(reply: Reply, ctx: Context) -> None:

@@ -139,7 +139,10 @@ class _ToolConversation:
         """Execute or refuse the calls of a reply, and return a message for each result."""
         if execute:
             results = await run_all(
-                [functools.partial(self._call, f"{number}/call-{n}", c) for n, c in _counted(calls)]
+                [
+                    functools.partial(self._call, f"{number}/call-{n}", call)
+                    for n, call in enumerate(calls, 1)
+                ]
             )
         else:
             # This text is part of the next request, which a resumed run compares with the record.
@@ -161,10 +164,6 @@ class _ToolConversation:
         # Some endpoints send null for a call without arguments.
         arguments = {} if call.arguments is None else call.arguments
         return await call_tool(self.ctx, f"{self.prefix}round-{place}", tool, arguments)
-
-
-def _counted(calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
-    return list(enumerate(calls, 1))
 
 
 async def tools_of(ctx: Context, tools: Sequence[Any]) -> dict[str, Tool]:

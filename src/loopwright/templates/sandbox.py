@@ -342,30 +342,25 @@ OPERATIONS: dict[str, Callable[..., object]] = {
 }
 
 
-def _environment() -> TemplateEnvironment:
-    environment = TemplateEnvironment(
-        extensions=[TokenLimit],
-        undefined=Missing,
-        finalize=_print,
-        # A prompt is sent exactly as written.
-        keep_trailing_newline=True,
-        cache_size=0,  # compiled templates are cached by their steps
-    )
-    environment.globals.clear()  # Jinja's globals create objects with attributes
-    takes_missing = {"default", "d", "defined", "undefined"}
-    environment.filters = OPERATIONS | {
-        name: _metered(function, takes_missing=name in takes_missing)
-        for name, function in FILTERS.items()
-    }
-    environment.filters |= {f".{name}": _metered(method) for name, method in METHODS.items()}
-    environment.tests = {
-        name: _metered(function, takes_missing=name in takes_missing)
-        for name, function in PREDICATES.items()
-    }
-    return environment
-
-
-SANDBOX = _environment()
+SANDBOX = TemplateEnvironment(
+    extensions=[TokenLimit],
+    undefined=Missing,
+    finalize=_print,
+    # A prompt is sent exactly as written.
+    keep_trailing_newline=True,
+    cache_size=0,  # compiled templates are cached by their steps
+)
+SANDBOX.globals.clear()  # Jinja's globals create objects with attributes
+_TAKES_MISSING = {"default", "d", "defined", "undefined"}
+SANDBOX.filters = OPERATIONS | {
+    name: _metered(function, takes_missing=name in _TAKES_MISSING)
+    for name, function in FILTERS.items()
+}
+SANDBOX.filters |= {f".{name}": _metered(method) for name, method in METHODS.items()}
+SANDBOX.tests = {
+    name: _metered(function, takes_missing=name in _TAKES_MISSING)
+    for name, function in PREDICATES.items()
+}
 
 
 # At most 7 names, far below the depth that is refused. A longer path is parsed at once.

@@ -694,17 +694,16 @@ def _tested(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
             yield node.node
 
 
-def _is_method(node: nodes.Node) -> bool:
-    """Whether a called member is a method of a mapping and not a field."""
-    return isinstance(node, nodes.Getattr) and node.attr in _METHODS
-
-
 def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
     """Return the members of each name that have no default and are not tested."""
     tested = {id(node) for node in _tested(parts)}
     # `item.items()` calls a method, and does not need a field of this name.
     tested |= {
-        id(node.node) for node in parts if isinstance(node, nodes.Call) and _is_method(node.node)
+        id(node.node)
+        for node in parts
+        if isinstance(node, nodes.Call)
+        and isinstance(node.node, nodes.Getattr)
+        and node.node.attr in _METHODS
     }
     uses: list[tuple[nodes.Expr, nodes.Node, object]] = []
     for part in parts:

@@ -65,38 +65,27 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
     while scope is not None and supplied is None:
         loop = loop or (loop_variables(scope) if scope.number else None)
         last = last or next(iter(reversed(list(scope.loops.values()))), None)
-        _add_results(scope, steps, loops)
+        # Those of an inner scope take precedence.
+        for name, output in scope.outputs.items():
+            steps.setdefault(name, output)
+        for name, result in (*scope.loops.items(), *scope.results.items()):
+            # A composite step has a result without iterations, which is not a loop.
+            if name in scope.loops or result.iterations:
+                loops.setdefault(name, result_variables(scope.loops.get(name, result)))
         supplied = scope.variables
         if supplied is not None:
             variables |= {"input": scope.initial, "env": supplied.get("env", {})}
         scope = scope.parent
     # The innermost running loop, otherwise the loop that ended last, otherwise the loop around the call.
     loop = loop or (result_variables(last) if last else None)
-    loop = loop or _calling_loop(scope)
+    while loop is None and scope is not None:
+        loop = loop_variables(scope) if scope.number else None
+        scope = scope.parent
     if loop is not None:
         variables["loop"] = loop if "current" in loop else {**_of_list(ctx.scope), **loop}
     supplied = {name: item for name, item in (supplied or {}).items() if name != "env"}
     # Predefined names win over steps, and steps over the caller's variables.
     return {**supplied, **steps, **variables, "given": supplied}
-
-
-def _add_results(scope: Scope, steps: dict[str, Json], loops: dict[str, Json]) -> None:
-    """Add the outputs and loops of one scope. Those of an inner scope take precedence."""
-    for name, output in scope.outputs.items():
-        steps.setdefault(name, output)
-    for name, result in (*scope.loops.items(), *scope.results.items()):
-        # A composite step has a result without iterations, which is not a loop.
-        if name in scope.loops or result.iterations:
-            loops.setdefault(name, result_variables(scope.loops.get(name, result)))
-
-
-def _calling_loop(scope: Scope | None) -> dict[str, Json] | None:
-    """Return the variables of the loop around the call of this workflow, if there is one."""
-    while scope is not None:
-        if scope.number:
-            return loop_variables(scope)
-        scope = scope.parent
-    return None
 
 
 def _of_list(scope: Scope | None) -> dict[str, Json]:
@@ -110,14 +99,17 @@ def _of_list(scope: Scope | None) -> dict[str, Json]:
 
 def loop_variables(scope: Scope) -> dict[str, Json]:
     """Return the variable `loop` inside a running loop."""
+    # In the first iteration, feedback and verdicts are those of the baseline.
+    last, baseline = scope.history.last, scope.baseline
+    evaluation = baseline if last is None else last.evaluation
     fields = {
         "name": scope.name,
         "iteration": scope.number,
         "initial": scope.initial,
         "input": scope.current,
         **_iterations(scope.history),
-        "feedback": _feedback(scope),
-        "verdicts": _verdicts(scope),
+        "feedback": last.feedback if last is not None else baseline.feedback if baseline else "",
+        "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
         "baseline": _baseline(scope.baseline),
         "restarts": scope.restarts,
     }
@@ -130,20 +122,6 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
             "stats": stats,
         }
     return fields
-
-
-def _feedback(scope: Scope) -> str:
-    """Return the feedback of the last iteration, in the first iteration that of the baseline."""
-    if scope.history.last is not None:
-        return scope.history.last.feedback
-    return "" if scope.baseline is None else scope.baseline.feedback
-
-
-def _verdicts(scope: Scope) -> dict[str, Json]:
-    """Return the answers to the sentences of `until` of the last iteration, at first those of the baseline."""
-    last = scope.history.last
-    evaluation = scope.baseline if last is None else last.evaluation
-    return dict(evaluation.verdicts or {}) if evaluation is not None else {}
 
 
 def _baseline(evaluation: Evaluation | None) -> Json:
