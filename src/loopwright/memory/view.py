@@ -435,14 +435,17 @@ def consolidation(view: View, minimum: int) -> list[dict[str, Json]]:
             # Few episodes give little confidence.
             "confidence": count / (count + 2),
         }
-        former = next((f.id for f in view.live_facts if _about(f.category, f.text, action)), "")
+        former = next(
+            (
+                fact.id
+                for fact in view.live_facts
+                if fact.category == EXPERIENCE and fact.text.startswith(f"{action}: ")
+            ),
+            "",
+        )
         numbers = [item.id for item in episodes]
         values.append({"action": action, "episodes": numbers, "fact": fact, "supersedes": former})
     return values
-
-
-def _about(category: str, text: str, action: str) -> bool:
-    return category == EXPERIENCE and text.startswith(f"{action}: ")
 
 
 def _summary(action: str, episodes: list[Episode], rate: SuccessRate) -> str:

@@ -98,7 +98,11 @@ class FakeAgent:
         self.form = form
         self.options, rest = _parsed(words)
         self.prompt = self._prompt(rest) or stdin
-        self.resumed = self._resumed(rest)
+        self.resumed = (
+            self.options.get("resume")
+            or self.options.get("-r")
+            or (self.options.get("-s", "") if form == "opencode" else "")
+        )
         chosen = self.options.get("--session-id")
         self.session = self.resumed or chosen or str(uuid.uuid4())
         self.usage = {"input_tokens": 0, "output_tokens": 0, "usd": 0.0}
@@ -119,13 +123,6 @@ class FakeAgent:
             if word not in ("exec", "run", "resume", "-", self.options.get("resume"))
         ]
         return named or (words[-1] if words else "")
-
-    def _resumed(self, rest: list[str]) -> str:
-        return (
-            self.options.get("resume")
-            or self.options.get("-r")
-            or (self.options.get("-s", "") if self.form == "opencode" else "")
-        )
 
     def play(self, script: Sequence[Any], iteration: int) -> int:
         """Follow the script and return the exit code."""
