@@ -331,7 +331,12 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         _keep_or_revert(options, options.metric, loop)
     if options.keep != "best":
         loop["keep"] = options.keep
-    workspace = _workspace(options)
+    workspace: dict[str, Json] = {"kind": options.workspace}
+    for key in ("merge", "branch", "setup"):
+        if value := getattr(options, key):
+            workspace[key] = value
+    if options.link:
+        workspace["link"] = list(options.link)
     document: dict[str, Json] = {"schema": "loopwright/1", "name": "until"}
     if options.metric is None:
         document["workspace"] = workspace
@@ -355,16 +360,6 @@ def _refuse_ignored(options: UntilOptions) -> None:
             raise ConfigurationError(
                 f"until: {name} needs the tests of a check, and {numbered} reads a number; remove one of them"
             )
-
-
-def _workspace(options: UntilOptions) -> dict[str, Json]:
-    workspace: dict[str, Json] = {"kind": options.workspace}
-    for key in ("merge", "branch", "setup"):
-        if value := getattr(options, key):
-            workspace[key] = value
-    if options.link:
-        workspace["link"] = list(options.link)
-    return workspace
 
 
 def _tests(options: UntilOptions) -> Json:
@@ -480,7 +475,19 @@ def _execute(options: UntilOptions) -> dict[str, Json]:
         )
     if known is not None:
         return {"agent": {"cli": known.cli, "prompt": prompt, **_agent_options(options, known)}}
-    _only_commands(options)
+    # Another command could not obey the options of coding agents.
+    wrong = {
+        "session": options.session != "fresh",
+        "permissions": options.permissions != "edit",
+        "price": options.price is not None,
+        "sandbox own": options.sandbox == "own",
+    }
+    for name, used in wrong.items():
+        if used:
+            raise ConfigurationError(
+                f"until: --{name} is for coding agents, and {options.agent[0]!r} is another command; use "
+                f"{', '.join(KNOWN)}, or the path of a manifest such as ./mine.yaml"
+            )
     execute: dict[str, Json] = {
         "shell": script_of(options.agent),
         "env": {
@@ -531,22 +538,6 @@ def _agent_options(options: UntilOptions, known: KnownAgent) -> dict[str, Json]:
     if options.sandbox != "none":
         step["sandbox"] = _sandbox(options)
     return step
-
-
-def _only_commands(options: UntilOptions) -> None:
-    """Refuse the options of coding agents for another command, which could not obey them."""
-    wrong = {
-        "session": options.session != "fresh",
-        "permissions": options.permissions != "edit",
-        "price": options.price is not None,
-        "sandbox own": options.sandbox == "own",
-    }
-    for name, used in wrong.items():
-        if used:
-            raise ConfigurationError(
-                f"until: --{name} is for coding agents, and {options.agent[0]!r} is another command; use "
-                f"{', '.join(KNOWN)}, or the path of a manifest such as ./mine.yaml"
-            )
 
 
 def _escaped(text: str) -> str:

@@ -120,7 +120,11 @@ def home_of(manifest: Manifest, token: str) -> dict[str, str]:
     home = homes / token
     if not home.is_dir():
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_old(homes)
+        # Those of other runs that were not used for long.
+        for place in homes.iterdir():
+            with contextlib.suppress(OSError):  # another process removes it too
+                if time.time() - place.stat().st_mtime > HOME_SECONDS:
+                    shutil.rmtree(place, ignore_errors=True)
     # The age of a home folder counts from its last call: a suspended run still needs its sessions.
     os.utime(home)
     for name, content in manifest.home.items():
@@ -133,14 +137,6 @@ def home_of(manifest: Manifest, token: str) -> dict[str, str]:
         (home / name).mkdir(parents=True, exist_ok=True)
         result[variable] = str(home / name)
     return result
-
-
-def _remove_old(homes: Path) -> None:
-    """Remove the home folders of runs that were not used for HOME_SECONDS."""
-    for place in homes.iterdir():
-        with contextlib.suppress(OSError):  # another process removes it too
-            if time.time() - place.stat().st_mtime > HOME_SECONDS:
-                shutil.rmtree(place, ignore_errors=True)
 
 
 def redactor_of(settings: CallSettings, env: Mapping[str, str]) -> Redactor:
@@ -271,8 +267,13 @@ class AgentCall(Leaf):
         listener = ctx.run.resources.get("on_text")
         title = manifest.title or manifest.name
 
+        def clean(text: str) -> str:
+            return ctx.run.redact(redactor.text(text))
+
         def shown(text: str) -> str:
-            return _live(text, lambda t: ctx.run.redact(redactor.text(t)))
+            # Cut only after the secrets are removed; a part of one would not be recognised.
+            visible = "".join(c if c.isprintable() else " " for c in clean(text[:LIVE_READ]))
+            return excerpt_line(visible, LIVE_CHARS) + "\n"
 
         lines = ctx.run.resources["live_lines"].writer(ctx.run.run_id, ctx.path, title, shown)
         # Beside the call: some programs take seconds to print their version.
@@ -288,7 +289,10 @@ class AgentCall(Leaf):
                 return self.limit is not None and self._usage(reader).usd >= self.limit
 
             try:
-                words, stdin = await self._words(scratch, ctx)
+                prefix = await self._prefix(scratch, ctx)
+                sandboxed = bool(prefix) and not settings.sandbox.wrap
+                words, stdin = self._arguments(scratch, sandboxed=sandboxed)
+                words = [*prefix, *manifest.program, *words]
                 ended = await self._run(words, stdin, ctx, on_line=on_line, raw=raw)
                 reader.finish()
                 number = await version
@@ -300,9 +304,7 @@ class AgentCall(Leaf):
                 # Also after a failure or a cancel: the tokens are paid for.
                 if started:
                     self._spend(reader, ctx)
-            digest = raw.store(
-                ctx.run.resources["file_store"], lambda t: ctx.run.redact(redactor.text(t))
-            )
+            digest = raw.store(ctx.run.resources["file_store"], clean)
         if ended.skipped:
             ctx.warn(
                 f"{manifest.name}: {ended.skipped} lines of its output were longer than 16 MiB and left out",
@@ -337,14 +339,6 @@ class AgentCall(Leaf):
                 kind="cannot_start",
                 retryable=False,
             ) from None
-
-    async def _words(self, scratch: Path, ctx: Context) -> tuple[list[str], bytes | None]:
-        """Return the words of the call with those of its sandbox, and its standard input."""
-        manifest = self.settings.manifest
-        prefix = await self._prefix(scratch, ctx)
-        sandboxed = bool(prefix) and not self.settings.sandbox.wrap
-        words, stdin = self._arguments(scratch, sandboxed=sandboxed)
-        return [*prefix, *manifest.program, *words], stdin
 
     async def _prefix(self, scratch: Path, ctx: Context) -> list[str]:
         settings, manifest = self.settings, self.settings.manifest
@@ -459,13 +453,6 @@ def _scratch() -> Iterator[Path]:
         prefix="loopwright-agent-", ignore_cleanup_errors=True
     ) as folder:
         yield Path(folder)
-
-
-def _live(text: str, clean: Callable[[str], str]) -> str:
-    """Return a text of the agent as one line, without secrets and without control characters."""
-    # Cut only after the secrets are removed; a part of one would not be recognised.
-    visible = "".join(c if c.isprintable() else " " for c in clean(text[:LIVE_READ]))
-    return excerpt_line(visible, LIVE_CHARS) + "\n"
 
 
 def _empty(program: str) -> AgentRecord:

@@ -436,7 +436,10 @@ class GeminiReader(EventReader):
             }
             return [self.tool(str(data.get("tool_name")), data.get("parameters") or {})]
         elif kind == "tool_result" and data.get("status") == "error":
-            self._tool_failed(data)
+            message = text_in(member(data, "error", "message")) or text_in(data.get("output"))
+            if "denied" in message.lower() or "not allowed" in message.lower():
+                name = getattr(self, "_tools", {}).get(str(data.get("tool_id")), "tool")
+                self.deny(name, message)
         elif kind == "error":
             return [text_in(data.get("message"))]
         elif kind == "result":
@@ -451,12 +454,6 @@ class GeminiReader(EventReader):
         self._continues = True
         self.text = piece[:TEXT_CHARS]
         return [piece]
-
-    def _tool_failed(self, data: Mapping[str, Json]) -> None:
-        message = text_in(member(data, "error", "message")) or text_in(data.get("output"))
-        if "denied" in message.lower() or "not allowed" in message.lower():
-            name = getattr(self, "_tools", {}).get(str(data.get("tool_id")), "tool")
-            self.deny(name, message)
 
     def _result(self, data: Mapping[str, Json]) -> None:
         self.ended = True

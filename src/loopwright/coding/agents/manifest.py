@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import yaml
 from pydantic import (
@@ -245,9 +245,12 @@ class Manifest(_Part):
         if "prompt" not in values:
             prompt = self.prompt.file if "prompt_file" in values else self.prompt.stdin
         options = [w for name, words in self.optional.items() if name in values for w in words]
+        allowed = cast("Mapping[str, Words]", self.permissions).get(permissions, [])
+        if sandboxed:
+            allowed = cast("Mapping[str, Words]", self.sandboxed).get(permissions, allowed)
         groups = {
             "session": _filled(session, values),
-            "permissions": self._permission_words(permissions, sandboxed=sandboxed),
+            "permissions": allowed,
             "options": [*_filled(options, values), *args],
             "prompt": _filled(prompt or [], values),
         }
@@ -259,12 +262,6 @@ class Manifest(_Part):
             match = _WORD.fullmatch(word)
             result += [word] if match is None else groups[match[1]]
         return [*result, *rest]
-
-    def _permission_words(self, permissions: str, *, sandboxed: bool) -> Words:
-        table: Mapping[str, Words] = self.permissions  # type: ignore[assignment]
-        inside: Mapping[str, Words] = self.sandboxed  # type: ignore[assignment]
-        usual = table.get(permissions, [])
-        return inside.get(permissions, usual) if sandboxed else usual
 
 
 def _filled(words: Words, values: Mapping[str, str]) -> Words:

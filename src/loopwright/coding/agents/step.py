@@ -35,6 +35,9 @@ TIMEOUT = 1800.0
 IDLE = 600.0
 Output = Literal["text", "result"] | Mapping[str, Json]
 Value = Json | Callable[[Json, Context], object]
+_SHOWN = (  # of the record, as `output: result`
+    "text", "session", "turns", "usage", "changed", "denials", "stop", "seconds", "program", "version", "stream",
+)  # fmt: skip
 _LIMITS = {
     "max_turns": "the agent reached its limit of turns",
     "max_usd": "the agent reached its limit of US dollars",
@@ -134,7 +137,9 @@ class AgentStep(CompositeStep):
         async with self._alone(answer):
             if self.schema is None:
                 record = await self._answered(prompt, answer)
-                output = cast("Json", _shown(record)) if self.output == "result" else record["text"]
+                output: Json = record["text"]
+                if self.output == "result":
+                    output = {name: record[name] for name in _SHOWN}  # type: ignore[literal-required]
             else:
                 output = await self._value(prompt, self.schema, answer)
         detail = f"{ctx.path} answered"
@@ -324,14 +329,6 @@ def _was_put_back(ctx: Context) -> bool:
     if files is None or ctx.iteration <= 1:
         return False
     return files.parent is None or files.parent.number != ctx.iteration - 1
-
-
-def _shown(record: AgentRecord) -> dict[str, Json]:
-    """Return the output of `output: result`."""
-    names = (
-        "text", "session", "turns", "usage", "changed", "denials", "stop", "seconds", "program", "version", "stream",
-    )  # fmt: skip
-    return {name: record[name] for name in names}  # type: ignore[literal-required]
 
 
 def unpriced(name: str, manifest: Manifest) -> str:

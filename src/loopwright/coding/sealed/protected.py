@@ -630,7 +630,7 @@ class Protection:
             if (
                 # A link in place of a folder would lead the check to files outside of the copy.
                 path in blocked
-                or _is_below(path, protected)
+                or any(folder in protected for folder in folders_above([path]))
                 or self._leaves(path, entry, base, read)
                 or self._is_built(path, entry, base, rules, read)
             ):
@@ -688,7 +688,10 @@ class Protection:
             return _OfBase(nothing, _compiled(()), nothing, nothing, nothing)
         text = self.command if isinstance(self.command, str) else shlex.join(self.command)
         made = make_names(text, base, lambda path: read(base[path].digest), self.is_test)
-        roots = {*_ROOTS, *(_folder(path) for path in base if _name(path) == "conftest.py")}
+        roots = {
+            *_ROOTS,
+            *(path[: path.rfind("/") + 1] for path in base if _name(path) == "conftest.py"),
+        }
         scripts = {name for name in started(text) if name in base} | made.files
         scripts.update(self._plugins(base, roots, read))
         return _OfBase(
@@ -814,18 +817,8 @@ def folders_above(paths: Iterable[str]) -> set[str]:
     return folders
 
 
-def _is_below(path: str, files: Mapping[str, TreeEntry]) -> bool:
-    """Return whether a folder of the path is one of the files."""
-    return any(folder in files for folder in folders_above([path]))
-
-
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _folder(path: str) -> str:
-    """Return the folder of a path with a slash at its end, or ""."""
-    return path[: path.rfind("/") + 1]
 
 
 def _compiled(patterns: Sequence[str]) -> re.Pattern[str]:

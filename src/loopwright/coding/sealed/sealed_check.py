@@ -164,21 +164,6 @@ class SealedCheck:
         evaluation = evaluation_of_exit(self.name, measured)
         return Sealed(protected, None, "none", paths, evaluation)
 
-    def _warn_without_canaries(self) -> None:
-        if self.command.planted is not None:
-            self.ctx.warn(
-                f"{self.name} does not run tests that are added beside the others, so a forged report may not "
-                "be noticed; name a folder in its command, and leave out options such as -k and -x",
-                code=WITHOUT_CANARIES,
-            )
-
-    def _warn_of_flaky(self, baseline: Baseline) -> None:
-        if baseline.flaky:
-            self.ctx.warn(
-                f"{len(baseline.flaky)} tests are flaky and do not count, such as {baseline.flaky[0]}",
-                code=FLAKY,
-            )
-
     async def _reports(
         self,
         protected: dict[str, str],
@@ -196,7 +181,12 @@ class SealedCheck:
             if canary is not None and (places := canary.imported(_report(first))):
                 raise broken(f"{self.name}: {imports_outside(places)}")
         if canary is None:
-            self._warn_without_canaries()
+            if self.command.planted is not None:
+                self.ctx.warn(
+                    f"{self.name} does not run tests that are added beside the others, so a forged report may not "
+                    "be noticed; name a folder in its command, and leave out options such as -k and -x",
+                    code=WITHOUT_CANARIES,
+                )
         elif wrong := canary.holds(_report(first)):
             raise broken(f"{self.name}: on the unchanged files, {wrong}")
         # Without canaries, so that the exit code is that of the tests.
@@ -212,7 +202,11 @@ class SealedCheck:
         baseline = baseline_of(report, second.report)
         if not baseline.states:
             raise unusable(self.name, second)
-        self._warn_of_flaky(baseline)
+        if baseline.flaky:
+            self.ctx.warn(
+                f"{len(baseline.flaky)} tests are flaky and do not count, such as {baseline.flaky[0]}",
+                code=FLAKY,
+            )
         evaluation = evaluation_of_base(self.name, second, baseline)
         if self.options.held_out:
             # A folder without tests is noticed here, and not after the cost of the loop.
@@ -560,7 +554,8 @@ class SealedCheck:
         # On top of the captured commit, which stays as evidence of what the iteration did.
         commit = store.commit(tree, present, PUT_BACK)
         store.point(f"{self._state.tree.refs}put_back/{commit[:12]}", commit)
-        base = self.files.base["commit"] if self.files.parent is None else _commit(self.files)
+        parent = None if self.files.parent is None else self.files.parent.files
+        base = str((parent or self.files.base)["commit"])
         changed = store.changes(base, tree)
         files: dict[str, Json] = {
             **{k: v for k, v in (self.files.current or {}).items() if k == "left_out"},
@@ -716,11 +711,6 @@ class SealedCheck:
 def _report(measured: TestRun) -> TestReport:
     assert measured.report is not None
     return measured.report
-
-
-def _commit(files: Snapshots) -> str:
-    parent = files.parent.files if files.parent is not None else None
-    return str((parent or files.base)["commit"])
 
 
 def changed_sentence(error: ChangedFiles) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from ...errors import ConfigurationError, nearest
+from ...engine.loop_options import one_of
+from ...errors import ConfigurationError
 from ...evaluators.check import output_of
 from ...evaluators.test_report import TestCase, TestState
 from ...records import Criterion, Evaluation, Tampering, as_evaluation
@@ -335,10 +336,11 @@ class SealOptions:
         Raises:
             ConfigurationError: for a pattern that leads out of the workspace, or an unknown `on_tamper`.
         """
+        one_of(f"{name}: on_tamper", on_tamper, ON_TAMPER)
         return cls(
             protect=_patterns(f"{name}: protect", protect),
             allow=_patterns(f"{name}: allow", allow),
-            on_tamper=_one_of(name, on_tamper),
+            on_tamper=on_tamper,
             setup=setup if isinstance(setup, str) else tuple(setup),
             link=_patterns(f"{name}: link", link),
             **more,
@@ -407,19 +409,6 @@ def _patterns(owner: str, values: Sequence[str]) -> tuple[str, ...]:
                 f"{owner}: {value!r} is not a path inside the workspace, or a pattern of one"
             )
     return tuple(values)
-
-
-def _one_of(name: str, word: str) -> str:
-    """Return a valid value of `on_tamper`.
-
-    Raises:
-        ConfigurationError: for another word.
-    """
-    if word not in ON_TAMPER:
-        raise ConfigurationError(
-            f"{name}: on_tamper: {word!r} is none of {', '.join(ON_TAMPER)}{nearest(str(word), ON_TAMPER)}"
-        )
-    return word
 
 
 MAX_SIGNS = 20

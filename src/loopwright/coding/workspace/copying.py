@@ -63,7 +63,12 @@ def copied(
     places = list(_places(data, hash_bytes))
     # A change within the resolution of the clock has the same time as the scan.
     newest = int(index.stat().st_mtime) - 1
-    parts = [_start(source, target, index, hash_bytes, keep_open)] if len(places) > _MANY else []
+    parts = list[subprocess.Popen[bytes]]()
+    if len(places) > _MANY:
+        command = [sys.executable, "-I", "-S", __file__, str(source), str(target), str(index)]
+        command.append(str(hash_bytes))
+        # A copy that outlives our process keeps the lock, so no other process makes the folder meanwhile.
+        parts.append(subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=keep_open))
     step = len(parts) + 1
     times = {0: _copy(data, places[::step], source, target, newest)}
     for first, process in enumerate(parts, 1):
@@ -110,14 +115,6 @@ def same_file(place: Path, known: bytes) -> bool:
 
 def _is_readable(data: bytes) -> bool:
     return data[:4] == b"DIRC" and 2 <= int.from_bytes(data[4:8], "big") <= 3
-
-
-def _start(
-    source: Path, target: Path, index: Path, hash_bytes: int, keep_open: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", __file__, str(source), str(target), str(index)]
-    # A copy that outlives our process keeps the lock, so no other process makes the folder meanwhile.
-    return subprocess.Popen([*command, str(hash_bytes)], stdout=subprocess.PIPE, pass_fds=keep_open)
 
 
 def _places(data: bytes, hash_bytes: int) -> Iterator[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...records import Iteration, Result, Status
 from ...records.codec import Json
@@ -24,6 +24,9 @@ from ...records.redaction import Redactor
 from .copying import index_entries, same_file
 from .store import Git, GitError, GitStore, slug_of
 from .tree import FileTree, WorkspaceSource
+
+if TYPE_CHECKING:
+    from .workspace import Files
 
 __all__ = [
     "Branch",
@@ -131,21 +134,15 @@ def _stored(
     rules = [path for path in names.split(b"\0") if path.rpartition(b"/")[2] == b".gitattributes"]
     for stdin in (b"".join(path + b"\0" for path in rules), names):
         git("update-index", "--add", "--replace", "-z", "--stdin", stdin=stdin)
-    filtered = _filtered(git, names)
+    rows = git("check-attr", "-z", "--stdin", "filter", stdin=names).split(b"\0")
+    drivers = zip(rows[::3], rows[2::3], strict=False)
+    filtered = {path for path, driver in drivers if driver not in _NO_FILTER}
     if filtered and untouched:
         clean = _as_checked_out(source, [c for c in present if c.path in filtered], git)
-        rows = b"".join(clean.values())
-        git("update-index", "-z", "--index-info", stdin=rows)
+        git("update-index", "-z", "--index-info", stdin=b"".join(clean.values()))
         filtered -= clean.keys()
     tree = git.text("write-tree", "--missing-ok")
     return Stored(tree, sorted(map(os.fsdecode, filtered)))
-
-
-def _filtered(git: Git, names: bytes) -> set[bytes]:
-    """Return the paths that have a filter driver."""
-    rows = git("check-attr", "-z", "--stdin", "filter", stdin=names).split(b"\0")
-    found = zip(rows[::3], rows[2::3], strict=False)
-    return {path for path, value in found if value not in _NO_FILTER}
 
 
 def _as_checked_out(
@@ -409,51 +406,7 @@ def without_changes(store: GitStore, base: str, commit: str, paths: Iterable[str
     return store.commit(cleaned, base, "without files that have a key")
 
 
-class HandOverOptions(Protocol):
-    """The options of a workspace that decide how its files are handed over; `Workspace` explains them."""
-
-    @property
-    def branch(self) -> str: ...
-
-    @property
-    def commits(self) -> str: ...
-
-    @property
-    def secrets(self) -> str: ...
-
-
-class EndedFiles(Protocol):
-    """The members of a workspace that the hand-over uses; `workspace.Files` explains them."""
-
-    # A protocol, because `workspace` imports this module.
-
-    run_id: str
-    path: str
-    slug: str
-    base: str
-    head: str
-    stored: str
-    filtered: list[str]
-    submodules: dict[str, str]
-    redactor: Redactor | None
-
-    @property
-    def settings(self) -> HandOverOptions: ...
-
-    @property
-    def tree(self) -> FileTree: ...
-
-    @property
-    def place(self) -> WorkspaceSource: ...
-
-    @property
-    def merge(self) -> str: ...
-
-    def user_tree(self) -> FileTree:
-        """Return the user's folder, to capture it."""
-
-
-def handed_over(files: EndedFiles, result: Result, snapshot: Json) -> dict[str, Json]:
+def handed_over(files: Files, result: Result, snapshot: Json) -> dict[str, Json]:
     """Hand over a snapshot; return the branch, patch or conflicts, and the files that have a key.
 
     Args:
@@ -474,7 +427,7 @@ def handed_over(files: EndedFiles, result: Result, snapshot: Json) -> dict[str, 
     return {**_made(files, result, work), **({"secrets": found} if found else {})}
 
 
-def _made(files: EndedFiles, result: Result, work: HandOver) -> dict[str, Json]:
+def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
     """Make the branch or the patch, or change the user's files."""
     store, run = files.tree.store, slug_of(files.run_id)
     if files.merge == "branch":
@@ -495,7 +448,7 @@ def _made(files: EndedFiles, result: Result, work: HandOver) -> dict[str, Json]:
     return {**outcome, "patch": str(patch)}
 
 
-def _described(files: EndedFiles, result: Result, snapshot: Json) -> HandOver:
+def _described(files: Files, result: Result, snapshot: Json) -> HandOver:
     """Return the description of a snapshot for a branch or a patch."""
     chain: tuple[tuple[str, str], ...] = ()
     if files.settings.commits == "iterations":
@@ -512,7 +465,7 @@ def _described(files: EndedFiles, result: Result, snapshot: Json) -> HandOver:
     )  # fmt: skip
 
 
-def _message(files: EndedFiles, result: Result, snapshot: Json) -> str:
+def _message(files: Files, result: Result, snapshot: Json) -> str:
     """Return the message of the commit, with the run as trailers."""
     number, history = snapshot.get("iteration", 0), result.history
     chosen = next((item for item in history if item.number == number), None)
@@ -541,7 +494,7 @@ def _iterations(result: Result) -> list[Iteration]:
     return [*result.history, *inner]
 
 
-def _message_of(files: EndedFiles, commit: str, item: Iteration | None) -> str:
+def _message_of(files: Files, commit: str, item: Iteration | None) -> str:
     """Return the message for the commit of one iteration, or of an edit from outside."""
     trailers = [f"Loopwright-Run: {files.run_id}"]
     if item is None:

@@ -402,7 +402,9 @@ class FileTree:
             self.remember(nested=sorted(known))
         listing, links = _Listing(leaves=self.memory.get("leaves", ())), dict[bytes, bool]()
         for path in dict.fromkeys(listed):
-            if not path.endswith(b"/") and not _reserved(path):
+            # Git refuses a path with a part that is named like a repository.
+            reserved = any(part.lower() == b".git" for part in path.split(b"/"))
+            if not path.endswith(b"/") and not reserved:
                 self._classify(path, listing, links)
         return listing
 
@@ -544,11 +546,6 @@ class FileTree:
         rest = name.removeprefix(f"{path}/")
         plain = rest.isdigit() or rest in ("base", "suspended", "placed")
         return rest if plain else f"steps/{sha256(name.encode()).hexdigest()[:16]}"
-
-
-def _reserved(path: bytes) -> bool:
-    """Whether git refuses a path, because a part of it is named like a repository."""
-    return any(part.lower() == b".git" for part in path.split(b"/"))
 
 
 @dataclass(frozen=True)

@@ -367,7 +367,12 @@ class Files:
                     f"workspace: {self._source.root} is not a git repository; use kind: copy or snapshot"
                 )
             self._kind = "snapshot"
-        store = self._own_store(origin)
+        try:
+            store = GitStore(Path(self.settings.home)) if origin is None else origin.tree.store
+            # Before anything is written into it.
+            Home(store.home).make(required=True)
+        except (ConfigurationError, OSError) as error:
+            raise GitError(f"workspace: {error}") from error
         trees = store.home / "trees" / slug_of(self.run_id)
         folder = self._source.root if self._kind == "here" else trees / self.slug
         self._tree = FileTree(
@@ -413,16 +418,6 @@ class Files:
                 "start a new run"
             )
         return found
-
-    def _own_store(self, origin: SavedWorkspace | None) -> GitStore:
-        """Return the store, whose folder is known: that of the recorded workspace, or a new one."""
-        try:
-            store = GitStore(Path(self.settings.home)) if origin is None else origin.tree.store
-            # Before anything is written into it.
-            Home(store.home).make(required=True)
-        except (ConfigurationError, OSError) as error:
-            raise GitError(f"workspace: {error}") from error
-        return store
 
     @property
     def _own(self) -> list[str]:
@@ -514,7 +509,9 @@ class Files:
             make_worktree(source, tree.folder)
         else:
             history = "base" if self._kind == "snapshot" else self.settings.history
-            place = source if self._kind == "copy" else _without_git(source)
+            place = source
+            if self._kind != "copy":
+                place = WorkspaceSource(source.root, source.path, "", git=False)
             make_copy(tree.store, place, tree.folder, base, history=history)
         tree.fill(base, like)
         self._refresh_inner(tree.store.tree_of(base))
@@ -642,27 +639,23 @@ class Files:
             if edits == "report":
                 names = sorted(tree.store.changes(memory["tree"], present))
                 return {"paths": names}
-            return self._adopt(present, busy)
+            # The edit stays in place.
+            changed = tree.store.changes(memory["tree"], present)
+            adopted = tree.keep(present)
+            tree.remember(commit=adopted, tree=present, busy=busy)
+            return {
+                "commit": adopted,
+                "tree": present,
+                "files": len(changed),
+                "added": sum(added for added, _ in changed.values()),
+                "removed": sum(removed for _, removed in changed.values()),
+                "paths": sorted(changed),
+            }
         kept = tree.keep(present)
         assert kept
         tree.put(commit, present, left_out)
         tree.remember(busy=busy)
         return None
-
-    def _adopt(self, present: str, busy: bool) -> dict[str, Json]:
-        """Return the snapshot of an edit from outside, which stays in place."""
-        tree, memory = self.tree, self.tree.memory
-        changed = tree.store.changes(memory["tree"], present)
-        commit = tree.keep(present)
-        tree.remember(commit=commit, tree=present, busy=busy)
-        return {
-            "commit": commit,
-            "tree": present,
-            "files": len(changed),
-            "added": sum(added for added, _ in changed.values()),
-            "removed": sum(removed for _, removed in changed.values()),
-            "paths": sorted(changed),
-        }
 
     async def find(self, name: str) -> str:
         """Return the commit of the snapshot of that name, or ""."""
@@ -695,7 +688,3 @@ class Files:
         """Release the folder."""
         if self._tree is not None:
             self._tree.unlock()
-
-
-def _without_git(source: WorkspaceSource) -> WorkspaceSource:
-    return WorkspaceSource(source.root, source.path, "", git=False)
