@@ -471,7 +471,14 @@ class _Reader:
         members: dict[str, Json] = {}
         at = self._skip(at)
         while self._char(at) != "}":
-            key, at = self._key(at)
+            if self._char(at) in _QUOTES:
+                key, at = self._string(at)
+                key = key.replace("\\_", "_")
+            else:
+                match = _KEY.match(self.text, at)
+                if match is None:
+                    raise _Bad(at)
+                key, at = match[0], match.end()
             at = self._skip(at)
             if self._char(at) not in ":\uff1a":
                 raise _Bad(at)
@@ -502,15 +509,6 @@ class _Reader:
         if char != close and after == at:
             raise _Bad(at)
         return after
-
-    def _key(self, at: int) -> tuple[str, int]:
-        if self._char(at) in _QUOTES:
-            text, at = self._string(at)
-            return text.replace("\\_", "_"), at
-        key = _KEY.match(self.text, at)
-        if key is None:
-            raise _Bad(at)
-        return key[0], key.end()
 
     def _string(self, at: int) -> tuple[str, int]:
         text, close = self.text, _QUOTES[self.text[at]]

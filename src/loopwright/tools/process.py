@@ -179,27 +179,24 @@ class ChildProcess:
             StepError: `cannot_start`.
         """
         try:
-            if isinstance(self._program, ProcessGroup):
-                program = self._program
+            program = self._program
+            if isinstance(program, ProcessGroup):
                 await program.start()
                 self.stdout, self.stderr = program.stdout, program.stderr
                 if program.stdin is not None:
                     self._connect_stdin(program.stdin, _stream_protocol())
-            else:
-                await self._start_supervised(self._program)
+                return
+            self.stdout = await self._reader(program.stdout)
+            self.stderr = await self._reader(program.stderr)
+            if program.stdin is not None:
+                loop = asyncio.get_running_loop()
+                transport, protocol = await loop.connect_write_pipe(_stream_protocol, program.stdin)
+                self._connect_stdin(transport, protocol)
+            # `wait` and not `await`: a cancelled start must not cancel the future that the supervisor settles.
+            await asyncio.wait({program.started})
+            program.started.result()
         except OSError as error:
             raise _start_error(error, self._words[0], self._cwd) from error
-
-    async def _start_supervised(self, program: Supervised) -> None:
-        self.stdout = await self._reader(program.stdout)
-        self.stderr = await self._reader(program.stderr)
-        if program.stdin is not None:
-            loop = asyncio.get_running_loop()
-            transport, protocol = await loop.connect_write_pipe(_stream_protocol, program.stdin)
-            self._connect_stdin(transport, protocol)
-        # `wait` and not `await`: a cancelled start must not cancel the future that the supervisor settles.
-        await asyncio.wait({program.started})
-        program.started.result()
 
     def _connect_stdin(
         self, transport: asyncio.WriteTransport, protocol: asyncio.BaseProtocol

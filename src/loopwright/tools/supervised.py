@@ -168,21 +168,19 @@ class Supervised:
             return
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
-            self._handle(*line.decode("utf-8", "replace").split(" ", 3))
+            event, number, *more = line.decode("utf-8", "replace").split(" ", 3)
+            if event == "started":
+                self.pid = int(number)
+                settle(self.started)
+            elif event == "exited":
+                self.returncode = int(number)
+                settle(self.exited)
+            elif event == "failed":
+                self._fail(OSError(int(number), os.strerror(int(number))))
+            elif event == "ended":
+                self.ended += (EndedProcess(int(number), more[0], more[1]),)
         if not data:
             self._finish()
-
-    def _handle(self, event: str, number: str, *more: str) -> None:
-        if event == "started":
-            self.pid = int(number)
-            settle(self.started)
-        elif event == "exited":
-            self.returncode = int(number)
-            settle(self.exited)
-        elif event == "failed":
-            self._fail(OSError(int(number), os.strerror(int(number))))
-        elif event == "ended":
-            self.ended += (EndedProcess(int(number), more[0], more[1]),)
 
     def _fail(self, error: OSError) -> None:
         if not self.started.done():

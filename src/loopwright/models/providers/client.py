@@ -231,11 +231,22 @@ def convert(endpoint: Endpoint, model: AnyModel, request: Request, rung: str) ->
     """Return a request in the library's types.
 
     Raises:
-        ConfigurationError: for an extra setting that cannot be sent to the provider.
+        ConfigurationError: for an extra setting or a file that cannot be sent to the provider.
     """
     notes: list[str] = []
     settings = _settings(endpoint, model, request, notes)
-    _check_files(endpoint, model, request)
+    for file in (file for message in request.messages for file in message.files):
+        flag = next((f for start, f in _FILE_FLAGS if file.media_type.startswith(start)), "")
+        what = f"{request.provider}:{request.model}"
+        # The profile of the model says what it cannot read.
+        if flag and model.profile.get(flag) is False:
+            raise ConfigurationError(
+                f"files: {what} does not read {file.media_type}; use a model that does"
+            )
+        if file.url and endpoint.api not in _LOADS_URLS:
+            raise ConfigurationError(
+                f"files: {what} does not load {file.url:.200}; give the file by path or data="
+            )
     return LibraryRequest(
         _messages(request.messages, request.contents),
         settings,
@@ -320,21 +331,6 @@ def _parameters(request: Request, rung: str) -> ModelRequestParameters:
     )
 
 
-def _check_files(endpoint: Endpoint, model: AnyModel, request: Request) -> None:
-    """Raise ConfigurationError for a file that the profile of the model says it cannot read."""
-    for file in (file for message in request.messages for file in message.files):
-        flag = next((f for start, f in _FILE_FLAGS if file.media_type.startswith(start)), "")
-        what = f"{request.provider}:{request.model}"
-        if flag and model.profile.get(flag) is False:
-            raise ConfigurationError(
-                f"files: {what} does not read {file.media_type}; use a model that does"
-            )
-        if file.url and endpoint.api not in _LOADS_URLS:
-            raise ConfigurationError(
-                f"files: {what} does not load {file.url:.200}; give the file by path or data="
-            )
-
-
 # The profile's field for a media type, and the APIs that load an image from its address. For the others
 # the library would load it here, past the checks of addresses.
 _FILE_FLAGS = (
@@ -370,28 +366,24 @@ def _messages(messages: Sequence[Message], contents: Mapping[str, bytes]) -> lis
     converted: list[ModelMessage] = []
     pending: list[SystemPromptPart | UserPromptPart | ToolReturnPart] = []
     for message in messages:
-        if message.role != "assistant":
-            pending.append(_part(message, contents))
-            continue
-        if pending:
-            converted.append(ModelRequest(parts=pending))
-            pending = []
-        converted.extend(_response(message))
+        if message.role == "system":
+            pending.append(SystemPromptPart(content=message.content))
+        elif message.role == "tool":
+            pending.append(
+                ToolReturnPart(
+                    tool_name=message.name, content=message.content, tool_call_id=message.call_id
+                )
+            )
+        elif message.role == "user":
+            pending.append(UserPromptPart(content=_user_content(message, contents)))
+        else:
+            if pending:
+                converted.append(ModelRequest(parts=pending))
+                pending = []
+            converted.extend(_response(message))
     if pending:
         converted.append(ModelRequest(parts=pending))
     return converted
-
-
-def _part(
-    message: Message, contents: Mapping[str, bytes]
-) -> SystemPromptPart | UserPromptPart | ToolReturnPart:
-    if message.role == "system":
-        return SystemPromptPart(content=message.content)
-    if message.role == "tool":
-        return ToolReturnPart(
-            tool_name=message.name, content=message.content, tool_call_id=message.call_id
-        )
-    return UserPromptPart(content=_user_content(message, contents))
 
 
 def _response(message: Message) -> list[ModelMessage]:
@@ -828,7 +820,8 @@ def _answered(
 
 def _usage(reported: RequestUsage, output_bound: int, request: Request | None = None) -> Usage:
     """Return the reported usage; with a request, missing counts are estimated at their upper bound."""
-    counts = [_tokens(getattr(reported, name, 0)) for name in ("input_tokens", "output_tokens")]
+    told = (getattr(reported, name, 0) for name in ("input_tokens", "output_tokens"))
+    counts = [min(MAX_TOKENS, n) if isinstance(n, int) and n > 0 else 0 for n in told]
     if request is None:
         return Usage(1, counts[0], counts[1]) if any(counts) else NOTHING
     bounds = (input_at_most(request), output_bound)
@@ -837,7 +830,3 @@ def _usage(reported: RequestUsage, output_bound: int, request: Request | None = 
         return Usage(1, counts[0], counts[1])
     upper = [max(count, bound) for count, bound in zip(counts, bounds, strict=True)]
     return Usage(1, upper[0], upper[1], estimated=1)
-
-
-def _tokens(value: object) -> int:
-    return min(MAX_TOKENS, value) if isinstance(value, int) and value > 0 else 0

@@ -792,13 +792,15 @@ def _status_of(error: Exception, exchange: ResponseTrace, formatted: bool) -> En
     if 300 <= code < 400:
         message = f"moved to {cut(exchange.headers.get('location', 'another address'), 200)}; "
         message += "redirects are not followed, give the new address as model_url"
+    # The library cannot classify this error inside a stream: the provider failed, not the request.
+    unknown = "transient" if getattr(error, "in_stream", False) else ""
     return EndpointStatus(
         code=code,
         word=word,
         message=message or _first_line(error),
         headers=exchange.headers if exchange.status >= 300 else {},
         retry_after=getattr(error, "retry_after", None),
-        hint=_hint(error),
+        hint=next((hint for kind, hint in _HINTS if isinstance(error, kind)), unknown),
         formatted=formatted,
     )
 
@@ -811,14 +813,6 @@ _HINTS = (
     (library.ModelServerError, "transient"),
     (library.ModelRequestRejectedError, ""),
 )
-
-
-def _hint(error: Exception) -> str:
-    for kind, hint in _HINTS:
-        if isinstance(error, kind):
-            return hint
-    # The library cannot classify this error inside a stream: the provider failed, not the request.
-    return "transient" if getattr(error, "in_stream", False) else ""
 
 
 def _decoded(body: bytes) -> Json:
