@@ -13,55 +13,29 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from ..journal import Entry
 from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
-from .budgets import OVERSHOOT, Account
-from .deadlines import DeadlineScope
-from .files import Snapshots
+from .budgets import OVERSHOOT
 from .functions import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes, former_fingerprints
 from .run_state import Run, acting
 from .step import UNREAD, Leaf
 
+if TYPE_CHECKING:
+    from .context import Context
+
 __all__ = ["being_cancelled", "journaled", "perform", "recorded", "retyped", "unrecorded"]
-
-
-class EffectScope(Protocol):
-    """The part of a Scope that an effect needs."""
-
-    files: Snapshots | None
-
-
-class EffectContext(Protocol):
-    """The parts of a Context that an effect needs; `context` imports this module."""
-
-    run: Run
-    path: str
-    gate: DeadlineScope | None
-    account: Account
-    spent: Usage
-    spent_exact: bool
-
-    @property
-    def scope(self) -> EffectScope | None:
-        """The variables of the loop or workflow around it."""
-
-    def below(self, name: str) -> str:
-        """Return the path of a step inside this one."""
-
-    def within(self, path: str, *, typed: bool = False) -> EffectContext:
-        """Return the context that the step acts with."""
 
 
 _DIGEST = 32  # characters of the digest of a long value; that of a short one is its text
 _PLAIN = ATOMS | {dict, list, tuple}  # types of values that are JSON, or are made so
 
 
-async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token: str) -> Json:
+async def perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) -> Json:
     """Perform an effect, or return its recorded output."""
     run, replay = ctx.run, ctx.run.replay
     # A digest of the input costs time: without a journal no replay can compare it.
@@ -90,7 +64,7 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
         await asyncio.shield(run.permits.give_back(taken, run.account.settled))
 
 
-async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Json:
+async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     """Record the intent, act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
     if not _counted(ctx, step) and (
@@ -143,12 +117,12 @@ def _action(run: Run, step: Leaf, path: str) -> Callable[..., Awaitable[Json]]:
     return functools.partial(run.to_its_end, act) if step.finishes else act
 
 
-def _warn_of_overshoot(ctx: EffectContext, finished: Entry) -> None:
+def _warn_of_overshoot(ctx: Context, finished: Entry) -> None:
     if finished.usage and (spent := ctx.account.overshot(finished.usage)):
         ctx.run.warn(spent, finished.path, code=OVERSHOOT)
 
 
-def _counted(ctx: EffectContext, step: Leaf) -> bool:
+def _counted(ctx: Context, step: Leaf) -> bool:
     """Count an effect that needs no other admission; return False for one that does."""
     if ctx.run.replay is not None or step.reserve is not None:
         return False
@@ -158,7 +132,7 @@ def _counted(ctx: EffectContext, step: Leaf) -> bool:
     return True
 
 
-async def _admitted(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> Entry | None:
+async def _admitted(ctx: Context, step: Leaf, value: Json, started: Entry) -> Entry | None:
     """Count the effect and reserve its cost; return the outcome that a person gave instead, or None."""
     run, replay, path = ctx.run, ctx.run.replay, started.path
     if replay is not None and path in replay.unsettled:
@@ -175,16 +149,12 @@ async def _admitted(ctx: EffectContext, step: Leaf, value: Json, started: Entry)
     return None
 
 
-def recorded(
-    ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
-) -> Awaitable[Json]:
+def recorded(ctx: Context, name: str, step: Leaf, value: Json, token: str = "") -> Awaitable[Json]:
     """Perform an effect of a loop whose steps are all functions of a value."""
     return perform(ctx, f"{ctx.path}/{name}", step, value, token)
 
 
-async def journaled(
-    ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
-) -> Json:
+async def journaled(ctx: Context, name: str, step: Leaf, value: Json, token: str = "") -> Json:
     """Perform an effect of a run with a journal whose steps are functions of a value, and which declares no limit.
 
     `perform` gives the same entries; it asks for each effect what is asked here once for a loop (`LoopRun`).
@@ -217,7 +187,7 @@ async def journaled(
     return output
 
 
-async def _durable(ctx: EffectContext, started: Entry, pending: Awaitable[None]) -> None:
+async def _durable(ctx: Context, started: Entry, pending: Awaitable[None]) -> None:
     """Wait until the intent is durable; an effect that may not begin then is cut, and costs nothing."""
     try:
         await pending
@@ -227,9 +197,7 @@ async def _durable(ctx: EffectContext, started: Entry, pending: Awaitable[None])
         raise
 
 
-async def unrecorded(
-    ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
-) -> Json:
+async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: str = "") -> Json:
     """Perform an effect of a run without a journal, listeners and limits: only its output matters."""
     # A fast path: without it the row "the same without a journal, to bare" of `benchmarks.engine` is
     # 50 % slower.
@@ -279,7 +247,7 @@ def _written(run: Run, types: FunctionTypes | None, output: object, path: str) -
     return types.write(output, None if redactor is None else redactor.clean)
 
 
-def _check_allowed(ctx: EffectContext) -> None:
+def _check_allowed(ctx: Context) -> None:
     """Raise Stopped if a deadline, a guard or a cancel forbids that anything begins."""
     if ctx.gate is not None:
         ctx.gate.check(ctx.run)
@@ -287,7 +255,7 @@ def _check_allowed(ctx: EffectContext) -> None:
         raise Stopped("", ctx.run.cancelled)
 
 
-async def _reserve(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> None:
+async def _reserve(ctx: Context, step: Leaf, value: Json, started: Entry) -> None:
     """Reserve the highest cost of a call in every account, and wait until it fits."""
     run, path = ctx.run, started.path
     assert step.reserve is not None
@@ -311,8 +279,8 @@ async def _reserve(ctx: EffectContext, step: Leaf, value: Json, started: Entry) 
 
 def _broken(
     error: BaseException,
-    ctx: EffectContext,
-    inner: EffectContext | None,
+    ctx: Context,
+    inner: Context | None,
     started: Entry,
     finished: Entry,
 ) -> None:
@@ -338,7 +306,7 @@ def _broken(
     raise error
 
 
-def _is_self_cancelled(error: BaseException, ctx: EffectContext) -> bool:
+def _is_self_cancelled(error: BaseException, ctx: Context) -> bool:
     """Return whether a step cancelled itself, or a library did; the run and its task are not cancelled."""
     if not isinstance(error, asyncio.CancelledError) or ctx.run.cancelled is not None:
         return False
@@ -351,9 +319,7 @@ def being_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _settle(
-    ctx: EffectContext, inner: EffectContext | None, started: Entry, finished: Entry
-) -> None:
+def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:
     # A step without a context cannot report usage, so the reserved usage counts.
     usage = inner.spent if inner is not None else started.reserved
     if usage is not NOTHING or started.reserved is not NOTHING:
@@ -361,7 +327,7 @@ def _settle(
         ctx.account.settle(started.path, usage)
 
 
-def _cut(ctx: EffectContext, started: Entry, usage: Usage, error: BaseException) -> None:
+def _cut(ctx: Context, started: Entry, usage: Usage, error: BaseException) -> None:
     """Settle an effect that was begun and has no outcome."""
     ctx.account.settle(started.path, usage)
     if isinstance(error, JournalError | OwnershipLost):

@@ -23,7 +23,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    Protocol,
     TypedDict,
     TypeVar,
     Unpack,
@@ -55,7 +54,7 @@ from .deadlines import DeadlineScope
 from .functions import FunctionTypes
 from .iteration import Attempt
 from .loop import LoopRun
-from .loop_options import LoopDeclaration, Undecided, one_of
+from .loop_options import Undecided, one_of
 from .step import (
     AsyncFunction,
     CompositeStep,
@@ -77,7 +76,6 @@ __all__ = [
     "MOST_ITEMS",
     "ForEach",
     "ItemsStep",
-    "ListDeclaration",
     "ListRun",
     "for_each",
     "items_step",
@@ -199,19 +197,6 @@ def items_step(items: StepLike | None, most: int | None) -> ItemsStep:
     return _MadeItems(made, most)
 
 
-class ListDeclaration(LoopDeclaration, Protocol):
-    """The members of a list that its run uses; `ForEach` explains them."""
-
-    @property
-    def items(self) -> ItemsStep: ...
-
-    @property
-    def at_once(self) -> int: ...
-
-    def verdict(self, history: History, total: int) -> Stop:
-        """Return the stop of a list whose items have all ended."""
-
-
 class ListRun(LoopRun):
     """The run of one list: `LoopRun` with the items as inputs.
 
@@ -221,9 +206,9 @@ class ListRun(LoopRun):
     time, and `concurrent` says whether it can be above one.
     """
 
-    loop: ListDeclaration
+    loop: ForEach
 
-    def __init__(self, each: ListDeclaration, value: Json, ctx: Context) -> None:
+    def __init__(self, each: ForEach, value: Json, ctx: Context) -> None:
         self.items: list[Json] = []
         self.attempts: dict[int, Attempt] = {}
         self.left: deque[int] = deque()

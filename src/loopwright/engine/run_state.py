@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..memory import Memory
     from ..records.redaction import Redactor
+    from .run import LiveLimits
 
 __all__ = [
     "LOG",
@@ -240,16 +241,6 @@ def opened_listeners(
     return tuple(started), tuple(failed)
 
 
-class LimitsReader(Protocol):
-    """Reads and applies the limits that people change while the run is open."""
-
-    def read(self) -> None:
-        """Read new limits in a task."""
-
-    def close(self) -> None:
-        """Stop reading."""
-
-
 class RunResources(Mapping[str, Any]):
     """The resources of a run by name; `memory` is the one that the caller passed, else the journal's.
 
@@ -426,7 +417,7 @@ class Run:
         self.noise: Mapping[str, float] | None = self.replay.noise if self.replay else None
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
-        self.limits: LimitsReader | None = None  # from the first notification on
+        self.limits: LiveLimits | None = None  # from the first notification on
         self.lost = False
         self.ending = False  # its root step has ended
         self.finishing = 0  # calls in progress that end although the run is lost
@@ -560,7 +551,7 @@ class Run:
             self.tuned = TunedLimits()
         self.tuned.add(entry)
 
-    def read_limits(self, reader: Callable[[], LimitsReader]) -> None:
+    def read_limits(self, reader: Callable[[], LiveLimits]) -> None:
         """Read and apply new limits while the run is open; most runs get none, and need no reader."""
         if self.ending:
             return
