@@ -407,7 +407,8 @@ def result_text(result: Result) -> str:
 
 def result_html(result: Result) -> str:
     """Return a result as HTML: the end, the score curve, the iterations and the output."""
-    facts = ", ".join([*_figures(result, costs=False), duration(result.seconds), *_spent(result)])
+    figures = [*_figures(result, costs=False), duration(result.seconds), spent(result.usage)]
+    facts = ", ".join(filter(None, figures))
     parts = [f"<p><strong>{_shown(_sentence(result))}</strong><br>{_shown(facts)}</p>"]
     if result.error is not None and result.error.traceback:
         parts.append(_folded("traceback", result.error.traceback))
@@ -415,7 +416,10 @@ def result_html(result: Result) -> str:
     parts.append(_iterations(result.history))
     if not len(result.history):
         loops = list(result.loops.values())
-        parts += [_loop(loop) for loop in loops[:LOOPS]]
+        parts += [
+            f"<details open><summary>{_shown(_sentence(loop))}</summary>{_iterations(loop.history)}</details>"
+            for loop in loops[:LOOPS]
+        ]
         if len(loops) > LOOPS:
             parts.append(
                 f"<p>{plural(len(loops) - LOOPS, 'more loop')}: see <code>loops</code></p>"
@@ -443,10 +447,6 @@ def _box(parts: Iterable[str]) -> str:
     return f'<div class="loopwright">{"".join(parts)}</div>'
 
 
-def _loop(loop: Result) -> str:
-    return f"<details open><summary>{_shown(_sentence(loop))}</summary>{_iterations(loop.history)}</details>"
-
-
 def _sentence(result: Result) -> str:
     """Return the name, the status and the reason with its figures."""
     name = f"{result.name}: " if result.name else ""
@@ -465,10 +465,6 @@ def _figures(result: Result, *, costs: bool = True) -> list[str]:
     if costs and (paid := cost(result.usage)):
         facts.append(paid)
     return facts
-
-
-def _spent(result: Result) -> list[str]:
-    return [text] if (text := spent(result.usage)) else []
 
 
 def _scored(item: Iteration) -> str:

@@ -261,13 +261,10 @@ class Evaluation(Record):
             data["verdicts"] = dict(self.verdicts)
         # One test for the rare fields: every iteration is written.
         if self.impossible or self.unjudged or self.tampered is not None:
-            data |= self._rare_fields()
+            tampered = None if self.tampered is None else self.tampered.to_json()
+            rare = {"impossible": self.impossible, "unjudged": self.unjudged, "tampered": tampered}
+            data |= {name: value for name, value in rare.items() if value}
         return data
-
-    def _rare_fields(self) -> dict[str, Json]:
-        tampered = None if self.tampered is None else self.tampered.to_json()
-        fields = {"impossible": self.impossible, "unjudged": self.unjudged, "tampered": tampered}
-        return {name: value for name, value in fields.items() if value}
 
 
 def _line(sentence: str, reason: str) -> str:

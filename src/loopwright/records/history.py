@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, overload
 
 from . import codec, display
 from .display import CELL, cut, idea_of, one_line
-from .evaluation import MINIMISE, Measure, number_text
+from .evaluation import MINIMISE, number_text
 from .iteration import NOTHING, In, Iteration, Out, Usage
 from .typed import Record
 
@@ -115,12 +115,9 @@ def _base_of(item: Iteration) -> float:
     objective = item.objective
     if not item.accepted or objective is None:
         return math.inf
-    return -math.inf if objective.change is None else _rank_before(objective)
-
-
-def _rank_before(measure: Measure) -> float:
-    assert measure.change is not None
-    return replace(measure, value=measure.value - measure.change).rank
+    if objective.change is None:
+        return -math.inf
+    return replace(objective, value=objective.value - objective.change).rank
 
 
 _new = object.__new__
@@ -441,14 +438,8 @@ def why(item: Iteration) -> str:
     base = f"{number_text(measure.value - measure.change)} {measure.unit}".rstrip()
     if item.accepted:
         return f"better than {base}"
-    return (
-        f"better than {base}, but by too little" if _gains(measure) else f"not better than {base}"
-    )
-
-
-def _gains(measure: Measure) -> bool:
-    gain = measure.change or 0.0
-    return gain < 0 if measure.direction == MINIMISE else gain > 0
+    gains = measure.change < 0 if measure.direction == MINIMISE else measure.change > 0
+    return f"better than {base}, but by too little" if gains else f"not better than {base}"
 
 
 def table_text(history: History) -> str:

@@ -428,13 +428,8 @@ def _linked(error: BaseException) -> Iterator[BaseException]:
     while link is not None and id(link) not in visited and len(visited) < _CHAIN:
         visited.add(id(link))
         yield link
-        link = _origin(link)
-
-
-def _origin(error: BaseException) -> BaseException | None:
-    if error.__cause__ is not None or error.__suppress_context__:
-        return error.__cause__
-    return error.__context__
+        explicit = link.__cause__ is not None or link.__suppress_context__
+        link = link.__cause__ if explicit else link.__context__
 
 
 def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:

@@ -133,7 +133,14 @@ class Stop(Value):
     def __post_init__(self) -> None:
         # A condition of a user may return the word of a reason.
         if type(self.reason) is not Reason:
-            object.__setattr__(self, "reason", _reason(self.reason))
+            word, words = cast("object", self.reason), [reason.value for reason in Reason]
+            if not isinstance(word, str) or word not in words:
+                hint = nearest(word, words) if isinstance(word, str) else ""
+                raise ConfigurationError(
+                    f"Stop: reason: {word!r:.60} is not a Reason{hint}; use Reason.CONDITION_MET for success "
+                    "or Reason.STOPPED for giving up, with your own words as the detail"
+                )
+            object.__setattr__(self, "reason", Reason(word))
         if type(self.detail) is not str:
             raise ConfigurationError(
                 f"Stop: detail: {self.detail!r:.60} is not text; use a sentence about the end of the loop"
@@ -158,17 +165,6 @@ class Stop(Value):
             tuple(Reason(r) for r in data.get("also", ())),
             Failure.from_json(data.get("failure")),
         )
-
-
-def _reason(value: object) -> Reason:
-    words = [reason.value for reason in Reason]
-    if isinstance(value, str) and value in words:
-        return Reason(value)
-    hint = nearest(value, words) if isinstance(value, str) else ""
-    raise ConfigurationError(
-        f"Stop: reason: {value!r:.60} is not a Reason{hint}; use Reason.CONDITION_MET for success or "
-        "Reason.STOPPED for giving up, with your own words as the detail"
-    )
 
 
 T = TypeVar("T")
@@ -476,11 +472,6 @@ class Result(Record, Generic[Out]):
     def _failed(self) -> dict[str, Json]:
         return {} if self.error is None else {"error": self.error.to_json()}
 
-    def _outcomes(self) -> dict[str, Json]:
-        # Left out if empty, as all keys that not every run has.
-        outcomes = {name: outcome.to_json() for name, outcome in self.outcomes.items()}
-        return {"outcomes": outcomes} if outcomes else {}
-
     def to_json(self) -> Json:
         """Return the result as the JSON object that the command line prints."""
         # A workflow has no iterations, so lists show the score of its first loop.
@@ -501,7 +492,12 @@ class Result(Record, Generic[Out]):
             **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
             "steps": dict(json_of(self.steps)),
-            **self._outcomes(),
+            # Left out if empty, as all keys that not every run has.
+            **(
+                {"outcomes": {name: outcome.to_json() for name, outcome in self.outcomes.items()}}
+                if self.outcomes
+                else {}
+            ),
             **({"agents": {k: dict(v) for k, v in self.agents.items()}} if self.agents else {}),
             **({} if self.workspace is None else {"workspace": dict(self.workspace)}),
             "usage": self.usage.to_json(),

@@ -147,7 +147,11 @@ class ValueType:
     def __init__(self, declared: Any, owner: str = "") -> None:
         self.declared = declared
         self.owner = owner
-        self.name = _name_of(declared)
+        self.name = (
+            str(declared).replace("typing.", "")
+            if typing.get_args(declared)
+            else getattr(declared, "__name__", "") or str(declared)
+        )
         self.flat = _flat(declared)
         self.is_json = bool(self.flat) or _is_json(declared)
         self.bare = _bare(declared) if self.is_json else None
@@ -328,12 +332,6 @@ class ValueType:
 def _text(value: Json) -> bytes:
     """Return the JSON text of a recorded value."""
     return codec.encode(value).encode()
-
-
-def _name_of(declared: Any) -> str:
-    if typing.get_args(declared):
-        return str(declared).replace("typing.", "")
-    return getattr(declared, "__name__", "") or str(declared)
 
 
 def _bare(declared: Any) -> type | None:

@@ -145,15 +145,11 @@ def codec_of(declared: Any) -> TypeCodec:
     Raises:
         ConfigurationError: for a type that has no JSON form.
     """
-    return _cached_codec(declared) if _hashable(declared) else _built(declared)
-
-
-def _hashable(declared: object) -> bool:
     try:
         hash(declared)
     except TypeError:
-        return False
-    return True
+        return _built(declared)
+    return _cached_codec(declared)
 
 
 def _built(declared: Any) -> TypeCodec:
