@@ -154,7 +154,9 @@ class _Measure:
 
     def _open(self, groups: list[list[int]]) -> None:
         if self.text.startswith("?#", self.at):
-            self._skip_comment()
+            while self.at < len(self.text) and self.text[self.at] != ")":
+                self.at += 2 if self.text[self.at] == "\\" else 1
+            self.at += 1
             return
         if GROUP_CALL.match(self.text, self.at):
             self._refuse("a call of a group is not supported: repeat its pattern", self.at)
@@ -163,11 +165,6 @@ class _Measure:
         groups.append([0, 0])
         if len(groups) > GROUP_DEPTH:
             self._refuse(f"groups nested more than {GROUP_DEPTH - 1} deep")
-
-    def _skip_comment(self) -> None:
-        while self.at < len(self.text) and self.text[self.at] != ")":
-            self.at += 2 if self.text[self.at] == "\\" else 1
-        self.at += 1
 
     def _check_flags(self) -> None:
         """Refuse the inline flags that change how the rest of the pattern must be read."""

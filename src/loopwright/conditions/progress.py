@@ -294,10 +294,16 @@ class Degrading(Value, Condition):
         # Without a score of the latest iteration, the last two scores say nothing new.
         if len(scores) < self.window or last is None or not last.eligible or last.rank is None:
             return None
+        objective = last.objective
         if self.rule == "strict":
             if not strictly_falling(scores, self.window):
                 return None
-            return Stop(Reason.DEGRADING, _each_worse(last, self.window))
+            what = (
+                "scores in a row, each below the last"
+                if objective is None
+                else f"values of {objective.name} in a row, each worse than the last"
+            )
+            return Stop(Reason.DEGRADING, f"{self.window} {what}")
         # Without enough past runs, the run has no sigma in place of the word.
         sigma = DEFAULT_SIGMA if isinstance(self.sigma, str) else self.sigma
         if sigma == 0:  # without noise each fall is real, so single scores are compared
@@ -310,7 +316,12 @@ class Degrading(Value, Condition):
             limit = drawdown_limit(self.horizon) * sigma
         if fall <= limit:
             return None
-        return Stop(Reason.DEGRADING, _fell(last, fall, limit))
+        change = (
+            f"scores fell by {fall:.3g}"
+            if objective is None
+            else f"{objective.name} is worse by {fall:.3g} {objective.unit}".rstrip()
+        )
+        return Stop(Reason.DEGRADING, f"{change}, more than {limit:.3g}")
 
 
 def uses_past(conditions: Iterable[Condition]) -> bool:
@@ -342,23 +353,6 @@ def _best(history: History) -> str:
     return f"score than {best.score:g}" if best is not None and best.score is not None else "score"
 
 
-def _each_worse(last: Iteration, count: int) -> str:
-    objective = last.objective
-    if objective is None:
-        return f"{count} scores in a row, each below the last"
-    return f"{count} values of {objective.name} in a row, each worse than the last"
-
-
-def _fell(last: Iteration, fall: float, limit: float) -> str:
-    objective = last.objective
-    if objective is None:
-        return f"scores fell by {fall:.3g}, more than {limit:.3g}"
-    return (
-        f"{objective.name} is worse by {fall:.3g} {objective.unit}".rstrip()
-        + f", more than {limit:.3g}"
-    )
-
-
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -368,15 +362,15 @@ def failing(evaluation: Evaluation) -> frozenset[str]:
     >>> failing(Evaluation(details={"tests": {"failing": ["test_a"]}}))
     frozenset({'test_a'})
     """
-    reports = [item["failing"] for item in evaluation.details.values() if _has_failing(item)]
+    reports = [
+        item["failing"]
+        for item in evaluation.details.values()
+        if isinstance(item, Mapping) and isinstance(item.get("failing"), list)
+    ]
     if reports:
         return frozenset(str(name) for names in reports for name in names)
     # Times and addresses differ each time, and are no progress.
     return frozenset([_NUMBERS.sub("", evaluation.own_feedback)])
-
-
-def _has_failing(item: object) -> bool:
-    return isinstance(item, Mapping) and isinstance(item.get("failing"), list)
 
 
 def stalls(history: History, patience: int) -> tuple[int, tuple[int, ...]]:
@@ -397,19 +391,15 @@ def stalls(history: History, patience: int) -> tuple[int, tuple[int, ...]]:
         elif evaluation.only_verdicts:
             continue
         else:
-            score, fails = _score(evaluation), failing(evaluation)
+            score, fails = evaluation.score, failing(evaluation)
+            if score is None:
+                score = 1.0 if evaluation.passed else 0.0
             streak = 0 if last is None or score > best or fails != last else streak + 1
             best, last = max(best, score), fails
         if streak == patience:
             ends.append(item.number)
             streak = 0
     return streak, tuple(ends)
-
-
-def _score(evaluation: Evaluation) -> float:
-    if evaluation.score is not None:
-        return evaluation.score
-    return 1.0 if evaluation.passed else 0.0
 
 
 @condition

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +58,9 @@ class InspectScorerStep(EvaluatorStep):
             messages=[],
             output=ModelOutput.from_content("none", text_of(value)),
         )
-        score = await self.target(state, Target(_targets(self.expectation(ctx))))
+        expected = self.expectation(ctx)
+        targets = list(map(text_of, expected)) if isinstance(expected, list) else text_of(expected)
+        score = await self.target(state, Target(targets))
         if score is None:
             return self.evaluation(None)
         grade = score.value
@@ -75,9 +76,3 @@ class InspectScorerStep(EvaluatorStep):
         if number is not None and math.isnan(number):
             number = None
         return self.evaluation(number, passed=verdict, feedback=score.explanation or "")
-
-
-def _targets(expected: Any) -> str | Sequence[str]:
-    if isinstance(expected, list):
-        return [text_of(item) for item in expected]
-    return text_of(expected)

@@ -73,7 +73,11 @@ class RunnableStep(ObjectStep):
         elif ctx.spent.unpriced and limits_dollars(ctx):
             names = ", ".join(sorted({call.model for call in calls.values()}))
             self.refuse(f"the price of {names} is not known", ctx)
-        return _to_json(output)
+        # A message is its text; messages inside a state are objects.
+        if not _is_message(output):
+            return _with_messages_as_json(output)
+        text = output.text
+        return str(text() if callable(text) and not isinstance(text, str) else text)
 
 
 def _handler(calls: dict[object, _ModelCall]) -> object:
@@ -137,14 +141,6 @@ class _ModelCall:
         return charged(
             ctx, self.reported, provider=self.provider, model=self.model, base_url=self.base_url
         )
-
-
-def _to_json(output: Any) -> Any:
-    """Return an output as JSON: a message as its text, messages inside a state as objects."""
-    if _is_message(output):
-        text = output.text
-        return str(text() if callable(text) and not isinstance(text, str) else text)
-    return _with_messages_as_json(output)
 
 
 def _with_messages_as_json(value: Any) -> Any:

@@ -122,7 +122,14 @@ class ObjectStep(Leaf[Any, Any]):
         Raises:
             StepError: Of kind `unreported_usage`, under a budget that could not be enforced.
         """
-        self._check_budget(value, ctx)
+        problem = self.unreported
+        if not problem and limits_dollars(ctx):
+            problem = self.unpriced(ctx)
+        # The stated maximum replaces what cannot be measured.
+        if self.reserve is None:
+            self.refuse(problem, ctx)
+        elif self.unreported and (reserved := self.reserve(value)) is not None:
+            ctx.spend(reserved.at_most())  # counted at the most that it can have cost
         return await self.call(value, ctx)
 
     async def call(self, value: Any, ctx: Context) -> Any:
@@ -132,16 +139,6 @@ class ObjectStep(Leaf[Any, Any]):
     def unpriced(self, ctx: Context) -> str:
         """Return why the dollars of a call cannot be computed, as a clause, or ""."""
         return ""
-
-    def _check_budget(self, value: Any, ctx: Context) -> None:
-        problem = self.unreported
-        if not problem and limits_dollars(ctx):
-            problem = self.unpriced(ctx)
-        # The stated maximum replaces what cannot be measured.
-        if self.reserve is None:
-            self.refuse(problem, ctx)
-        elif self.unreported and (reserved := self.reserve(value)) is not None:
-            ctx.spend(reserved.at_most())  # counted at the most that it can have cost
 
     def refuse(self, problem: str, ctx: Context) -> None:
         """Warn of an unreported cost, or refuse the call under a budget; do nothing without a problem.

@@ -58,7 +58,10 @@ class PydanticEvaluatorStep(EvaluatorStep):
             finally:
                 for message in messages:
                     if getattr(message, "kind", "") == "response":
-                        ctx.spend(_spent(message, ctx))
+                        usage = Usage(1, message.usage.input_tokens, message.usage.output_tokens)
+                        url = getattr(message, "provider_url", None) or ""
+                        provider, model = message.provider_name or "", message.model_name or ""
+                        ctx.spend(charged(ctx, usage, provider=provider, model=model, base_url=url))
         return self._read(result)
 
     def _context(self, value: Any, ctx: Context) -> Any:
@@ -115,12 +118,6 @@ def _split(result: Any) -> tuple[Any, str]:
     if hasattr(result, "reason") and hasattr(result, "value"):
         return result.value, result.reason or ""
     return result, ""
-
-
-def _spent(response: Any, ctx: Context) -> Usage:
-    usage = Usage(1, response.usage.input_tokens, response.usage.output_tokens)
-    provider, url = response.provider_name or "", getattr(response, "provider_url", None) or ""
-    return charged(ctx, usage, provider=provider, model=response.model_name or "", base_url=url)
 
 
 def _requests() -> Any:

@@ -180,7 +180,15 @@ class Telemetry:
         trace_of = trace_id(info.run_id)
 
         def send(signal: Signal) -> None:
-            self._send(trace_of, signal)
+            attributes = self.redactor.clean(dict(signal.attributes))
+            name = self.redactor.text(signal.name)
+            if isinstance(signal, Span):
+                error = self.redactor.text(signal.error)
+                self._spans.send(trace_of, signal, name, attributes, error)
+            elif isinstance(signal, MetricPoint):
+                self._metrics.record(signal, attributes)
+            else:
+                self._events.send(trace_of, signal, attributes)
 
         trace = Trace(info, recorded, send, capture=self.capture, wall=self.wall)
         self._open[info.run_id] = trace
@@ -191,16 +199,6 @@ class Telemetry:
                 self._open.pop(info.run_id, None)
 
         return receive
-
-    def _send(self, trace: int, signal: Signal) -> None:
-        attributes = self.redactor.clean(dict(signal.attributes))
-        name = self.redactor.text(signal.name)
-        if isinstance(signal, Span):
-            self._spans.send(trace, signal, name, attributes, self.redactor.text(signal.error))
-        elif isinstance(signal, MetricPoint):
-            self._metrics.record(signal, attributes)
-        else:
-            self._events.send(trace, signal, attributes)
 
     def close(self, timeout: float = CLOSING) -> str:
         """End the open runs and send all waiting signals.

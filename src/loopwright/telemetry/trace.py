@@ -185,28 +185,23 @@ def call_attributes(entry: Entry, facts: Mapping[str, Json], *, capture: bool) -
     request = value.get("request") or facts.get("request") or {}
     provider = value.get("provider") or request.get("provider", "")
     attributes: dict[str, Json] = {OPERATION: CHAT}
-    attributes |= _present(
-        {
-            PROVIDER: PROVIDERS.get(provider, provider),
-            REQUEST_MODEL: request.get("model") or value.get("model"),
-            REQUEST_TEMPERATURE: request.get("temperature"),
-            REQUEST_MAX_TOKENS: request.get("max_tokens"),
-            RESPONSE_MODEL: value.get("model"),
-            # 0 means unknown here; an attribute of 0 would lower averages.
-            INPUT_TOKENS: entry.usage.input_tokens or None,
-            OUTPUT_TOKENS: entry.usage.output_tokens or None,
-            USD: entry.usage.usd or None,
-        }
-    )
+    known = {
+        PROVIDER: PROVIDERS.get(provider, provider),
+        REQUEST_MODEL: request.get("model") or value.get("model"),
+        REQUEST_TEMPERATURE: request.get("temperature"),
+        REQUEST_MAX_TOKENS: request.get("max_tokens"),
+        RESPONSE_MODEL: value.get("model"),
+        # 0 means unknown here; an attribute of 0 would lower averages.
+        INPUT_TOKENS: entry.usage.input_tokens or None,
+        OUTPUT_TOKENS: entry.usage.output_tokens or None,
+        USD: entry.usage.usd or None,
+    }
+    attributes |= {name: fact for name, fact in known.items() if fact not in (None, "")}
     if finish := value.get("finish"):
         attributes[FINISH_REASONS] = [FINISHES.get(finish, finish)]
     if capture and value:
         attributes[OUTPUT_MESSAGES] = _messages(value)
     return attributes
-
-
-def _present(attributes: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in attributes.items() if value not in (None, "")}
 
 
 def _messages(reply: Mapping[str, Json]) -> str:
@@ -510,7 +505,7 @@ class Trace:
         started = self._running.pop(entry.path, None)
         end = entry.at + entry.seconds
         self._tree.reach(entry.path, end, entry.usage)
-        if _is_failure_record(entry.path):
+        if entry.path.rpartition("/")[2].startswith("fault-"):
             self._failures[entry.path] = entry.value if isinstance(entry.value, Mapping) else {}
             return
         attributes = self._common_attributes(entry.path, "effect")
@@ -527,9 +522,10 @@ class Trace:
 
     def _described(self, entry: Entry) -> tuple[str, bool, dict[str, Json]]:
         """Return the name of an effect's span, whether it called another system, and its attributes."""
-        path, last = entry.path, entry.path.rpartition("/")[2]
+        path = entry.path
+        above, slash, last = path.rpartition("/")
         number = attempt_of(path)
-        facts = self._failures.pop(_failure_path(path, number), None) if number else None
+        facts = self._failures.pop(f"{above}{slash}fault-{number}", None) if number else None
         replied = isinstance(entry.value, Mapping) and "finish" in entry.value
         if number and (replied or facts is not None):
             attributes = call_attributes(entry, facts or {}, capture=self.capture)
@@ -540,7 +536,7 @@ class Trace:
                 self._keep_reply(path)
             model = attributes.get(REQUEST_MODEL)
             return f"{CHAT} {model}" if model else CHAT, True, attributes
-        if (call := tool_of(path, self._tool_calls.get(path.rpartition("/")[0], ()))) is not None:
+        if (call := tool_of(path, self._tool_calls.get(above, ()))) is not None:
             attributes = tool_attributes(call, entry.value, capture=self.capture)
             attributes[KIND] = "tool_call"
             return f"{EXECUTE_TOOL} {call.get('name', last)}", False, attributes
@@ -761,12 +757,3 @@ _CALL_ATTRIBUTES = (
 
 def _only(attributes: Mapping[str, Json], *selected: str) -> dict[str, Json]:
     return {name: attributes[name] for name in selected if name in attributes}
-
-
-def _is_failure_record(path: str) -> bool:
-    return path.rpartition("/")[2].startswith("fault-")
-
-
-def _failure_path(path: str, number: int) -> str:
-    above, slash, _ = path.rpartition("/")
-    return f"{above}{slash}fault-{number}"
