@@ -177,15 +177,12 @@ class Account:
     def admit(self) -> None:
         """Raise Stopped for the outermost account whose budget is used up."""
         for account in self._capped():
-            if (stop := account._used_up()) is not None:
+            settled, effects = account.settled, account.effects
+            if settled is NOTHING and not effects:  # the common case of a first iteration
+                continue
+            assert account.cap is not None
+            if (stop := account.cap.check(History(usage=settled, effects=effects))) is not None:
                 raise Stopped(account.path, stop)
-
-    def _used_up(self) -> Stop | None:
-        cap = self.cap
-        assert cap is not None
-        if self.settled is NOTHING and not self.effects:  # the common case of a first iteration
-            return None
-        return cap.check(History(usage=self.settled, effects=self.effects))
 
     def begin(self) -> None:
         """Count an effect that begins here in this account and every one above.
@@ -220,9 +217,12 @@ class Account:
         turn = next(root._turns)
         try:
             # All accounts are checked again after each wait: another one may have filled up meanwhile.
-            while (blocked := _first_blocked(chain, path, turn, amount)) is not None:
+            while blocked := next((a for a in chain if a._blocks(path, turn, amount)), None):
                 blocked._refuse_if_hopeless(path, amount)
-                await blocked._wait(path, turn)
+                future = asyncio.get_running_loop().create_future()
+                queue = blocked._inner if blocked._is_inner(path) else blocked._waiting
+                queue[turn] = (path, future)
+                await future
             for account in chain:
                 account.reserved += amount
                 account._held[path] = amount
@@ -318,12 +318,6 @@ class Account:
             f"{unit[:-1] if unit != 'usd' and wants == 1 else unit} and did not fit: a call starts only if its maximum cost fits"
         )
 
-    async def _wait(self, path: str, turn: int) -> None:
-        future = asyncio.get_running_loop().create_future()
-        queue = self._inner if self._is_inner(path) else self._waiting
-        queue[turn] = (path, future)
-        await future
-
     def _wake(self) -> None:
         # Only the first in the queue: the others would find themselves behind it.
         waiters = list(self._inner.values())
@@ -332,10 +326,6 @@ class Account:
         for _, future in waiters:
             if not future.done():
                 future.set_result(None)
-
-
-def _first_blocked(chain: list[Account], path: str, turn: int, amount: Usage) -> Account | None:
-    return next((account for account in chain if account._blocks(path, turn, amount)), None)
 
 
 def reports(step: Step) -> bool:

@@ -216,7 +216,10 @@ async def run_all(
     if any(map(_failed, every)):
         ended |= {number: task for task, number in running.items()}
         every = [ended[number] for number in sorted(ended)]
-    _raise_first(every)
+    errors = [e for task in every if not task.cancelled() and (e := task.exception()) is not None]
+    # A question only if none has another error.
+    for error in sorted(errors, key=lambda error: isinstance(error, Suspended)):
+        raise error
     return [task.result() for task in every]
 
 
@@ -230,13 +233,6 @@ async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
     for task in tasks:
         # Retrieved, so that asyncio does not report the exception as never retrieved.
         _ = task.cancelled() or task.exception()
-
-
-def _raise_first(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Raise the error of the first task that has one; a question only if none has another error."""
-    errors = [e for task in tasks if not task.cancelled() and (e := task.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, Suspended)):
-        raise error
 
 
 def _broken(task: asyncio.Task[object]) -> bool:
@@ -264,10 +260,11 @@ def combined(
     counting = [(part, r) for part, step, r in ended if r.status.value not in step.accept]
     if not all(r.satisfied for _, r in counting):
         part, worst = min(counting, key=lambda item: RANKED.index(item[1].status))
+        named = worst.detail.startswith((f"{part}: ", f"{part} "))
         return Result(
             worst.status,
             worst.reason,
-            _named_detail(part, worst.detail),
+            worst.detail if named else f"{part}: {worst.detail}",
             output,
             name=name,
             also=worst.also,
@@ -290,10 +287,6 @@ def outputs_by_name(outputs: dict[str, Json]) -> Json:
     if CARRIERS.isdisjoint(map(type, outputs.values())):
         return outputs
     return TypedMembers(outputs)
-
-
-def _named_detail(name: str, detail: str) -> str:
-    return detail if detail.startswith((f"{name}: ", f"{name} ")) else f"{name}: {detail}"
 
 
 class Unsatisfied(StepError):
@@ -671,23 +664,15 @@ class _Retrying(Value, Wrapper):
             except StepError as error:
                 if number == self.attempts or not error.retryable:
                     raise
+                replay = ctx.run.replay
                 # The wait before a recorded attempt is over.
-                if not _is_recorded(ctx, f"attempt-{number + 1}"):
-                    await ctx.sleep(self._wait(number, error, ctx.run.random))
+                if replay is None or replay.began(ctx.below(f"attempt-{number + 1}")) is None:
+                    # The random part keeps clients that failed together from retrying together.
+                    longest = min(self.longest, self.delay * 2.0 ** (number - 1))
+                    await ctx.sleep(max(error.retry_after or 0.0, ctx.run.random() * longest))
             else:
                 return result
         raise AssertionError("unreachable")
-
-    def _wait(self, number: int, error: StepError, random: Callable[[], float]) -> float:
-        # The random part keeps clients that failed together from retrying together.
-        jittered = random() * min(self.longest, self.delay * 2.0 ** (number - 1))
-        return max(error.retry_after or 0.0, jittered)
-
-
-def _is_recorded(ctx: Context, name: str) -> bool:
-    """Return whether an earlier process began the part with this name."""
-    replay = ctx.run.replay
-    return replay is not None and replay.began(ctx.below(name)) is not None
 
 
 class RetryOptions(TypedDict, total=False):

@@ -109,7 +109,8 @@ class DeadlineScope:
         try:
             due = self._nearest(run)
             while True:
-                await asyncio.wait({task}, timeout=_timeout(due - run.now()))
+                timeout = None if due == math.inf else max(0.0, due - run.now())
+                await asyncio.wait({task}, timeout=timeout)
                 if task.done():
                     return task.result()
                 # A person may have moved the deadline while the call was in flight.
@@ -155,10 +156,6 @@ class DeadlineScope:
     def late(self) -> Stopped:
         """Return the interruption by this loop."""
         return Stopped(self.owner, self.wall_stop if self._bound <= self.deadline else self.stop)
-
-
-def _timeout(seconds: float) -> float | None:
-    return None if seconds == math.inf else max(0.0, seconds)
 
 
 async def _contained(work: Callable[[], Awaitable[_T]], run: Run) -> _T:

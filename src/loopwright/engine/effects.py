@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
@@ -82,7 +82,9 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
-        act = _action(run, step, path)
+        act = step.act if run.stubs is None else acting(run.stubs, step, path)
+        if step.finishes:
+            act = functools.partial(run.to_its_end, act)
         argument = _argument(types, value)
         if gate is None:
             output = await act(argument, inner)
@@ -95,31 +97,24 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
         _broken(error, ctx, inner, started, finished)
         cause = _cause(error)
     if inner is not None or started.reserved is not NOTHING:
-        _settle(ctx, inner, started, finished)
+        # A step without a context cannot report usage, so the reserved usage counts.
+        usage = inner.spent if inner is not None else started.reserved
+        if usage is not NOTHING or started.reserved is not NOTHING:
+            finished.usage = usage
+            ctx.account.settle(path, usage)
     if (scope := ctx.scope) is not None and scope.files is not None:
         await scope.files.checkpoint(path)
     # Measured after the settlement, so that the entry covers everything that the effect did.
     finished.seconds = run.now() - began
     run.append(finished)
-    if ctx.account.capped:
-        _warn_of_overshoot(ctx, finished)
+    if ctx.account.capped and finished.usage and (spent := ctx.account.overshot(finished.usage)):
+        run.warn(spent, path, code=OVERSHOOT)
     if finished.error is not None:
         try:
             raise finished.error.to_error() from cause
         finally:
             cause = None  # otherwise this frame and its traceback keep each other alive
     return output
-
-
-def _action(run: Run, step: Leaf, path: str) -> Callable[..., Awaitable[Json]]:
-    """Return the function that acts: that of the step, or of its stub, to its end if the step asks for it."""
-    act = step.act if run.stubs is None else acting(run.stubs, step, path)
-    return functools.partial(run.to_its_end, act) if step.finishes else act
-
-
-def _warn_of_overshoot(ctx: Context, finished: Entry) -> None:
-    if finished.usage and (spent := ctx.account.overshot(finished.usage)):
-        ctx.run.warn(spent, finished.path, code=OVERSHOOT)
 
 
 def _counted(ctx: Context, step: Leaf) -> bool:

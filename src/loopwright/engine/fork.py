@@ -116,7 +116,9 @@ async def fork(
         new = Forked(
             valid_run_id(new_id) or new_run_id(), info.run_id, path, len(kept) + 1, replay.spent("")
         )
-        await store.fork(info.run_id, _row(info, new, replay, source), [_first(new), *kept])
+        row = _row(info, new, replay, source)
+        first = Entry("forked", "", 0.0, row.source["forked"])
+        await store.fork(info.run_id, row, [first, *kept])
         return new
     finally:
         if isinstance(journal, str):
@@ -191,11 +193,6 @@ def _refuse_in_place(run_id: str, entries: Sequence[Entry]) -> None:
                 f"{run_id}: its workspace is your folder {value['folder']}, which a fork would change; "
                 "fork runs of the kinds copy, worktree and snapshot, or resume this one"
             )
-
-
-def _first(new: Forked) -> Entry:
-    value = {"run_id": new.origin, "path": new.path, "inherited": new.inherited.to_json()}
-    return Entry("forked", "", 0.0, value)
 
 
 def _row(

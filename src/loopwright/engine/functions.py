@@ -225,12 +225,11 @@ def _adapters() -> tuple[_Adapter, ...]:
     from importlib.metadata import entry_points
 
     # Others first: a package may replace a built-in adapter for its own objects.
-    points = sorted(entry_points(group=ADAPTERS), key=lambda point: (_is_ours(point), point.name))
+    points = sorted(
+        entry_points(group=ADAPTERS),
+        key=lambda point: (point.module.partition(".")[0] == _OURS, point.name),
+    )
     return tuple(adapter for point in points if (adapter := _loaded(point)) is not None)
-
-
-def _is_ours(point: EntryPoint) -> bool:
-    return point.module.partition(".")[0] == _OURS
 
 
 def _loaded(point: EntryPoint) -> _Adapter | None:

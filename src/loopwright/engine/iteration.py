@@ -53,13 +53,22 @@ def approved(loop_run: LoopRun, stop: Stop | None, *, stalled: bool = False) -> 
     Raises:
         Suspended: until the question is answered.
     """
-    # The ceiling cannot be raised, so at the ceiling there is nothing to ask.
-    asks = loop_run.loop.approve
+    asks, number, best = loop_run.loop.approve, len(loop_run.history), loop_run.history.best
     if stop is None:
         return _after_iteration(loop_run) if stalled or "iteration" in asks else None
-    if stop.reason in _LIMITS and "limit" in asks and len(loop_run.history) < CEILING:
-        return _at_limit(loop_run, stop)
-    return stop
+    # The ceiling cannot be raised, so at the ceiling there is nothing to ask.
+    if stop.reason not in _LIMITS or "limit" not in asks or number >= CEILING:
+        return stop
+    detail = stop.detail
+    if best is not None and best.score is not None:
+        detail += f", best {best.score:.3g}"
+    request = {"kind": "limit", "more": min(loop_run.loop.limit, CEILING - number)}
+    # An approval raises the limit, so that the loop reaches this line only after a refusal.
+    answer = _ask(loop_run, "limit", request, detail)
+    if answer["approve"]:
+        # Only the rule of a dry run approves here: a real answer has raised the limit already.
+        return replace(stop, detail=f"{stop.detail}; a dry run does not raise limits")
+    return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
 
 
 def _after_iteration(loop_run: LoopRun) -> Stop | None:
@@ -78,20 +87,6 @@ def _after_iteration(loop_run: LoopRun) -> Stop | None:
     # A person who accepts the output satisfies the loop; one who only ends it does not.
     ended = f"a person ended it after iteration {number}"
     return Stop(Reason.STOPPED, _with_reason(ended, answer))
-
-
-def _at_limit(loop_run: LoopRun, stop: Stop) -> Stop:
-    number, best = len(loop_run.history), loop_run.history.best
-    detail = stop.detail
-    if best is not None and best.score is not None:
-        detail += f", best {best.score:.3g}"
-    request = {"kind": "limit", "more": min(loop_run.loop.limit, CEILING - number)}
-    # An approval raises the limit, so that the loop reaches this line only after a refusal.
-    answer = _ask(loop_run, "limit", request, detail)
-    if answer["approve"]:
-        # Only the rule of a dry run approves here: a real answer has raised the limit already.
-        return replace(stop, detail=f"{stop.detail}; a dry run does not raise limits")
-    return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
 
 
 def answered(
@@ -381,7 +376,10 @@ async def judge_sentences(loop_run: LoopRun, item: Iteration, history: History) 
         item = replace(item, files=loop_run.snapshots.current)
     after = history.continued(item)
     reading = TreeReading(loop_run.members, after, {}, of_input=of_input)
-    checked = _checked(loop_run, evaluation)
+    # The verdict of the evaluators without a model; None without one.
+    checked = None
+    if loop.evaluate is not None:
+        checked = loop_run.scope.checked if loop.evaluate.asks_model else evaluation.passed
     verdicts: dict[str, Json] = {}
     # A check that failed is not overruled.
     if checked is False or not after.can_satisfy:
@@ -418,14 +416,6 @@ async def judge_sentences(loop_run: LoopRun, item: Iteration, history: History) 
     )
     texts = [evaluation.feedback] if evaluation.feedback else []
     return replace(whole, feedback="\n".join([*texts, *whole.gaps]))
-
-
-def _checked(loop_run: LoopRun, evaluation: Evaluation) -> bool | None:
-    """Return the verdict of the evaluators without a model; None without one."""
-    evaluate = loop_run.loop.evaluate
-    if evaluate is None:
-        return None
-    return loop_run.scope.checked if evaluate.asks_model else evaluation.passed
 
 
 async def evaluate_output_again(loop_run: LoopRun, stop: Stop, output: Json) -> float | None:

@@ -253,8 +253,10 @@ class ListRun(LoopRun):
         return await self.finish(stop)
 
     async def _execute_all(self) -> None:
-        numbers = list(self.left)
-        self.begun = {number for number in numbers if self._began(number)}
+        numbers, replay = list(self.left), self.run_state.replay
+        # Those that began before a crash and are not recorded.
+        if replay is not None:
+            self.begun = {n for n in numbers if replay.began(f"{self.path}/{n}") is not None}
         ended: dict[int, Iteration] = {}
 
         def keep(place: int, iteration: Iteration) -> None:
@@ -277,11 +279,6 @@ class ListRun(LoopRun):
             # Finished items are kept, also behind a gap that an interrupted item left.
             for number in sorted(ended):
                 self.commit(ended[number])
-
-    def _began(self, number: int) -> bool:
-        """Return whether an item began before a crash and is not recorded."""
-        replay = self.run_state.replay
-        return replay is not None and replay.began(f"{self.path}/{number}") is not None
 
     def _over(self) -> bool:
         # A guard ended the list after the items that began before the crash: some of them had finished.
@@ -359,15 +356,12 @@ class ListRun(LoopRun):
         run = self.run_state
         spent = NOTHING if run.replay is None else run.replay.spent(path)
         # Items that run at once see no history, which would depend on their speed (rule 3).
-        history = self.history if self._in_order(path) else History()
+        in_order = self.loop.at_once == 1 and self.most.at(self.began) == 1
+        history = self.history if in_order else History()
         scope = self.scope.item(number, len(self.items), history)
         account = Account(path, self.account, None, spent)
         account.iteration_usage = spent
         self.ctx = Context(run, path, self.ctx.gate, account, scope)
-
-    def _in_order(self, path: str) -> bool:
-        """Return whether an item began while one ran at a time, so that it sees the earlier ones."""
-        return self.loop.at_once == 1 and self.most.at(self.began) == 1
 
     def attempt(self) -> Attempt:
         """Return the attempt of the item that has begun."""
@@ -428,7 +422,15 @@ class _ItemAttempt(Attempt):
 
     async def _execute(self, ctx: Context, name: str, step: Step, value: Json) -> Json:
         result = await attempt(ctx, name, step, value)
-        self.evaluation = _evaluation_of(result)
+        self.evaluation = None
+        # How the loop in an item ended; an item that is no loop has only completed.
+        if result.reason is not Reason.COMPLETED:
+            stop = Stop(result.reason, result.detail, result.also)
+            self.evaluation = Evaluation(
+                passed=result.satisfied,
+                feedback="" if result.satisfied else result.detail,
+                votes=({"ended": stop.to_json()},),
+            )
         return result.output
 
     def _refuse_no_output(self) -> None:
@@ -436,18 +438,6 @@ class _ItemAttempt(Attempt):
 
     def _rescued(self, cut: Stopped) -> Json:
         """Return None, so that the list contains only the outputs of finished items."""
-
-
-def _evaluation_of(result: Result) -> Evaluation | None:
-    """Return how the loop in an item ended, as an evaluation; None if the item is not a loop."""
-    if result.reason is Reason.COMPLETED:
-        return None
-    stop = Stop(result.reason, result.detail, result.also)
-    return Evaluation(
-        passed=result.satisfied,
-        feedback="" if result.satisfied else result.detail,
-        votes=({"ended": stop.to_json()},),
-    )
 
 
 Item = TypeVar("Item")

@@ -372,7 +372,9 @@ class LoopRun:
             self.scope.restore(record)
             # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
-            self.cut = _cut_of(entry) or self.cut
+            # The reason and the owner of the guard that interrupted it.
+            if (error := entry.error) is not None:
+                self.cut = Stopped(error.path, Stop(Reason(error.kind), error.message))
             self.explored += record.explored
             if would_stop is not None and record.number == would_stop["iterations"]:
                 self.normal = Stop.from_json(would_stop["stop"]), self.history
@@ -382,7 +384,9 @@ class LoopRun:
             self._return_to_normal_end()
             stop = Stop.from_json(ended["stop"])
             spent, reported = replay.spent(self.path), ended.get("reported_score")
-            output = self._typed_output(ended["output"])
+            output, declared = ended["output"], self.loop.output_type
+            if declared is not None:
+                output = declared.attach(output)
             result = self._result(stop, output, spent, reported)
             more = {name: ended.get(name) for name in ("workspace", "held_out")}
             self.ended = replace(result, **more)
@@ -396,10 +400,6 @@ class LoopRun:
     def _typed_input(self, value: Json) -> Json:
         """Return an input with the type that `execute` declares; a value may carry another one."""
         declared = self.loop.input_type
-        return value if declared is None else declared.attach(value)
-
-    def _typed_output(self, value: Json) -> Json:
-        declared = self.loop.output_type
         return value if declared is None else declared.attach(value)
 
     def _typed_record(self, record: Iteration) -> Iteration:
@@ -746,14 +746,6 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
-
-
-def _cut_of(entry: Entry) -> Stopped | None:
-    """Return what interrupted a recorded iteration: the reason and the owner of the guard."""
-    error = entry.error
-    if error is None:
-        return None
-    return Stopped(error.path, Stop(Reason(error.kind), error.message))
 
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless

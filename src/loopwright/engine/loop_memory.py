@@ -262,7 +262,13 @@ class LoopWithMemory(Wrapper):
                 ctx.scope.keep_loop(name, ended)
         # A suspended or cancelled run has no outcome yet.
         if result.status in _OUTCOMES:
-            await self._record(value, result, ctx)
+            try:
+                episode = self._episode(value, result)
+                await ctx.call("record", MemoryEffect(self.space, "record"), episode)
+            except StepError as error:
+                ctx.warn(
+                    f"later runs get no lessons from this run: {error}", code="memory_unavailable"
+                )
         return result
 
     async def _recall(self, ctx: Context) -> Json:
@@ -278,13 +284,6 @@ class LoopWithMemory(Wrapper):
                 code="memory_unavailable",
             )
             return NO_LESSONS
-
-    async def _record(self, value: Json, result: Result, ctx: Context) -> None:
-        try:
-            episode = self._episode(value, result)
-            await ctx.call("record", MemoryEffect(self.space, "record"), episode)
-        except StepError as error:
-            ctx.warn(f"later runs get no lessons from this run: {error}", code="memory_unavailable")
 
     def _episode(self, value: Json, result: Result) -> dict[str, Json]:
         history = result.history

@@ -513,7 +513,10 @@ def with_limits(
     for name, condition in conditions.items():
         for other in others:
             # Two limits of one kind would hide which one the author meant.
-            if type(other) is type(condition) and _names_unit(other, name):
+            # A budget has several units.
+            if type(other) is type(condition) and (
+                name not in UNITS or getattr(other, UNITS[name]) is not None
+            ):
                 raise ConfigurationError(
                     f"loop: {name}: {other!r} is a condition of the loop too; name the limit once"
                 )
@@ -533,11 +536,6 @@ def _conditions(limits: LoopLimits) -> dict[str, Condition]:
         name: Budget(**units) if name in UNITS else _CONDITIONS[name](values[name])
         for name in names
     }
-
-
-def _names_unit(condition: Condition, limit: str) -> bool:
-    """Whether a condition of the same class names the limit; a budget has several units."""
-    return limit not in UNITS or getattr(condition, UNITS[limit]) is not None
 
 
 def check_conditions(
@@ -604,17 +602,6 @@ def check_options(options: Mapping[str, object]) -> None:
     """
     for name, words in _WORDS.items():
         one_of(f"loop: {name}", options[name], words)
-    _check_numbers(options)
-    for name, kind, example in _POLICIES:
-        policy = options[name]
-        if not isinstance(policy, kind) and not (policy is None and name == "on_stall"):
-            raise ConfigurationError(
-                f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
-            )
-    _check_objects(options)
-
-
-def _check_numbers(options: Mapping[str, object]) -> None:
     for name, least in _LEAST.items():
         if name == "max_failures" and options[name] is None:
             continue
@@ -626,6 +613,13 @@ def _check_numbers(options: Mapping[str, object]) -> None:
             )
     codec.number("loop: explore", options["explore"], minimum=0, maximum=1)
     codec.number("loop: retry_delay", options["retry_delay"], minimum=0)
+    for name, kind, example in _POLICIES:
+        policy = options[name]
+        if not isinstance(policy, kind) and not (policy is None and name == "on_stall"):
+            raise ConfigurationError(
+                f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
+            )
+    _check_objects(options)
 
 
 def _check_objects(options: Mapping[str, object]) -> None:

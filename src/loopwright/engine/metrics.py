@@ -230,8 +230,10 @@ class LoopMetrics(Value):
         """Return an iteration with its measures, and whether it is accepted."""
         if item.evaluation is not None and self.score is not None:
             item = replace(item, evaluation=self.scored(item.evaluation))
-        base = self._base(history, baseline)
-        measures = tuple(self._measures(item, base))
+        # A value changes from that of the last accepted iteration, or of the baseline.
+        if self.objective and (best := history.best) is not None:
+            baseline = best.evaluation
+        measures = tuple(self._measures(item, {} if baseline is None else baseline.metrics))
         if not self.objective:
             return replace(item, measures=measures)
         objective = next((measure for measure in measures if measure.objective), None)
@@ -240,13 +242,6 @@ class LoopMetrics(Value):
         sound = item.eligible and item.passed is not False and changed
         accepted = sound and self._better(objective)
         return replace(item, measures=measures, accepted=accepted)
-
-    def _base(self, history: History, baseline: Evaluation | None) -> Mapping[str, float]:
-        """Return the metrics of the last accepted iteration, or of the baseline."""
-        evaluation = baseline
-        if self.objective and (best := history.best) is not None:
-            evaluation = best.evaluation
-        return {} if evaluation is None else evaluation.metrics
 
     def _measures(self, item: Iteration, base: Mapping[str, float]) -> list[Measure]:
         values = {} if item.evaluation is None else item.evaluation.metrics
@@ -292,7 +287,13 @@ def metrics_of(
         for name, item in (metrics or {}).items()
     }
     if isinstance(score, Mapping):
-        score = _score_of(score)
+        fields = dict(score)
+        try:
+            score = MetricScore(**fields)
+        except TypeError:
+            raise ConfigurationError(
+                f"loop: score: it has the fields {', '.join(map(str, fields))}; use metric, worst and best"
+            ) from None
     if score is not None and not isinstance(score, MetricScore):
         raise ConfigurationError(
             f"loop: score: {score!r:.60} is not a MetricScore; use MetricScore('val_loss', worst=3.0, best=0.8)"
@@ -301,15 +302,6 @@ def metrics_of(
     if not declared and score is None:
         return None
     return LoopMetrics(declared, chosen, score)
-
-
-def _score_of(fields: Mapping[str, object]) -> MetricScore:
-    try:
-        return MetricScore(**fields)  # type: ignore[arg-type]  # a wrong field is reported below
-    except TypeError:
-        raise ConfigurationError(
-            f"loop: score: it has the fields {', '.join(map(str, fields))}; use metric, worst and best"
-        ) from None
 
 
 def _objective(declared: Mapping[str, Metric], objective: str) -> str:

@@ -557,16 +557,12 @@ async def run(
             if state.owned:
                 await state.release()
     finally:
+        # Before the journal, which they may use.
+        if run_resources.opened is not None:
+            await run_resources.opened.close()
         # A journal that the caller passed stays open: it may be used for other runs.
-        await _close(run_resources, store if opened else None)
-
-
-async def _close(resources: RunResources, store: Journal | None) -> None:
-    """Close what a run opened: its resources, and then its journal, which they may use."""
-    if resources.opened is not None:
-        await resources.opened.close()
-    if store is not None:
-        await store.close()
+        if store is not None and opened:
+            await store.close()
 
 
 @overload

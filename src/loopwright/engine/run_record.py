@@ -287,7 +287,11 @@ async def rewind_with_input(journal: Journal, run_id: str, path: str, value: Jso
         raise ConfigurationError(str(error)) from None
     entries = surviving(await journal.entries(info.run_id))
     loop, _, number = path.rpartition("/")
-    stages = {e.path.removeprefix(f"{path}/").split("/")[0] for e in entries if _in(e, path)}
+    stages = {
+        entry.path.removeprefix(f"{path}/").split("/")[0]
+        for entry in entries
+        if entry.kind == "started" and entry.path.startswith(f"{path}/")
+    }
     # The input of an item is the item, so a list has no input to replace.
     is_list = any(entry.path == f"{loop}/items" for entry in entries)
     if not loop or not number.isdigit() or is_list or not stages & {"adapt", "execute"}:
@@ -300,10 +304,6 @@ async def rewind_with_input(journal: Journal, run_id: str, path: str, value: Jso
     done = await journal.rewind(info.run_id, path)
     await _append(journal, info.run_id, Entry("answered", f"{path}/input", 0.0, value=new_input))
     return done
-
-
-def _in(entry: Entry, path: str) -> bool:
-    return entry.kind == "started" and entry.path.startswith(f"{path}/")
 
 
 async def _record(
@@ -677,7 +677,9 @@ def _check_same(
             recorded=info.name,
             now=step.name,
         )
-    recorded = _accepted_in(entries) or info.fingerprint
+    # The code that was accepted instead of the recorded one, if any was.
+    accepted = (e for e in reversed(entries) if e.kind == "accepted" and not e.path)
+    recorded = next((e.fingerprint for e in accepted if e.value is None), "") or info.fingerprint
     if recorded and not step.recorded_as(recorded):
         raise ReplayMismatch(
             f"{info.run_id}: {step.name} changed since the run was recorded: "
@@ -720,12 +722,6 @@ def _renewed(step: Step) -> Iterator[tuple[int, str]]:
     yield from step.renewed
     for part in step.parts():
         yield from _renewed(part)
-
-
-def _accepted_in(entries: Sequence[Entry]) -> str:
-    """Return the fingerprint of the code that was accepted instead of the recorded one, or ""."""
-    accepted = (e for e in reversed(entries) if e.kind == "accepted" and not e.path)
-    return next((e.fingerprint for e in accepted if e.value is None), "")
 
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
@@ -821,13 +817,20 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
     # A workflow may contain a loop of its own name, whose history is not that of the run.
     history = result.history if ended.get("iterations") else History()
     if result.agents.get(result.name, {}).get("kind") == "phased":
-        history = _phases(replay, result.name)
+        # The iterations of its phases.
+        records = replay.records.items()
+        phases = [each for loop, each in records if loop.rpartition("/")[0] == result.name]
+        history = agents_history([entry.value for entry in each] for each in phases)
+    members: Mapping[str, Step] = getattr(step, "named_steps", {})
     return replace(
         result,
         output=_typed(step.output_type, result.output, step.name),
         history=history,
-        steps=_typed_steps(step, result.steps),
-        members=getattr(step, "named_steps", {}),
+        steps={
+            name: _typed(members[name].output_type, value, name) if name in members else value
+            for name, value in result.steps.items()
+        },
+        members=members,
     )
 
 
@@ -850,25 +853,8 @@ def cut_result(stop: Stop, state: Run, step: Step) -> Result:
     return Result(stop.reason.status, stop.reason, stop.detail, output)
 
 
-def _phases(replay: RecordedRun, path: str) -> History:
-    """Return the iterations of the phases of the agent at a path."""
-    phases = [
-        entries for loop, entries in replay.records.items() if loop.rpartition("/")[0] == path
-    ]
-    return agents_history([entry.value for entry in entries] for entries in phases)
-
-
 def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
     return value if declared is None or value is None else retyped(declared, value, path)
-
-
-def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the outputs of the steps of a workflow with their declared types."""
-    steps: Mapping[str, Step] = getattr(step, "named_steps", {})
-    return {
-        name: _typed(steps[name].output_type, value, name) if name in steps else value
-        for name, value in outputs.items()
-    }
 
 
 def _loops_in(step: Step) -> dict[str, LoopDeclaration]:

@@ -258,7 +258,10 @@ class RunResources(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name == "file_store":
-            return self._file_store()
+            # Beside the journal, else in memory.
+            if self._files is None:
+                self._files = getattr(self._store, "files", None) or FileStore()
+            return self._files
         if name == "live_lines":
             from ..journal.views import LiveLines
 
@@ -276,12 +279,6 @@ class RunResources(Mapping[str, Any]):
         if name in ("memory", "file_store", "live_lines"):
             return super().get(name, default)
         return self._passed.get(name, default)
-
-    def _file_store(self) -> FileStore:
-        """Return the store of files: beside the journal, else in memory."""
-        if self._files is None:
-            self._files = getattr(self._store, "files", None) or FileStore()
-        return self._files
 
     def _find_memory(self) -> object:
         memory = self._passed.get("memory")

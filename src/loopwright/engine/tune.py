@@ -216,7 +216,10 @@ async def tune(
     store = open_journal(journal) if isinstance(journal, str) else journal
     try:
         info = await store.find(run_id)
-        recorded = _RecordedLimits(info, await _entries_with_requests(store, info))
+        entries = surviving(await store.entries(info.run_id))
+        # Those that its requests will become count too.
+        entries += tuned_entries(entries, await store.inbox(info.run_id), info.active)
+        recorded = _RecordedLimits(info, entries)
         if loop:
             recorded.expect(loop)
         changes = tuple(recorded.change(key, value, loop) for key, value in wanted.items())
@@ -264,12 +267,6 @@ def tune_sync(run_id: str, *, journal: Journal | str, **options: Unpack[TuneOpti
         (LimitChange(loop='l', key='max_iterations', old=3, new=5),)
     """
     return wait_shortly(lambda: tune(run_id, journal=journal, **options))
-
-
-async def _entries_with_requests(store: Journal, info: RunInfo) -> list[Entry]:
-    """Return the surviving entries of a run, and those that its requests will become."""
-    recorded = surviving(await store.entries(info.run_id))
-    return [*recorded, *tuned_entries(recorded, await store.inbox(info.run_id), info.active)]
 
 
 def limits_in_force(info: RunInfo, entries: Iterable[Entry]) -> list[LimitInForce]:

@@ -94,7 +94,12 @@ class Workflow(CompositeStep[In, Out]):
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
         self.at_once = codec.integer(f"workflow {name}: at_once", at_once, minimum=1)
         if not isinstance(output, str):
-            output = _key_of(name, output, steps)
+            keys = [key for key, other in steps.items() if other is output]
+            if not keys:
+                raise ConfigurationError(
+                    f"workflow {name}: output: {output!r:.60} is not one of its steps; use a step, or a name"
+                )
+            output = keys[0]
         self.output = output or next(reversed(self.steps))
         for key in [*(needs or {}), self.output, *(n for ns in self.needs.values() for n in ns)]:
             if key not in self.steps:
@@ -267,16 +272,6 @@ def _check_shape(
             raise ConfigurationError(
                 f"workflow {name}: needs of {key!r}: use a list of steps, not {needed!r}"
             )
-
-
-def _key_of(name: str, step: StepLike, steps: Mapping[str, StepLike]) -> str:
-    """Return the name under which a workflow has a step."""
-    keys = [key for key, other in steps.items() if other is step]
-    if not keys:
-        raise ConfigurationError(
-            f"workflow {name}: output: {step!r:.60} is not one of its steps; use a step, or a name"
-        )
-    return keys[0]
 
 
 def _outcome(name: str, stop: Stop, seconds: float, result: Result | None) -> StepOutcome:

@@ -119,16 +119,14 @@ class WorkspaceLoopRun(LoopRun):
         self.task = None  # a limit of time that a person sets does not cut the capture of files
         return replace(iteration, files=await self._files.close(number))
 
-    def _beginning(self) -> Iteration:
-        """Return the record of the files at the start, for an iteration that continues from them."""
-        return Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
-
     async def _called(
         self, ctx: Context, name: str, step: Step, value: Json, token: str = ""
     ) -> Json:
         """Call a stage; the files are captured before they are judged."""
         if name == "adapt":
-            value = self._files.parent or self._beginning()
+            value = self._files.parent
+            if value is None:  # it continues from the files at the start
+                value = Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
         # Not the shorter path of functions: an evaluator may run commands.
         output = await ctx.call(name, step, value, token)
         if name == "execute":
