@@ -26,7 +26,7 @@ import psycopg
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..protocol import Posted, RunInfo, missing_run
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
-from ..recorded.ownership import OwnerState, RewindPlan, find_row, locked, present, rewound, taken
+from ..recorded.ownership import RewindPlan, find_row, locked, present, rewound, taken
 from ..recorded.rows import (
     RunRow,
     Value,
@@ -516,21 +516,16 @@ class PostgresRuns(Database):
         if values is None:
             raise missing_run(info.run_id)
         row = read_row(values)
-        owner = self._owner(db, row)
+        owner = None
+        # None too if it is this store and the run is not open here.
+        if row.owner is not None and (row.owner != self.owner or self.holds(row.key)):
+            owner = owners_of(db, [row.owner]).get(row.owner)
         if owner is not None and owner.owns(row) and not takeover:
             raise locked(info.run_id, owner)
         opened = taken(row, owner, opened=self.seconds, owner=self.owner)
         _write_row(db, opened.row, row.info.epoch)
         self.taken.add(row.key)
         return opened
-
-    def _owner(self, db: Connection, row: RunRow) -> OwnerState | None:
-        """Return the owner of a run; None if it is this store and the run is not open here."""
-        if row.owner is None:
-            return None
-        if row.owner == self.owner and not self.holds(row.key):
-            return None
-        return owners_of(db, [row.owner]).get(row.owner)
 
     def create(self, db: Connection, runs: Sequence[RunInfo]) -> list[str]:
         """Create runs without an owner; return the ids of those that are new."""

@@ -478,7 +478,12 @@ def _microseconds(seconds: float) -> int:
 def entry_text(entry: Entry, contents: Contents) -> str:
     """Return an entry as compact JSON text; its long values go to `contents`."""
     kind, value, reserved = entry.kind, entry.value, entry.reserved
-    folded = "null" if value is None else _value_text(entry, contents)
+    if value is None:
+        folded = "null"
+    elif kind == "iteration" and isinstance(value, Iteration):
+        folded = _iteration_text(value, entry.path, contents)
+    else:
+        folded = contents.fold_fields(value, DEPTHS.get(kind, 0))
     contents.here.append(folded)
     fields = [
         f'"{KINDS.get(kind, kind)}"',
@@ -506,12 +511,6 @@ def _fingerprint_text(entry: Entry, contents: Contents) -> str:
     elif contents.intents.pop(entry.path, "") == entry.fingerprint:
         return "1"
     return encode(entry.fingerprint)
-
-
-def _value_text(entry: Entry, contents: Contents) -> str:
-    if entry.kind == "iteration" and isinstance(entry.value, Iteration):
-        return _iteration_text(entry.value, entry.path, contents)
-    return contents.fold_fields(entry.value, DEPTHS.get(entry.kind, 0))
 
 
 def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:

@@ -265,7 +265,17 @@ def expect_journal(path: Path) -> bool:
         pass
     except OSError as error:
         raise journal_error(error, str(path)) from error
-    _refuse_lost(path)
+    wal = path.with_name(f"{path.name}-wal")
+    try:
+        size = wal.stat().st_size
+    except OSError:
+        return False
+    # A new database would overwrite this log, which may hold the only copy of recent runs.
+    if size:
+        raise JournalDamaged(
+            f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
+            f"database back, or delete {wal.name} and {path.name}-shm to start a new journal"
+        )
     return False
 
 
@@ -329,25 +339,6 @@ def _publish(draft: Path, path: Path) -> None:
             draft.replace(path)
     draft.unlink(missing_ok=True)
     _sync_folder(path.parent)
-
-
-def _refuse_lost(path: Path) -> None:
-    """Refuse to create a database whose log exists: its runs would be lost silently.
-
-    Raises:
-        JournalDamaged: if the log exists and is not empty.
-    """
-    wal = path.with_name(f"{path.name}-wal")
-    try:
-        size = wal.stat().st_size
-    except OSError:
-        return
-    # A new database would overwrite this log, which may hold the only copy of recent runs.
-    if size:
-        raise JournalDamaged(
-            f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
-            f"database back, or delete {wal.name} and {path.name}-shm to start a new journal"
-        )
 
 
 def own_folder(path: Path) -> None:
