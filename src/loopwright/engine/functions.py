@@ -475,7 +475,8 @@ def types_of(function: Callable[..., Any], name: str) -> FunctionTypes:
         if annotation is None:
             continue
         if place == "return":
-            annotation = _awaited(annotation)
+            if typing.get_origin(annotation) in _AWAITABLE:  # the type that it returns
+                annotation = next(reversed(typing.get_args(annotation)), None)
         elif parameters[place].default is not inspect.Parameter.empty:
             annotation = typing.Union[annotation, None]  # noqa: UP007 - not all annotations have |
         try:
@@ -522,14 +523,6 @@ def _hints(function: Any) -> tuple[dict[str, Any], dict[str, inspect.Parameter],
         else:
             hints[name] = read[name]
     return hints, parameters, problem
-
-
-def _awaited(annotation: Any) -> Any:
-    """Return the type that an awaitable returns."""
-    if typing.get_origin(annotation) in _AWAITABLE:
-        arguments = typing.get_args(annotation)
-        return arguments[-1] if arguments else None
-    return annotation
 
 
 T = TypeVar("T")
@@ -606,7 +599,9 @@ def wait_for(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """
     inside = _is_inside_event_loop()
     result = wait_shortly(start)
-    if not inside or _in_ipython():
+    ipython = sys.modules.get("IPython")
+    # In a cell of IPython `run_sync` blocks nothing but the cell.
+    if not inside or (ipython is not None and ipython.get_ipython() is not None):
         return result
     warnings.warn(LoopwrightWarning(_SENTENCE, code=BLOCKING), stacklevel=4)
     return replace(result, warnings=(*result.warnings, f"{BLOCKING}: {_SENTENCE}"))
@@ -695,9 +690,3 @@ def _run_in_thread(start: Callable[[], Coroutine[object, object, T]]) -> T:
     if thread.error is not None:
         raise thread.error
     return thread.results[0]
-
-
-def _in_ipython() -> bool:
-    """Whether the caller is IPython, where `run_sync` in a cell blocks nothing but the cell."""
-    module = sys.modules.get("IPython")
-    return module is not None and module.get_ipython() is not None

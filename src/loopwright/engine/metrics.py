@@ -233,19 +233,9 @@ class LoopMetrics(Value):
         # A value changes from that of the last accepted iteration, or of the baseline.
         if self.objective and (best := history.best) is not None:
             baseline = best.evaluation
-        measures = tuple(self._measures(item, {} if baseline is None else baseline.metrics))
-        if not self.objective:
-            return replace(item, measures=measures)
-        objective = next((measure for measure in measures if measure.objective), None)
-        # Without a changed file, a better value is noise.
-        changed = item.files is None or item.files.get("files") != 0
-        sound = item.eligible and item.passed is not False and changed
-        accepted = sound and self._better(objective)
-        return replace(item, measures=measures, accepted=accepted)
-
-    def _measures(self, item: Iteration, base: Mapping[str, float]) -> list[Measure]:
+        base = {} if baseline is None else baseline.metrics
         values = {} if item.evaluation is None else item.evaluation.metrics
-        return [
+        measures = tuple(
             Measure(
                 name,
                 values[name],
@@ -256,7 +246,15 @@ class LoopMetrics(Value):
             )
             for name, metric in self.metrics.items()
             if name in values
-        ]
+        )
+        if not self.objective:
+            return replace(item, measures=measures)
+        objective = next((measure for measure in measures if measure.objective), None)
+        # Without a changed file, a better value is noise.
+        changed = item.files is None or item.files.get("files") != 0
+        sound = item.eligible and item.passed is not False and changed
+        accepted = sound and self._better(objective)
+        return replace(item, measures=measures, accepted=accepted)
 
     def _better(self, measure: Measure | None) -> bool:
         if measure is None:

@@ -589,14 +589,6 @@ def described(
     return replace(fresh, fingerprint=step.fingerprint, source=described_source)
 
 
-def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
-    """Return the row with the bounds of this opening: a resume may have others than the first one."""
-    bounds = fresh.source.get("bounds")
-    if bounds is None or info.source.get("bounds") == bounds:
-        return info
-    return replace(info, source={**info.source, "bounds": bounds})
-
-
 async def open_run(
     step: Step,
     value: Json,
@@ -654,7 +646,11 @@ async def open_run(
         with contextlib.suppress(JournalError):
             await asyncio.shield(log.close(replace(log.info, status=status_of(log.recorded))))
         raise
-    return _bounded(log.info, fresh), log
+    info, bounds = log.info, fresh.source.get("bounds")
+    # A resume may have others than the first opening.
+    if bounds is not None and info.source.get("bounds") != bounds:
+        info = replace(info, source={**info.source, "bounds": bounds})
+    return info, log
 
 
 def _check_same(

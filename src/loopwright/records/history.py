@@ -459,16 +459,14 @@ def table_text(history: History) -> str:
     names = [item.objective.name for item in history if item.objective is not None]
     head = ("iteration", "idea", names[0] if names else "value", "accepted", "why")
     lines = [_row(head), _row(["---"] * len(head)).replace(" ", "")]
-    lines += [_row(_cells(item)) for item in items]
+    for item in items:
+        measure = item.objective
+        value = "" if measure is None else str(measure).removeprefix(f"{measure.name} ")
+        accepted = "yes" if item.accepted else "no"
+        lines.append(_row([str(item.number), idea_of(item), value, accepted, why(item)]))
     if len(history) > len(items):
         lines.append(f"The first {len(history) - len(items)} iterations are left out.")
     return "\n".join(lines)
-
-
-def _cells(item: Iteration) -> Iterable[str]:
-    measure = item.objective
-    value = "" if measure is None else str(measure).removeprefix(f"{measure.name} ")
-    return str(item.number), idea_of(item), value, "yes" if item.accepted else "no", why(item)
 
 
 def _row(cells: Iterable[str]) -> str:
