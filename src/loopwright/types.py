@@ -4,7 +4,7 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
-from .engine.files import Edits, LoopState, StateSource
+from .engine.files import Edits, LoopState, StateRun, StateSource
 from .engine.fork import Forked
 from .engine.run_record import (
     ModelCall,
@@ -15,7 +15,6 @@ from .engine.run_record import (
     StepWithResources,
 )
 from .engine.run_state import Clock, Listener, RunObserver
-from .engine.run_state import Run as StateRun
 from .engine.step import (
     CompositeStep,
     EvaluationLike,

@@ -28,16 +28,38 @@ from .run_state import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..records.redaction import Redactor
 
 __all__ = [
     "Edits",
     "LoopState",
     "Snapshots",
+    "StateRun",
     "StateSource",
     "without_rejected",
 ]
 
 Edits = Literal["adopt", "report", "discard"]
+
+
+class StateRun(Protocol):
+    """The parts of a run that a state may read."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def origin(self) -> str:
+        """The run that this one was forked from, or ""."""
+
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def redactor(self) -> Redactor | None: ...
+
+    @property
+    def resources(self) -> Mapping[str, Any]: ...
 
 
 class LoopState(Protocol):
@@ -132,7 +154,7 @@ class StateSource(Protocol):
     def on_cancel(self) -> str:
         """The state of a cancelled loop: `best`, or `leave` as it is."""
 
-    def state(self, run: Run, path: str) -> LoopState:
+    def state(self, run: StateRun, path: str) -> LoopState:
         """Return the state of the loop or workflow at a path of a run."""
 
 

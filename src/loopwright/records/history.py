@@ -144,7 +144,7 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         now: the wall clock, in seconds since the epoch.
         effects: effects that began, counted only if a budget limits them.
 
-    >>> from loopwright.records import Evaluation
+    >>> from loopwright.records import Evaluation, Measure
     >>> history = History([Iteration(1, evaluation=Evaluation(0.4)), Iteration(2, evaluation=Evaluation(0.9))])
     >>> len(history), history.best.number, history.scores
     (2, 2, [0.4, 0.9])
@@ -445,7 +445,7 @@ def why(item: Iteration) -> str:
 def table_text(history: History) -> str:
     """Return the iterations as a Markdown table; "" in a loop without an objective.
 
-    >>> from loopwright.records import Evaluation
+    >>> from loopwright.records import Evaluation, Measure
     >>> item = Iteration(1, output="halve the rate", accepted=True, evaluation=Evaluation(),
     ...     measures=(Measure("val_loss", 0.93, direction="minimise", objective=True),))
     >>> print(table_text(History([item])))

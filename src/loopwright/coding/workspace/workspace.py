@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from ..._home import HOME, Home
-from ...engine.files import Edits, LoopState
+from ...engine.files import Edits, LoopState, StateRun
 from ...engine.functions import digest_of
 from ...engine.loop_options import one_of
-from ...engine.run_state import Run
 from ...errors import ConfigurationError
 from ...journal import FileStore
 from ...records import Result
@@ -205,7 +204,7 @@ class Workspace:
         # Only if it is used: runs on record keep their fingerprint.
         return digest_of("workspace", repr((*options, self.reset) if self.reset else options))
 
-    def state(self, run: Run, path: str) -> LoopState:
+    def state(self, run: StateRun, path: str) -> LoopState:
         """Return the workspace of the loop or workflow at a path of a run."""
         store: FileStore = run.resources["file_store"]
         return Files(
