@@ -314,14 +314,6 @@ def being_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:
-    # A step without a context cannot report usage, so the reserved usage counts.
-    usage = inner.spent if inner is not None else started.reserved
-    if usage is not NOTHING or started.reserved is not NOTHING:
-        finished.usage = usage
-        ctx.account.settle(started.path, usage)
-
-
 def _cut(ctx: Context, started: Entry, usage: Usage, error: BaseException) -> None:
     """Settle an effect that was begun and has no outcome."""
     ctx.account.settle(started.path, usage)
