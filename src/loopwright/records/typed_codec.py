@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import typing_extensions
@@ -145,11 +145,12 @@ def codec_of(declared: Any) -> TypeCodec:
     Raises:
         ConfigurationError: for a type that has no JSON form.
     """
+    build: Callable[[Any], TypeCodec] = _cached_codec
     try:
         hash(declared)
     except TypeError:
-        return _built(declared)
-    return _cached_codec(declared)
+        build = _built
+    return build(declared)
 
 
 def _built(declared: Any) -> TypeCodec:
