@@ -1,4 +1,4 @@
-"""The differences between operating systems: file locks, and groups of processes.
+"""The differences between operating systems: file locks, temporary folders, and groups of processes.
 
 Locks on open files are exclusive: `fcntl.flock` where it exists, else the same function with `msvcrt`. A lock belongs
 to the open file, and ends with its process. Two openings of one file exclude each other, also within one process.
@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypedDict
 
 __all__ = [
@@ -27,7 +31,9 @@ __all__ = [
     "exists",
     "flock",
     "new_group",
+    "remove_left_scratch",
     "take_lock",
+    "temporary_folder",
 ]
 
 flock: Callable[[int, int], None]
@@ -60,6 +66,43 @@ def take_lock(file: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+_SCRATCH = "loopwright-scratch-"
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Make an empty temporary folder, locked while it is used; its name has `name` and random characters."""
+    with tempfile.TemporaryDirectory(
+        prefix=f"{_SCRATCH}{name}-", ignore_cleanup_errors=True
+    ) as folder:
+        # Windows does not open folders.
+        lock = os.open(folder if HAS_GROUPS else os.devnull, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks
+                take_lock(lock)
+            yield Path(folder)
+        finally:
+            os.close(lock)
+
+
+def remove_left_scratch() -> None:
+    """Remove the temporary folders that processes of this user left when they were killed; POSIX only."""
+    for place in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                status = os.fstat(lock)
+                # A process takes the lock right after it has made the folder.
+                if (
+                    status.st_uid == os.getuid()
+                    and time.time() - status.st_mtime > 1
+                    and take_lock(lock)
+                ):
+                    shutil.rmtree(place, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 HAS_GROUPS = hasattr(os, "killpg")

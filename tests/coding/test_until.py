@@ -238,6 +238,46 @@ def test_a_second_stall_ends_the_loop() -> None:
     assert run_sync(scores(0.1, 0.1, 0.2, 0.2, 0.3), 0).reason.value == "max_iterations"
 
 
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    """Its temporary folders only: not those of a live process, of another name, or behind a link."""
+    place, project = tmp_path / "tmp", tmp_path / "project"
+    other, target = place / "loopwright-mine", tmp_path / "loopwright-scratch-target"
+    for folder in (project, other, target):
+        folder.mkdir(parents=True)
+    (target / "file").touch()
+    (place / "loopwright-scratch-link").symlink_to(target)
+    settings = {"TMPDIR": str(place), "XDG_STATE_HOME": str(tmp_path / "state")}
+    words = ["until", "--workspace", "copy", "--sandbox", "none", "--yes", "test -e made"]
+
+    def started(run: str) -> subprocess.Popen[bytes]:
+        ready, go = tmp_path / run, tmp_path / f"{run}.go"
+        script = f"touch {ready}; until test -e {go}; do sleep 0.05; done; touch made"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "loopwright", *words, "--run-id", run, "--", "sh", "-c", script], cwd=project,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **settings},
+        )  # fmt: skip
+        while not ready.exists():
+            assert process.poll() is None
+        return process
+
+    with started("live") as live:
+        used = set(place.glob("loopwright-scratch-*-*"))
+        killed = started("killed")
+        killed.kill()
+        killed.wait()
+        (tmp_path / "killed.go").touch()
+        left = set(place.glob("loopwright-scratch-*-*")) - used
+        assert {one.name.split("-")[2] for one in left} == {"check", "usage"}
+        for one in left:
+            os.utime(one, (1, 1))
+        done = command(project, "resume", "killed", **settings)
+        present = set(place.glob("loopwright-scratch-*-*"))
+        (tmp_path / "live.go").touch()
+    assert (done.returncode, live.returncode) == (0, 0)
+    assert present == used and used
+    assert other.is_dir() and (target / "file").exists()
+
+
 def test_other_failing_tests_are_progress() -> None:
     """The same score with other failing tests is progress."""
     names = iter(["a", "b", "b", "b"])

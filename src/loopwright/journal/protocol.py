@@ -284,11 +284,9 @@ class FileStore:
     @property
     def journal_files(self) -> tuple[Path, ...]:
         """The database of the journal, what SQLite and a lock keep beside it, and the folder of these contents."""
-        if self._folder is None:
-            return ()
-        database = self._folder.with_suffix("")
         ends = ("", "-wal", "-shm", "-journal", "-lock", ".files")
-        return tuple(database.with_name(f"{database.name}{end}") for end in ends)
+        databases = [] if self._folder is None else [self._folder.with_suffix("")]
+        return tuple(one.with_name(f"{one.name}{end}") for one in databases for end in ends)
 
     def put(self, content: bytes) -> str:
         """Store a content and return its digest; an existing content is not written again."""

@@ -29,12 +29,12 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
+from .._platform import temporary_folder
 from ..engine.context import Context
 from ..engine.run_state import Stub
 from ..engine.step import Leaf, as_step, digest_of
@@ -132,10 +132,8 @@ class UsageReport:
 @contextlib.contextmanager
 def report_usage(ctx: Context | None, source: UsageSource | None) -> Iterator[UsageReport]:
     """Let a command report its cost, and add it to `ctx` after the command has ended."""
-    with tempfile.TemporaryDirectory(
-        prefix="loopwright-usage-", ignore_cleanup_errors=True
-    ) as folder:
-        report = UsageReport(Path(folder) / "usage.json")
+    with temporary_folder("usage") as folder:
+        report = UsageReport(folder / "usage.json")
         try:
             yield report
         finally:

@@ -8,13 +8,13 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from ..._platform import temporary_folder
 from ...engine.context import Context
 from ...engine.step import Leaf, digest_of
 from ...errors import StepError
@@ -278,7 +278,7 @@ class AgentCall(Leaf):
         lines = ctx.run.resources["live_lines"].writer(ctx.run.run_id, ctx.path, title, shown)
         # Beside the call: some programs take seconds to print their version.
         version, started = asyncio.create_task(version_of(manifest, ctx)), True
-        with contextlib.closing(raw), _scratch() as scratch, lines as live:
+        with contextlib.closing(raw), temporary_folder("agent") as scratch, lines as live:
 
             def on_line(line: str) -> bool:
                 for text in reader.feed(line):
@@ -444,15 +444,6 @@ class AgentCall(Leaf):
             "failure": None if failure is None else failure.to_json(),
             "missing_session": missing and failure is not None,
         }
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """Make a folder for the files of a call: a prompt that is too long, and a schema."""
-    with tempfile.TemporaryDirectory(
-        prefix="loopwright-agent-", ignore_cleanup_errors=True
-    ) as folder:
-        yield Path(folder)
 
 
 def _empty(program: str) -> AgentRecord:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..._platform import temporary_folder
 from ...tools.process import run_command
 from ...tools.sandbox import Sandbox
 from ..workspace.store import Git, GitError, GitStore
@@ -70,6 +70,7 @@ class CleanCopy:
     ) -> None:
         self.store, self.setup, self.links, self.source = store, setup, tuple(links), source
         self._place: Path | None = None
+        self._made = ExitStack()
         self._home = source
         self.paths: tuple[str, ...] | None = None  # the first ones on the import path, once known
         self._state: _State = {}
@@ -152,7 +153,7 @@ class CleanCopy:
     def _make(self, base: str) -> None:
         self.close()
         # A random name that only this user can list: nothing is waiting there.
-        self._place = Path(tempfile.mkdtemp(prefix="loopwright-check-"))
+        self._place = self._made.enter_context(temporary_folder("check"))
         self.folder.mkdir()
         fill(self.store, self.folder, self._place, base, self.source)
         for link in self.links:
@@ -177,7 +178,7 @@ class CleanCopy:
     def close(self) -> None:
         """Remove the folder."""
         if self._place is not None:
-            shutil.rmtree(self._place, onerror=_made_writable)
+            self._made.close()
             self._place = None
 
     async def aclose(self) -> None:
@@ -236,19 +237,6 @@ def _state_of(folder: Path) -> _State:
     return state
 
 
-def _made_writable(function: object, path: str, _: object) -> None:
-    """Remove what a check left without the right to do so."""
-    try:
-        Path(path).parent.chmod(0o700)
-        if Path(path).is_dir() and not Path(path).is_symlink():
-            Path(path).chmod(0o700)
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            Path(path).unlink(missing_ok=True)
-    except OSError:
-        return  # the system removes temporary files
-
-
 MAX_FILES = 50_000  # in a folder without git, which may be a home folder
 
 
@@ -282,8 +270,8 @@ def tree_with(store: GitStore, commit: str, entries: Mapping[str, TreeEntry]) ->
         for path, entry in entries.items()
         if present.get(path) != entry
     ]
-    with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
-        git = replace(store.git, index=Path(scratch) / "index")
+    with temporary_folder("tree") as folder:
+        git = replace(store.git, index=folder / "index")
         git("read-tree", commit)
         data = b"".join(os.fsencode(row) + b"\0" for row in rows)
         git("update-index", "-z", "--index-info", stdin=data)

@@ -16,12 +16,12 @@ import random
 import re
 import secrets
 import shutil
-import tempfile
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from ..._platform import temporary_folder
 from ...engine.context import Context
 from ...engine.functions import in_thread
 from ...errors import EvaluationError, StepError
@@ -672,8 +672,8 @@ class TestCommand:
                 its timeout.
         """
         # A random name outside of the folder: the tested code must not find it there.
-        with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
-            place = Path(scratch) / secrets.token_hex(8)
+        with temporary_folder("report") as scratch:
+            place = scratch / secrets.token_hex(8)
             env = {"PYTHONDONTWRITEBYTECODE": "1"}
             files = None if ctx.scope is None else ctx.scope.files
             if files is not None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..._platform import temporary_folder
 from ...records import Iteration, Result, Status
 from ...records.codec import Json
 from ...records.display import idea_of
@@ -45,7 +45,6 @@ __all__ = [
 
 # The settings that decide how git reads a file of the disk.
 _SETTINGS = ("autocrlf", "eol", "filemode", "symlinks", "attributesfile")
-NAMED = 10  # uncommitted files of a branch in a record
 _NO_FILTER = (b"unspecified", b"unset", b"set")
 
 
@@ -93,8 +92,8 @@ def as_stored(
     ]
     if not changes:
         return Stored(onto, [])
-    with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
-        return _stored(store, source, changes, (after, onto), Path(scratch), untouched=untouched)
+    with temporary_folder("stored") as folder:
+        return _stored(store, source, changes, (after, onto), folder, untouched=untouched)
 
 
 def _stored(
@@ -432,10 +431,9 @@ def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
     store, run = files.tree.store, slug_of(files.run_id)
     if files.merge == "branch":
         made = make_branch(store, files.place, work, files.settings.branch.replace("{run}", run))
-        filtered = {"filtered": made.filtered} if made.filtered else {}
-        # A project without a commit may have thousands.
-        dirty = {"uncommitted": made.uncommitted[:NAMED]} if made.uncommitted else {}
-        return {"branch": made.name, **filtered, **dirty}
+        # A project without a commit may have thousands of uncommitted files.
+        names = {"filtered": made.filtered, "uncommitted": made.uncommitted[:10]}
+        return {"branch": made.name, **{key: value for key, value in names.items() if value}}
     patch = store.home / "patches" / f"{run}-{files.slug}.patch"
     outcome: dict[str, Json] = {}
     # Only a satisfied result may change the user's files; another one becomes a patch.

@@ -7,14 +7,13 @@ import functools
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..._home import Home
-from ..._platform import take_lock
+from ..._platform import take_lock, temporary_folder
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.redaction import Redactor, secrets_in
@@ -305,8 +304,8 @@ class SavedWorkspace:
     def bundle(self, loop: str) -> bytes:
         """Return the start and the snapshots of the iterations of a loop as a bundle, with a branch for each."""
         store, git = self.tree.store, Git(cwd=self.home)
-        with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
-            folder = Path(scratch) / "bundle.git"
+        with temporary_folder("bundle") as scratch:
+            folder = scratch / "bundle.git"
             # A repository of its own, whose branches have short names, with the objects of the store.
             git("init", "--quiet", "--bare", "--", str(folder))
             (folder / "objects" / "info" / "alternates").write_text(f"{store.folder / 'objects'}\n")
@@ -314,7 +313,7 @@ class SavedWorkspace:
             for number, commit in self.snapshots(loop).items():
                 inner("update-ref", f"refs/heads/iteration-{number}" if number else HEAD, commit)
             inner("symbolic-ref", "HEAD", HEAD)
-            file = Path(scratch) / "files.bundle"
+            file = scratch / "files.bundle"
             words = ("bundle", "create", "--quiet", str(file), "HEAD", "--branches")
             inner(*words)
             return file.read_bytes()

@@ -641,8 +641,8 @@ def prepare(
         tree.index.unlink(missing_ok=True)
     tree.index_from(source.head)
     submodules = _without_submodules(tree) if source.head else {}
-    places = (f":(literal){name}" for name in journal)
-    if journal and (known := tree.git("ls-files", "-z", "--", *places).split(b"\0")[:-1]):
+    words = ("ls-files", "-z", "--", *(f":(literal){name}" for name in journal))
+    if journal and (known := tree.git(*words).split(b"\0")[:-1]):
         # One that is committed: like a submodule it is not captured, and the result leaves it as it is.
         tree.drop(known)
         submodules |= dict.fromkeys(map(os.fsdecode, known), "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..._home import HOME, Home
+from ..._platform import remove_left_scratch
 from ...engine.files import Edits, LoopState, StateRun
 from ...engine.functions import digest_of
 from ...engine.loop_options import one_of
@@ -356,6 +357,7 @@ class Files:
             raise GitError(
                 f"workspace: the files of this run are on {begun['host']}; resume it there"
             )
+        remove_left_scratch()
         origin = None if begun is None else self._origin(begun)
         self._source = WorkspaceSource.of(
             Path(self.settings.path) if origin is None else origin.source
@@ -375,13 +377,14 @@ class Files:
             raise GitError(f"workspace: {error}") from error
         trees = store.home / "trees" / slug_of(self.run_id)
         folder = self._source.root if self._kind == "here" else trees / self.slug
+        included = [f":(glob){pattern}" for pattern in self.settings.include]
         self._tree = FileTree(
             store,
             folder,
             trees / ".state" / self.slug,
             f"refs/runs/{slug_of(self.run_id)}/{self.slug}/",
             max_file=bytes_of(self.settings.max_file),
-            include=self._included,
+            include=included and [*included, *(f":(exclude,literal){name}" for name in self._own)],
         )
         # Before any file is read: two processes would capture each other's half-written files.
         self._tree.lock()
@@ -422,15 +425,8 @@ class Files:
     @property
     def _own(self) -> list[str]:
         """The files of the journal inside the user's folder."""
-        root = self.source
-        inside = (file for file in self._journal_files if file.is_relative_to(root))
-        return [str(file.relative_to(root)) for file in inside]
-
-    @property
-    def _included(self) -> list[str]:
-        """The pathspecs of ignored files that are captured."""
-        wanted = [f":(glob){pattern}" for pattern in self.settings.include]
-        return wanted and [*wanted, *(f":(exclude,literal){name}" for name in self._own)]
+        inside = (file for file in self._journal_files if file.is_relative_to(self.source))
+        return [str(file.relative_to(self.source)) for file in inside]
 
     def _uncommitted(self) -> list[str]:
         """Return the changed and new files that the user has not committed."""

@@ -568,15 +568,18 @@ def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Ou
             command = workspace_line("apply", result.run_id, folder)
         output.write(("branch: ", "dim"), f"{branch} ({texts.one_line(command)}){failing}")
     if conflicts:
-        text = f"not applied: you and the run both changed {names_text(conflicts)}; none of your files was changed"
-        output.write((text, "yellow"), wrap=True)
+        both = (
+            f"you and the run both changed {names_text(conflicts)}; none of your files was changed"
+        )
+        output.write((f"not applied: {both}", "yellow"), wrap=True)
     if patch := texts.one_line(text_of(workspace.get("patch", ""))):
         # Where both changed a file, it writes the parts that do not fit beside it.
         reject = "--reject " if conflicts else ""
-        command = f"git apply {reject}{shlex.quote(patch)}"
-        output.write(("patch: ", "dim"), f"{patch} ({command}){failing}")
+        output.write(
+            ("patch: ", "dim"), f"{patch} (git apply {reject}{shlex.quote(patch)}){failing}"
+        )
     if conflicts and (folder / ".git").exists():
-        command = texts.one_line(workspace_line("branch", result.run_id, folder))
+        command = workspace_line("branch", result.run_id, folder)
         output.write(("or commit your edits, and git merge the branch of: ", "dim"), command)
     if "applied" in workspace:
         count = workspace["applied"]
