@@ -328,7 +328,18 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         },
     }
     if options.metric is not None:
-        _keep_or_revert(options, options.metric, loop)
+        # Only changes that improve the metric stay.
+        if options.score or options.report != "auto" or options.on_stall != "best":
+            raise ConfigurationError(
+                "until: --metric decides by one number; remove --score, --report and --on-stall"
+            )
+        loop["metrics"] = {options.metric.name: options.metric.direction}
+        loop["until"] = ["no_change", {"max_iterations": options.iterations}]
+        if options.patience is not None:
+            loop["until"].append({"no_improvement": {"patience": options.patience}})
+        # A change that breaks the program is a rejected idea.
+        loop["on_failure"] = "continue"
+        del loop["on_stall"]
     if options.keep != "best":
         loop["keep"] = options.keep
     workspace: dict[str, Json] = {"kind": options.workspace}
@@ -381,21 +392,6 @@ def _tests(options: UntilOptions) -> Json:
     if options.held_out:
         check["held_out"] = options.held_out
     return check if len(check) > 1 else options.check
-
-
-def _keep_or_revert(options: UntilOptions, metric: MetricOption, loop: dict[str, Json]) -> None:
-    """Change the keys of a loop so that only changes that improve a metric stay."""
-    if options.score or options.report != "auto" or options.on_stall != "best":
-        raise ConfigurationError(
-            "until: --metric decides by one number; remove --score, --report and --on-stall"
-        )
-    loop["metrics"] = {metric.name: metric.direction}
-    loop["until"] = ["no_change", {"max_iterations": options.iterations}]
-    if options.patience is not None:
-        loop["until"].append({"no_improvement": {"patience": options.patience}})
-    # A change that breaks the program is a rejected idea.
-    loop["on_failure"] = "continue"
-    del loop["on_stall"]
 
 
 def _command_of(options: UntilOptions) -> dict[str, Json]:

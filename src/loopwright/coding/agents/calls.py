@@ -303,7 +303,14 @@ class AgentCall(Leaf):
                 version.cancel()
                 # Also after a failure or a cancel: the tokens are paid for.
                 if started:
-                    self._spend(reader, ctx)
+                    usage = self._usage(reader)
+                    # Without a last event the report is incomplete, and the reservation is the better figure.
+                    if reader.counts and not reader.ended and self.limit:
+                        usage = usage.settled_at(Usage(calls=1, usd=self.limit))
+                    # The program reports the price that metered use would have; nothing of it is charged.
+                    if settings.billing == "subscription" and not settings.count_notional:
+                        usage = replace(usage, usd=0.0, unpriced=0)
+                    ctx.spend(usage)
             digest = raw.store(ctx.run.resources["file_store"], clean)
         if ended.skipped:
             ctx.warn(
@@ -412,16 +419,6 @@ class AgentCall(Leaf):
         if not usage.usd and settings.price is not None:
             usage = cost(usage, settings.price)
         return usage
-
-    def _spend(self, reader: EventReader, ctx: Context) -> None:
-        settings, usage = self.settings, self._usage(reader)
-        # Without a last event the report is incomplete, and the reservation is the better figure.
-        if reader.counts and not reader.ended and self.limit:
-            usage = usage.settled_at(Usage(calls=1, usd=self.limit))
-        # The program reports the price that metered use would have; nothing of it is charged.
-        if settings.billing == "subscription" and not settings.count_notional:
-            usage = replace(usage, usd=0.0, unpriced=0)
-        ctx.spend(usage)
 
     def _record(self, reader: EventReader, ended: Ended) -> AgentRecord:
         manifest = self.settings.manifest

@@ -425,7 +425,14 @@ class GeminiReader(EventReader):
         """Read one event and return its live lines."""
         kind = data.get("type")
         if kind == "message" and data.get("role") == "assistant":
-            return self._message(text_in(data.get("content")), delta=bool(data.get("delta")))
+            piece = text_in(data.get("content"))
+            if data.get("delta") and self._continues:
+                self.text = (self.text + piece)[:TEXT_CHARS]
+                return []
+            self.turns += 1
+            self._continues = True
+            self.text = piece[:TEXT_CHARS]
+            return [piece]
         self._continues = False
         if kind == "init":
             self.session = str(data.get("session_id") or "")
@@ -445,15 +452,6 @@ class GeminiReader(EventReader):
         elif kind == "result":
             self._result(data)
         return []
-
-    def _message(self, piece: str, *, delta: bool) -> list[str]:
-        if delta and self._continues:
-            self.text = (self.text + piece)[:TEXT_CHARS]
-            return []
-        self.turns += 1
-        self._continues = True
-        self.text = piece[:TEXT_CHARS]
-        return [piece]
 
     def _result(self, data: Mapping[str, Json]) -> None:
         self.ended = True
@@ -480,7 +478,13 @@ class OpenCodeReader(EventReader):
         elif kind == "text":
             return [self.say(text_in(member(part, "text")))]
         elif kind == "tool_use":
-            return self._tool(part)
+            state = member(part, "state")
+            arguments, name = member(state, "input"), str(member(part, "tool"))
+            line = self.tool(name, arguments if isinstance(arguments, Mapping) else {})
+            rejected = "reject" in text_in(member(state, "error")).lower()
+            if member(state, "status") == "error" and rejected:
+                self.deny(name, line)
+            return [line]
         elif kind == "step_finish":
             self._step(part)
         elif kind == "error":
@@ -495,19 +499,6 @@ class OpenCodeReader(EventReader):
             )
             return [message]
         return []
-
-    def _tool(self, part: Json) -> list[str]:
-        state = member(part, "state")
-        arguments = member(state, "input")
-        line = self.tool(
-            str(member(part, "tool")), arguments if isinstance(arguments, Mapping) else {}
-        )
-        if (
-            member(state, "status") == "error"
-            and "reject" in text_in(member(state, "error")).lower()
-        ):
-            self.deny(str(member(part, "tool")), line)
-        return [line]
 
     def _step(self, part: Json) -> None:
         tokens = member(part, "tokens")

@@ -156,7 +156,12 @@ class RawStream:
 
     def store(self, store: Bytes, clean: Callable[[str], str]) -> str:
         """Store what was kept, without secrets, and return its digest; "" if nothing was kept."""
-        content = self._content()
+        if self._file is not None:
+            self._file.seek(0)
+            content = self._file.read()
+        else:
+            self._trim()
+            content = bytes(self._tail)
         if not content:
             return ""
         text = content.decode("utf-8", "replace")
@@ -164,13 +169,6 @@ class RawStream:
             # The first line is a part of one, and may begin inside of a secret.
             text = text.partition("\n")[2]
         return store.put(clean(text).encode())
-
-    def _content(self) -> bytes:
-        if self._file is not None:
-            self._file.seek(0)
-            return self._file.read()
-        self._trim()
-        return bytes(self._tail)
 
     def close(self) -> None:
         """Remove what was kept."""

@@ -128,11 +128,35 @@ class AgentStep(CompositeStep):
         Raises:
             StepError: with the kind of the failure, see `agent`.
         """
-        folder, env = self._folder(ctx), await self._variables(value, ctx)
-        if ctx.scope is not None and ctx.scope.files is not None and self.manifest.leaves:
-            ctx.scope.files.state.leave_out(self.manifest.leaves)
+        files = None if ctx.scope is None else ctx.scope.files
+        # The folder of the workspace, else the one that the user agreed to.
+        if files is not None:
+            folder = files.inside(self.cwd)
+        elif self.here:
+            folder = (self.cwd or Path.cwd()).resolve()
+        else:
+            raise StepError(
+                f"{self.name}: a coding agent changes files, and there is no workspace. Add a workspace, or set "
+                "workspace='here' to let it work in the folder itself.",
+                path=ctx.path,
+                kind="no_workspace",
+                retryable=False,
+            )
+        env = {} if files is None else dict(files.variables)
+        for name, item in self.env.items():
+            text: object = item(value, ctx) if callable(item) else item
+            env[name] = codec.text_of(cast("Json", text))
+        if files is not None and self.manifest.leaves:
+            files.state.leave_out(self.manifest.leaves)
         key = session_key(self.session, ctx, f"{self.manifest.name} {folder}")
-        answer = _Answer(ctx, key, folder, env, fresh=_was_put_back(ctx))
+        # A conversation must not remember files that are gone, because the iteration continues from others
+        # than those of the last one.
+        fresh = (
+            files is not None
+            and ctx.iteration > 1
+            and (files.parent is None or files.parent.number != ctx.iteration - 1)
+        )
+        answer = _Answer(ctx, key, folder, env, fresh=fresh)
         prompt = filled_in(self.prompt, value, ctx)
         async with self._alone(answer):
             if self.schema is None:
@@ -153,35 +177,6 @@ class AgentStep(CompositeStep):
         # Two calls at a time in one conversation would each miss the turns of the other.
         async with sessions_of(answer.ctx.run).lock(answer.key):
             yield
-
-    def _folder(self, ctx: Context) -> Path:
-        """Return the working folder: that of the workspace, else the one that the user agreed to.
-
-        Raises:
-            StepError: of kind `no_workspace`.
-        """
-        files = None if ctx.scope is None else ctx.scope.files
-        if files is not None:
-            return files.inside(self.cwd)
-        if self.here:
-            return (self.cwd or Path.cwd()).resolve()
-        raise StepError(
-            f"{self.name}: a coding agent changes files, and there is no workspace. Add a workspace, or set "
-            "workspace='here' to let it work in the folder itself.",
-            path=ctx.path,
-            kind="no_workspace",
-            retryable=False,
-        )
-
-    async def _variables(self, value: Json, ctx: Context) -> dict[str, str]:
-        files = None if ctx.scope is None else ctx.scope.files
-        result = {} if files is None else dict(files.variables)
-        for name, item in self.env.items():
-            text: object = item
-            if callable(item):
-                text = item(value, ctx)
-            result[name] = codec.text_of(cast("Json", text))
-        return result
 
     async def _value(self, prompt: str, schema: Mapping[str, Json], answer: _Answer) -> Json:
         """Return the JSON value of the reply; the agent is asked once more for an unusable one."""
@@ -247,7 +242,9 @@ class AgentStep(CompositeStep):
             session = sessions.get(answer.key)
             resumed = bool(session.id) and self.manifest.resumable
         if session is None or not resumed:
-            session = Session(self._new_id(answer))
+            # The program chooses the ID of a new session, if it does not take one.
+            unnamed = "folder" if answer.key and not self.manifest.names_sessions else ""
+            session = Session(new_id(ctx.run) if self.manifest.session else unnamed)
         call = AgentCall(
             self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,
             env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
@@ -257,12 +254,6 @@ class AgentStep(CompositeStep):
         usage = Usage.from_json(record["session_usage"])
         sessions.put(answer.key, Session(record["session"], usage))
         return record
-
-    def _new_id(self, answer: _Answer) -> str:
-        """Return the ID of a new session; "" if the program chooses it."""
-        if self.manifest.session:
-            return new_id(answer.ctx.run)
-        return "folder" if answer.key and not self.manifest.names_sessions else ""
 
     def _continues(self, session: str) -> bool:
         """Return whether a further call of the same answer continues its conversation."""
@@ -318,17 +309,6 @@ class AgentStep(CompositeStep):
             retryable=retryable,
             retry_after=failure["retry_after"],
         )
-
-
-def _was_put_back(ctx: Context) -> bool:
-    """Return whether the iteration continues from other files than those of the last iteration.
-
-    A conversation must not remember files that are gone.
-    """
-    files = None if ctx.scope is None else ctx.scope.files
-    if files is None or ctx.iteration <= 1:
-        return False
-    return files.parent is None or files.parent.number != ctx.iteration - 1
 
 
 def unpriced(name: str, manifest: Manifest) -> str:

@@ -107,7 +107,17 @@ class CleanCopy:
             self._make(tree if installed else base)
             self._installed = installed
             if self.setup:
-                await self._set_up(sandbox if installed else None)
+                prefix: list[str] = []
+                if installed and sandbox is not None:
+                    inside = sandbox.within(readable=(self.source,))
+                    prefix = await inside.prefix(self.folder, None, name="setup")
+                result = await run_command(
+                    self.setup, prefix=prefix, cwd=self.folder, timeout=SETUP_TIMEOUT
+                )
+                if result.exit_code or result.timed_out:
+                    raise GitError(
+                        f"the setup of the clean copy {result.ending}: {result.last_output}; correct setup"
+                    )
         self.git("read-tree", "--reset", "-u", tree)
         self._state = _state_of(self.folder)
         return self.folder
@@ -161,19 +171,6 @@ class CleanCopy:
             if target.is_dir() and not os.path.lexists(place):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(target, target_is_directory=True)
-
-    async def _set_up(self, sandbox: Sandbox | None) -> None:
-        prefix: list[str] = []
-        if sandbox is not None:
-            inside = sandbox.within(readable=(self.source,))
-            prefix = await inside.prefix(self.folder, None, name="setup")
-        result = await run_command(
-            self.setup, prefix=prefix, cwd=self.folder, timeout=SETUP_TIMEOUT
-        )
-        if result.exit_code or result.timed_out:
-            raise GitError(
-                f"the setup of the clean copy {result.ending}: {result.last_output}; correct setup"
-            )
 
     def close(self) -> None:
         """Remove the folder."""

@@ -194,7 +194,9 @@ class SealedCheck:
         if second.report is None:
             raise unusable(self.name, second)
         report = _report(first) if canary is None else canary.without(_report(first))
-        if canary is not None and self._stops_early(report, second.report):
+        # Of the other programs a variable or their default makes them run all tests.
+        own = canary is not None and self.command.runner is None
+        if own and second.report.states.keys() - report.states.keys():
             raise broken(
                 f"{self.name}: the test program stops at the first failing test, so its report has no score; "
                 "make it run all tests, such as with --no-fail-fast"
@@ -214,12 +216,6 @@ class SealedCheck:
             if self.options.held_out_required:
                 evaluation = gated(evaluation, figures)
         return Sealed(protected, baseline, mode, paths, evaluation)
-
-    def _stops_early(self, with_canary: TestReport, without: TestReport) -> bool:
-        """Return whether the canary that fails kept other tests from running."""
-        # Of the other programs a variable or their default makes them run all tests.
-        own = self.command.runner is None
-        return own and bool(without.states.keys() - with_canary.states.keys())
 
     async def _first(
         self, tests: Sequence[str], modules: Mapping[str, str], paths: tuple[str, ...]

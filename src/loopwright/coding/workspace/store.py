@@ -359,26 +359,23 @@ class GitStore:
         with self.locked():
             if (self.folder / "complete").exists():
                 return
-            self._create(source)
-
-    def _create(self, source: Path | None) -> None:
-        temporary = self.home / "store.new"
-        _remove(temporary)
-        _remove(self.folder)
-        git = Git(cwd=self.home)
-        if source is not None:
-            options = ("--bare", "--local", "--quiet")
-            git("clone", *options, "--", str(source), str(temporary))
-        else:
-            git("init", "--bare", "--quiet", "--", str(temporary))
-        fresh = Git(temporary, cwd=self.home)
-        # Refs of the user would keep growing stale.
-        for ref in fresh.text("for-each-ref", "--format=%(refname)").split():
-            fresh("update-ref", f"refs/base/{ref.removeprefix('refs/')}", ref)
-            fresh("update-ref", "-d", ref)
-        self._configure(temporary)
-        (temporary / "complete").touch()
-        temporary.rename(self.folder)
+            temporary = self.home / "store.new"
+            _remove(temporary)
+            _remove(self.folder)
+            git = Git(cwd=self.home)
+            if source is not None:
+                options = ("--bare", "--local", "--quiet")
+                git("clone", *options, "--", str(source), str(temporary))
+            else:
+                git("init", "--bare", "--quiet", "--", str(temporary))
+            fresh = Git(temporary, cwd=self.home)
+            # Refs of the user would keep growing stale.
+            for ref in fresh.text("for-each-ref", "--format=%(refname)").split():
+                fresh("update-ref", f"refs/base/{ref.removeprefix('refs/')}", ref)
+                fresh("update-ref", "-d", ref)
+            self._configure(temporary)
+            (temporary / "complete").touch()
+            temporary.rename(self.folder)
 
     @staticmethod
     def _configure(folder: Path) -> None:
