@@ -509,13 +509,6 @@ def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Ca
         elif last.startswith("attempt-") and number in questions:
             reply = Reply.from_json(entry.value).message()
             exchanges[number] = (Message("user", questions[number]), reply)
-    return _folded(exchanges, summaries, limits)
-
-
-def _folded(
-    exchanges: dict[int, _Exchange], summaries: dict[int, str], limits: Conversation
-) -> CarriedConversation:
-    """Return the conversation with the exchanges and summaries of iterations."""
     conversation = CarriedConversation(tuple(exchanges[number] for number in sorted(exchanges)))
     if not summaries:
         return conversation

@@ -79,16 +79,21 @@ def verdict_of(
         canary: the canaries that were in the copy, or None without.
         allowed: the tests of the base that may be missing.
     """
-    code = measured.result.exit_code
-    if measured.report is None:
-        return _without_report(measured, runner)
-    report = measured.report
+    ended, report = measured.result, measured.report
+    code = ended.exit_code
+    if report is None:
+        # A program that could not begin, such as one whose settings import broken code, wrote none either.
+        if code in ((0,) if runner is None else runner.normal_exits):
+            return CheckVerdict(f"the test program {ended.ending}, but {measured.problem}")
+        printed = output_of(ended)
+        problem = f"the test program {ended.ending} and {measured.problem}"
+        return CheckVerdict("", None, f"{problem}\n{printed}" if printed else problem, code)
     if canary is not None:
         if wrong := canary.holds(report):
             return CheckVerdict(f"{wrong}")
         report = canary.without(report)
     if code < 0:
-        return CheckVerdict(f"the test program {measured.result.ending} after it wrote its report")
+        return CheckVerdict(f"the test program {ended.ending} after it wrote its report")
     tally = baseline.tally(report, allowed)
     if gone := tally.gone(measured.shown):
         return CheckVerdict(gone)
@@ -97,17 +102,6 @@ def verdict_of(
     if fails and code == 0:
         return CheckVerdict("its report has failing tests, but it exited with 0")
     return CheckVerdict("", tally, "", code)
-
-
-def _without_report(measured: TestRun, runner: Runner | None) -> CheckVerdict:
-    ended = measured.result
-    # A program that could not begin, such as one whose settings import broken code, wrote none either.
-    normal = (0,) if runner is None else runner.normal_exits
-    if ended.exit_code in normal:
-        return CheckVerdict(f"the test program {ended.ending}, but {measured.problem}")
-    printed = output_of(ended)
-    problem = f"the test program {ended.ending} and {measured.problem}"
-    return CheckVerdict("", None, f"{problem}\n{printed}" if printed else problem, ended.exit_code)
 
 
 LISTED = 50  # failing tests in the improvements

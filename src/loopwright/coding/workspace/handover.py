@@ -478,12 +478,9 @@ def _message(files: Files, result: Result, snapshot: Json) -> str:
         loops = (one.history for one in result.loops.values())
         history = next((one for one in loops if any(item is chosen for item in one)), history)
     title = f"{result.name or files.path}: {result.status.value}"
-    trailers = [f"Loopwright-Run: {files.run_id}"]
     if chosen is not None:
         title += f" in iteration {chosen.number} of {len(history)}"
-        trailers.append(f"Loopwright-Iteration: {chosen.number}")
-        trailers += _rating(chosen)
-    return "\n".join([title, "", *trailers, ""])
+    return _with_trailers(title, files, chosen)
 
 
 def _iterations(result: Result) -> list[Iteration]:
@@ -494,18 +491,21 @@ def _iterations(result: Result) -> list[Iteration]:
 
 def _message_of(files: Files, commit: str, item: Iteration | None) -> str:
     """Return the message for the commit of one iteration, or of an edit from outside."""
-    trailers = [f"Loopwright-Run: {files.run_id}"]
     if item is None:
         title = files.tree.store.git.text("show", "-s", "--format=%s", commit)
-        return "\n".join([title, "", *trailers, ""])
-    title = idea_of(item) if item.accepted is not None else ""
-    trailers.append(f"Loopwright-Iteration: {item.number}")
-    trailers += _rating(item)
-    return "\n".join([title or f"{files.path}: iteration {item.number}", "", *trailers, ""])
+    else:
+        title = idea_of(item) if item.accepted is not None else ""
+        title = title or f"{files.path}: iteration {item.number}"
+    return _with_trailers(title, files, item)
 
 
-def _rating(item: Iteration) -> list[str]:
-    """Return the trailers with the objective or the score of an iteration."""
-    if item.objective is not None:
-        return [f"Loopwright-Metric: {item.objective.name} {item.objective.text}"]
-    return [] if item.score is None else [f"Loopwright-Score: {item.score:g}"]
+def _with_trailers(title: str, files: Files, item: Iteration | None) -> str:
+    """Return a message with the run, the iteration, and its objective or score as trailers."""
+    trailers = [f"Loopwright-Run: {files.run_id}"]
+    if item is not None:
+        trailers.append(f"Loopwright-Iteration: {item.number}")
+        if item.objective is not None:
+            trailers.append(f"Loopwright-Metric: {item.objective.name} {item.objective.text}")
+        elif item.score is not None:
+            trailers.append(f"Loopwright-Score: {item.score:g}")
+    return "\n".join([title, "", *trailers, ""])

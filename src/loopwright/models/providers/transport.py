@@ -218,8 +218,16 @@ class _Body(httpx2.AsyncByteStream):
                 yield self._checked(repair.feed, chunk)
         if document is None:
             yield self._checked(repair.end, b"")
-        else:
-            yield self._as_stream(bytes(document))
+            return
+        try:
+            data = self._checked(decoded, bytes(document))
+        except (ValueError, RecursionError) as error:
+            raise self._unread(f"JSON that cannot be read: {error}") from None
+        # A complete chat completion is a stream of one chunk.
+        piece = as_chunk(data)
+        if piece is None:
+            raise self._unread("JSON that is not a chat completion")
+        yield b"data: " + json.dumps(piece).encode() + b"\n\ndata: [DONE]\n\n"
 
     def _checked(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
@@ -283,17 +291,6 @@ class _Body(httpx2.AsyncByteStream):
     async def _chunks(self) -> AsyncIterator[bytes]:
         async for chunk in cast("AsyncIterator[bytes]", self._response.stream):
             yield chunk
-
-    def _as_stream(self, body: bytes) -> bytes:
-        """Return a complete chat completion as a stream of one chunk."""
-        try:
-            data = self._checked(decoded, body)
-        except (ValueError, RecursionError) as error:
-            raise self._unread(f"JSON that cannot be read: {error}") from None
-        piece = as_chunk(data)
-        if piece is None:
-            raise self._unread("JSON that is not a chat completion")
-        return b"data: " + json.dumps(piece).encode() + b"\n\ndata: [DONE]\n\n"
 
     def _unread(self, what: str) -> ModelError:
         return ModelError(
