@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Condition,
         Deadline,
         Degrading,
+        Impossible,
         Judged,
         MaxIterations,
         MetricAtLeast,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         NoChange,
         NoImprovement,
         NoProgress,
+        OnStall,
         OutputMatches,
         Passed,
         PhaseLimit,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
     from .engine.loop import Loop
-    from .engine.loop_options import Impossible, OnStall, Undecided
+    from .engine.loop_options import Undecided
     from .engine.metrics import Metric, MetricScore
     from .engine.run import resume, resume_sync, run, run_sync
     from .engine.step import step
@@ -163,6 +165,7 @@ _MODULES = {
         "Condition",
         "Deadline",
         "Degrading",
+        "Impossible",
         "Judged",
         "MaxIterations",
         "MetricAtLeast",
@@ -170,6 +173,7 @@ _MODULES = {
         "NoChange",
         "NoImprovement",
         "NoProgress",
+        "OnStall",
         "OutputMatches",
         "Passed",
         "PhaseLimit",
@@ -182,7 +186,7 @@ _MODULES = {
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
     "engine.loop": ("Loop",),
-    "engine.loop_options": ("Impossible", "OnStall", "Undecided"),
+    "engine.loop_options": ("Undecided",),
     "engine.metrics": ("Metric", "MetricScore"),
     "engine.run": ("resume", "resume_sync", "run", "run_sync"),
     "engine.step": ("step",),

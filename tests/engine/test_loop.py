@@ -28,7 +28,8 @@ from loopwright import (
     Timeout,
     step,
 )
-from loopwright.engine.loop import DEFAULT_LIMIT, any_of
+from loopwright.engine.loop import any_of
+from loopwright.engine.loop_options import DEFAULT_LIMIT
 
 from .support import (
     ERROR,

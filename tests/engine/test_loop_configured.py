@@ -27,7 +27,8 @@ from loopwright import (
     sequence,
     step,
 )
-from loopwright.engine.loop import NO_GOAL, NO_GOAL_SENTENCE, any_of
+from loopwright.engine.loop import any_of
+from loopwright.engine.loop_options import NO_GOAL, NO_GOAL_SENTENCE
 from loopwright.errors import ConfigurationError
 
 from .support import (

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from ..conditions import Budget, Condition, MaxIterations, NoChange, Passed, Timeout
+from ..conditions import Budget, Condition, MaxIterations, NoChange, OnStall, Passed, Timeout
 from ..engine.context import Context
 from ..engine.loop import Loop, any_of
-from ..engine.loop_options import OnStall, measures_only
+from ..engine.loop_options import measures_only
 from ..engine.metrics import Metric, metrics_of
 from ..engine.step import (
     EvaluatorLike,

@@ -32,9 +32,10 @@ from .limits import tuned_budget as tuned_budget
 from .limits import unit_of as unit_of
 from .progress import DEFAULT_SIGMA as DEFAULT_SIGMA
 from .progress import Degrading, NoChange, NoImprovement, NoProgress, RepeatedOutput
-from .progress import stalls as stalls
+from .progress import OnStall as OnStall
 from .progress import uses_past as uses_past
 from .progress import with_sigma as with_sigma
+from .success import FEEDBACK_SHOWN as FEEDBACK_SHOWN
 from .success import (
     AllCriteriaMet,
     Judged,
@@ -44,8 +45,10 @@ from .success import (
     Passed,
     ScoreAtLeast,
 )
+from .success import Impossible as Impossible
 from .success import TreeReading as TreeReading
 from .success import questions_in as questions_in
+from .success import tampering_stop as tampering_stop
 from .success import with_passed as with_passed
 
 # The other names are for packages of Loopwright only.

@@ -1,4 +1,7 @@
-"""Conditions of success: score, verdict, criteria, pattern, metrics, sentences that a model judges."""
+"""Conditions on what an evaluation says: score, verdict, criteria, pattern, metrics, sentences that a model judges.
+
+An evaluation can also say that the task is impossible, or that the result was tampered with.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ConfigurationError
-from ..records import History, Iteration, Reason, Stop, number_text, reaches
+from ..records import Evaluation, History, Iteration, Reason, Stop, number_text, reaches
 from ..records.codec import Json, integer, number, text_of
+from ..records.display import shortened
 from ..records.typed import Value
 from .base import AllOf, AnyOf, Condition, check_safely, condition, tag_of
 
@@ -403,3 +407,85 @@ class TreeReading:
             yield part
         for member in part.parts():
             yield from self._needed(member, asked)
+
+
+FORGED_IN_A_ROW = 3  # results that are not to be believed, until the loop ends
+FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Impossible(Value):
+    """When evaluations that call the task impossible end a loop, with the status `impossible`.
+
+    Only decided iterations count; one of them that does not say so starts the count again. Before the end,
+    such an evaluation is not met, and its reason is feedback.
+
+    Args:
+        floor: The first iteration that counts. Default: 3.
+        looks: How many decided iterations in a row must say so. Default: 2.
+
+    Raises:
+        ConfigurationError: For a number below 1, or fewer looks than 2.
+
+    Example:
+        >>> from loopwright import Evaluation, Impossible, Loop, run_sync
+        >>> no = Evaluation(impossible=True, feedback="the file does not exist")
+        >>> result = run_sync(Loop(str, lambda text: no, impossible=Impossible(floor=1)), "task")
+        >>> result.status.value, result.iterations
+        ('impossible', 2)
+    """
+
+    floor: int = 3
+    looks: int = 2
+
+    def __post_init__(self) -> None:
+        integer("impossible: floor", self.floor, minimum=1)
+        # One look is one vote of a model, and a wrong one would give up a task that can be done.
+        integer("impossible: looks", self.looks, minimum=2)
+
+    def check(self, history: History) -> Stop | None:
+        """Return the stop after the last look that is needed, or None."""
+        if not len(history) or not _impossible(history[-1]):
+            return None
+        looks = 0
+        for item in reversed(history):
+            if item.number < self.floor:
+                break
+            if item.error is not None or item.interrupted or item.undecided:
+                continue
+            if not _impossible(item):
+                break
+            looks += 1
+        if looks < self.looks:
+            return None
+        why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
+        detail = f"{self.looks} evaluations in a row say that the task is impossible"
+        return Stop(Reason.IMPOSSIBLE, f"{detail}: {why}" if why else detail)
+
+
+def _impossible(item: Iteration) -> bool:
+    return item.evaluation is not None and item.evaluation.impossible
+
+
+def tampering_stop(history: History) -> Stop | None:
+    """Return the stop of a loop whose latest iteration tampered for the last time that is allowed."""
+    last = history.last
+    evaluation = None if last is None else last.evaluation
+    tampered = None if evaluation is None else evaluation.tampered
+    if last is None or tampered is None:
+        return None
+    if tampered.action == "stop":
+        return Stop(Reason.TAMPERED, f"iteration {last.number}: {tampered.why}")
+    latest = history[-FORGED_IN_A_ROW:] if len(history) >= FORGED_IN_A_ROW else ()
+    if latest and all(_forged(item.evaluation) for item in latest):
+        return Stop(
+            Reason.TAMPERED,
+            f"the results of {FORGED_IN_A_ROW} iterations in a row are forged, the last one because "
+            f"{tampered.why}",
+        )
+    return None
+
+
+def _forged(evaluation: Evaluation | None) -> bool:
+    tampered = None if evaluation is None else evaluation.tampered
+    return tampered is not None and tampered.kind == "forged"

@@ -11,7 +11,8 @@ from ..coding.sealed.measure import TestCommand
 from ..conditions import Budget
 from ..conditions.base import TAGS
 from ..engine.budgets import CANNOT_BIND, cannot_bind
-from ..engine.loop import NO_GOAL, NO_GOAL_SENTENCE, PASSED_UNREAD, Loop
+from ..engine.loop import PASSED_UNREAD, Loop
+from ..engine.loop_options import NO_GOAL, NO_GOAL_SENTENCE
 from ..engine.step import Step
 from ..errors import Problem, nearest
 from ..models.providers.endpoints import ALIASES, PROVIDERS

@@ -27,8 +27,8 @@ from ..coding.sealed.protected import Protection
 from ..coding.workspace.store import problem_with_git
 from ..conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
 from ..engine.lists import MOST_ITEMS
-from ..engine.loop import DEFAULT_LIMIT, Loop
-from ..engine.loop_options import has_check
+from ..engine.loop import Loop
+from ..engine.loop_options import DEFAULT_LIMIT, has_check
 from ..engine.step import Step
 from ..errors import ConfigurationError, Problem
 from ..evaluators.judge import KNOWN_BAD, votes_of

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..conditions import CEILING, TreeReading
+from ..conditions import CEILING, FEEDBACK_SHOWN, TreeReading
 from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, History, Iteration, Reason, Status, Stop, as_evaluation
 from ..records.codec import ATOMS, Json
@@ -22,14 +22,13 @@ from ..records.evaluation import misspelling
 from ..records.iteration import new_iteration
 from ..records.typed import CARRIERS, ValueType, json_of
 from .context import Context
-from .loop_options import FEEDBACK_SHOWN, UNJUDGED, UNJUDGED_SENTENCE, LoopDeclaration
+from .loop_options import UNJUDGED, UNJUDGED_SENTENCE, LoopDeclaration
 from .step import CompositeStep, Step
 
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
 
 __all__ = [
-    "MOMENTS",
     "Attempt",
     "Call",
     "answered",
@@ -40,7 +39,6 @@ __all__ = [
     "settled",
 ]
 
-MOMENTS = ("iteration", "limit")  # when a loop can ask; also the kinds of its questions
 _LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
 
 

@@ -1,4 +1,4 @@
-"""A loop: its declaration, its run, and its decision after each iteration.
+"""A loop: its run, and its decision after each iteration; `loop_options` has what it declares.
 
 1. Each iteration is one record, failed or not. The record is committed before the decision.
 2. Each output is evaluated, and adapt is the first step of the next iteration: n iterations adapt n-1
@@ -15,46 +15,40 @@ the same record and the same rules: `ListRun` chooses the next number, the input
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from ..conditions import (
+    FEEDBACK_SHOWN,
     AllCriteriaMet,
     AnyOf,
     Budget,
     Condition,
     Deadline,
-    Judged,
-    MaxIterations,
+    Impossible,
+    OnStall,
     Passed,
-    PhaseLimit,
     Timeout,
     TreeReading,
     check_safely,
     from_json,
-    has_goal,
     named,
     prefer,
-    questions_in,
     raised,
     raised_budget,
     tag_of,
+    tampering_stop,
     tightest,
     time_limits,
     tuned,
-    uses_past,
-    with_passed,
     with_sigma,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
-    ConfigurationError,
     LoopwrightWarning,
     StepError,
     Stopped,
@@ -73,19 +67,17 @@ from ..records import (
     Status,
     Stop,
     Usage,
-    codec,
     failure_of,
 )
 from ..records.codec import Json, error_line
-from ..records.display import shortened, table_html
-from ..records.typed import Value, ValueType, json_of
-from .budgets import CANNOT_BIND, Account, cannot_bind
+from ..records.display import shortened
+from ..records.typed import ValueType, json_of
+from .budgets import CANNOT_BIND, Account
 from .context import Context, Scope
 from .deadlines import DeadlineScope
 from .effects import being_cancelled, journaled, recorded, retyped, unrecorded
-from .files import Snapshots, StateSource
+from .files import Snapshots
 from .iteration import (
-    MOMENTS,
     Attempt,
     Call,
     approved,
@@ -95,54 +87,32 @@ from .iteration import (
     settled,
 )
 from .loop_options import (
-    FEEDBACK_SHOWN,
-    NO_CHECK,
-    Impossible,
+    NO_GOAL,
+    NO_GOAL_SENTENCE,
+    RULES,
     LoopDeclaration,
-    LoopLimits,
-    OnStall,
+    LoopOptions,
     Undecided,
-    check_conditions,
-    check_exploration,
-    check_options,
     explores,
-    has_check,
     may_continue,
-    one_of,
-    tampering_stop,
-    with_limits,
-    without_judge,
 )
 from .step import (
     AsyncFunction,
-    CompositeStep,
     EvaluatorLike,
-    FunctionStep,
     In,
-    Leaf,
     Out,
-    Step,
     StepLike,
-    acceptable,
-    as_step,
-    digest_of,
-    fingerprinted,
-    source_digest,
 )
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
-    from .metrics import LoopMetrics, Metric, MetricScore
+    from .loop_options import LoopKeywords
 
 __all__ = [
-    "DEFAULT_LIMIT",
-    "NO_GOAL",
-    "NO_GOAL_SENTENCE",
     "Loop",
     "LoopRun",
     "any_of",
     "loop_of_rules",
-    "one_of",
 ]
 
 
@@ -748,22 +718,7 @@ class LoopRun:
                 raise
 
 
-DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
-MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
-FAILURES_IN_A_ROW = 3
-# The options that decide when a loop ends, and with which output.
-_RULES = (
-    "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
-    "on_stall", "impossible", "undecided", "explore",
-)  # fmt: skip
-LIMIT_UNREACHABLE = "limit_unreachable"
 NOT_APPLICABLE = "condition_not_applicable"
-NO_GOAL = "no_goal"  # the code of the warning, and its sentence
-NO_GOAL_SENTENCE = (
-    "its evaluator gives scores only, and no condition says which score is enough, so it cannot be "
-    "satisfied; add a score_at_least"
-)
-
 PASSED_UNREAD = "passed_unread"
 # A function without `return` is the usual cause.
 EMPTY_EVALUATIONS = (
@@ -772,36 +727,7 @@ EMPTY_EVALUATIONS = (
 )
 
 
-if TYPE_CHECKING:
-
-    class LoopOptions(LoopLimits, Generic[In, Out], total=False):
-        """The keyword options of `Loop`, which explains them."""
-
-        on_failure: str
-        max_retries: int
-        retry_delay: float
-        keep: str
-        min_iterations: int
-        required: bool
-        max_failures: int | None
-        accept: Sequence[str]
-        rejudge: int
-        baseline: bool
-        on_stall: OnStall | None
-        metrics: Mapping[str, str | Metric] | None
-        objective: str
-        score: MetricScore | Mapping[str, Json] | None
-        impossible: Impossible
-        undecided: Undecided
-        explore: float
-        approve: str | Sequence[str]
-        workspace: StateSource | None
-        on_iteration: Callable[[Iteration[In, Out]], object] | None
-        on_terminate: Callable[[Result[Out]], object] | None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Loop(Value, CompositeStep[In, Out]):
+class Loop(LoopOptions[In, Out]):
     """A loop: execute, evaluate and adapt, until a condition stops it.
 
     Args:
@@ -875,43 +801,6 @@ class Loop(Value, CompositeStep[In, Out]):
         (8, 'condition_met', 3)
     """
 
-    keeps_types: ClassVar[bool] = True
-    noun: ClassVar[str] = "loop"
-    execute: StepLike[In, Out]
-    evaluate: EvaluatorLike[Out] | None = None
-    adapt: StepLike[Iteration[In, Out], In] | None = None
-    until: Condition | None = None
-    guards: Condition | None = None
-    name: str = ""
-    on_failure: str = field(default="halt", kw_only=True)
-    max_retries: int = field(default=2, kw_only=True)
-    retry_delay: float = field(default=0.5, kw_only=True)
-    keep: str = field(default="best", kw_only=True)
-    min_iterations: int = field(default=1, kw_only=True)
-    required: bool = field(default=False, kw_only=True)
-    max_failures: int | None = field(default=FAILURES_IN_A_ROW, kw_only=True)
-    accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
-    rejudge: int = field(default=0, kw_only=True)
-    baseline: bool = field(default=False, kw_only=True)
-    on_stall: OnStall | None = field(default=None, kw_only=True)
-    metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
-    objective: str = field(default="", kw_only=True)
-    score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
-    impossible: Impossible = field(default=Impossible(), kw_only=True)
-    undecided: Undecided = field(default=Undecided(), kw_only=True)
-    explore: float = field(default=0.0, kw_only=True)
-    approve: str | Sequence[str] = field(default=(), kw_only=True)
-    min_score: InitVar[float | None] = field(default=None, kw_only=True)
-    max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
-    patience: InitVar[int | None] = field(default=None, kw_only=True)
-    max_calls: InitVar[int | None] = field(default=None, kw_only=True)
-    max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
-    max_usd: InitVar[float | None] = field(default=None, kw_only=True)
-    timeout: InitVar[float | None] = field(default=None, kw_only=True)
-    workspace: StateSource | None = field(default=None, kw_only=True)
-    on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
-    on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
-
     if TYPE_CHECKING:
 
         @overload
@@ -923,7 +812,7 @@ class Loop(Value, CompositeStep[In, Out]):
             until: Condition | None = ...,
             guards: Condition | None = ...,
             name: str = ...,
-            **options: Unpack[LoopOptions[In, Out]],
+            **options: Unpack[LoopKeywords[In, Out]],
         ) -> None: ...
         @overload
         def __init__(
@@ -934,340 +823,9 @@ class Loop(Value, CompositeStep[In, Out]):
             until: Condition | None = ...,
             guards: Condition | None = ...,
             name: str = ...,
-            **options: Unpack[LoopOptions[In, Out]],
+            **options: Unpack[LoopKeywords[In, Out]],
         ) -> None: ...
         def __init__(self, *arguments: object, **options: object) -> None: ...
-
-    def __post_init__(
-        self,
-        min_score: float | None,
-        max_iterations: int | None,
-        patience: int | None,
-        max_calls: int | None,
-        max_total_tokens: int | None,
-        max_usd: float | None,
-        timeout: float | None,
-    ) -> None:
-        # The loop is frozen; these fields are completed once, here.
-        put = functools.partial(object.__setattr__, self)
-        limits = LoopLimits(
-            min_score=min_score,
-            max_iterations=max_iterations,
-            patience=patience,
-            max_calls=max_calls,
-            max_total_tokens=max_total_tokens,
-            max_usd=max_usd,
-            timeout=timeout,
-        )
-        check_options(vars(self))
-        if self.metrics is not None or self.objective != "" or self.score is not None:
-            from .metrics import metrics_of
-
-            put("measured", metrics_of(self.metrics, self.objective, self.score))
-        put("until", with_limits(self.until, self.guards, limits))
-        put("sentences", self._sentences())
-        stages = ("execute", "evaluate", "adapt")
-        present = [name for name in stages if name == "execute" or getattr(self, name) is not None]
-        for name in present:
-            put(name, self._stage(name))
-        put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
-        put("name", self.name or as_step(self.execute).name)
-        if "/" in self.name:
-            raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
-        if self.depth > MAX_DEPTH:
-            raise ConfigurationError(
-                f"loop: {self.name}: loops are nested {self.depth} deep; the limit is {MAX_DEPTH}"
-            )
-        if self.sentences and self.evaluate is None and self.undecided.then == "accept_check":
-            raise ConfigurationError(NO_CHECK, option="undecided")
-        put("members", tuple(self._conditions()))
-        check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
-        put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
-        self._warn_of_no_goal()
-        for text in self._unreachable():
-            warnings.warn(LoopwrightWarning(text, code=LIMIT_UNREACHABLE), stacklevel=4)
-        if self.unbound:
-            warnings.warn(LoopwrightWarning(self.unbound, code=CANNOT_BIND), stacklevel=4)
-        put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
-        for moment in self.approve:
-            one_of("loop: approve", moment, MOMENTS)
-        if self.explore:
-            check_exploration(cast("LoopDeclaration", self))
-
-    def _stage(self, name: str) -> Step:
-        """Return a stage as a step, with what the loop adds to it."""
-        function = getattr(self, name)
-        if name == "evaluate":
-            step = as_step(function, purpose="evaluate")
-            # Without a judge of its own, the evaluator can decide in the place of a sentence.
-            if self.undecided.then == "accept_check" and not (self.sentences and has_check(step)):
-                step = without_judge(step, self.undecided)
-            if self.measured is not None and self.measured.repeats:
-                from .metrics import Repeated
-
-                step = Repeated(step, self.measured.repeats)
-        else:
-            step = as_step(function)
-        # The output of adapt is the input of execute, so it has that type.
-        if name == "adapt" and isinstance(step, FunctionStep):
-            step = step.making_input_of(as_step(self.execute))
-        return self._retried(step)
-
-    def _sentences(self) -> Mapping[str, Step]:
-        """Return the evaluators that answer the sentences of `until`, in their order.
-
-        A single sentence of a loop without an evaluator becomes its evaluator.
-        """
-        if any(True for _ in questions_in(self.guards)):
-            raise ConfigurationError(
-                "loop: guards: a sentence is asked after an iteration, and guards are checked before each step; "
-                "move it to until"
-            )
-        asked: dict[str, Judged] = {}
-        for question in questions_in(self.until):
-            if asked.setdefault(question.sentence, question) != question:
-                raise ConfigurationError(
-                    f"loop: until: {question.sentence!r} has two models; name one model for a sentence"
-                )
-        judges = {
-            # An adapter makes the sentence itself a judge.
-            sentence: as_step(
-                cast("Step", question if question.judge is None else question.judge),
-                purpose="evaluate",
-            )
-            for sentence, question in asked.items()
-        }
-        if len(judges) == 1 and self.evaluate is None:
-            assert self.until is not None
-            object.__setattr__(self, "evaluate", next(iter(judges.values())))
-            object.__setattr__(self, "until", with_passed(self.until))
-            return {}
-        # The score of a judge would not be read, so none is asked for.
-        return {
-            sentence: self._retried(getattr(step, "verdict_only", step))
-            for sentence, step in judges.items()
-        }
-
-    def _retried(self, step: Step) -> Step:
-        if self.on_failure != "retry":
-            return step
-        from .composites import retry
-
-        return retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
-
-    def _conditions(self) -> Iterator[Condition]:
-        """Iterate over the conditions to check after each iteration.
-
-        A limit inside an "and" also applies alone. A loop with an evaluator and without a condition of
-        success ends when its evaluation passes.
-        """
-        conditions: list[Condition] = []
-        for tree in (self.until, self.guards):
-            if tree is not None:
-                conditions += [*tree.flat(), *tree.limits()]
-        # With an objective, the loop looks for the best value until a limit ends it.
-        if self.evaluate is not None and not self.has_goal and not self._optimises:
-            conditions.append(Passed())
-        if not any(isinstance(c, MaxIterations | PhaseLimit) for c in conditions):
-            conditions.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
-        for condition in conditions:
-            if type(condition).__hash__ is None:
-                raise ConfigurationError(
-                    f"loop: {condition!r} can change, so a resumed run could decide differently; "
-                    f"declare {type(condition).__name__} with @dataclass(frozen=True)"
-                )
-        # A limit inside an "and" is listed twice if it also stands alone.
-        yield from dict.fromkeys(conditions)
-
-    @functools.cached_property
-    def has_goal(self) -> bool:
-        """Whether `until` or `guards` has a condition of success."""
-        return any(has_goal(tree) for tree in (self.until, self.guards))
-
-    @property
-    def _optimises(self) -> bool:
-        return self.measured is not None and bool(self.measured.objective)
-
-    def _warn_of_no_goal(self) -> None:
-        if self._optimises:
-            return
-        if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
-            message = f"loop {self.name}: {NO_GOAL_SENTENCE}"
-            warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
-
-    def _unreachable(self) -> Iterator[str]:
-        """Iterate over sentences on conditions that need more iterations than the loop can run."""
-        for condition in self.members:
-            needed = getattr(condition, "min_iterations", 1)
-            if needed > self.limit:
-                yield (
-                    f"loop {self.name}: {tag_of(type(condition))} needs {needed} iterations, and the loop "
-                    f"can run {self.limit}; raise max_iterations, or lower min_iterations"
-                )
-
-    members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
-    # The evaluators that answer the sentences of `until`, by sentence.
-    sentences: Mapping[str, Step] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-    measured: LoopMetrics | None = field(init=False, repr=False, compare=False, default=None)
-    _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
-
-    @functools.cached_property
-    def depth(self) -> int:
-        """How many loops nest in it, itself included."""
-        return 1 + super().depth
-
-    def __repr__(self) -> str:
-        return f"<Loop {self.name!r}: {'; '.join(' '.join(row) for row in self._declared())}>"
-
-    def _repr_html_(self) -> str:
-        return table_html(f"Loop {self.name}", self._declared())
-
-    def _declared(self) -> Iterator[tuple[str, str]]:
-        """Iterate over its stages, conditions and bounds, for display."""
-        for stage in ("execute", "evaluate", "adapt"):
-            step = getattr(self, stage)
-            if step is not None:
-                yield stage, as_step(step).name
-        for name in ("until", "guards"):
-            if (condition := getattr(self, name)) is not None:
-                yield name, repr(condition)
-        yield "limit", f"{self.limit} iterations"
-
-    def parts(self) -> Iterable[Step]:
-        return self._parts
-
-    # Read once: a run of a loop reads its types six times, and annotations do not change.
-    @functools.cached_property
-    def input_type(self) -> ValueType | None:
-        return self._parts[0].input_type
-
-    @functools.cached_property
-    def output_type(self) -> ValueType | None:
-        return self._parts[0].output_type
-
-    @functools.cached_property
-    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
-        """The declared types of the input and the output of an iteration."""
-        return self.input_type, self.output_type
-
-    @property
-    def limit(self) -> int:
-        """The most iterations that it can run."""
-        return min(c.limit for c in self.members if isinstance(c, MaxIterations | PhaseLimit))
-
-    @functools.cached_property
-    def bounds(self) -> list[Json]:
-        """Its conditions and guards as JSON, for display."""
-        return [condition.to_json() for condition in self.members]
-
-    @property
-    def renewed(self) -> Sequence[tuple[int, str]]:
-        """A loop with an evaluator and no goal of its own."""
-        own = self.evaluate is None or self.has_goal or self._optimises
-        return () if own else ((1, "that a loop ends when its evaluation passes"),)
-
-    @functools.cached_property
-    def rules(self) -> dict[str, Json]:
-        """What decides when it ends, as JSON without defaults; `loop_of_rules` reads it."""
-        found: dict[str, Json] = {"evaluate": True} if self.evaluate is not None else {}
-        for one in dataclasses.fields(self):
-            value = getattr(self, one.name) if one.name in _RULES else one.default
-            if value == one.default:
-                continue
-            if isinstance(value, Condition):
-                value = value.to_json()
-            elif isinstance(value, Mapping):
-                value = {
-                    name: vars(item) if dataclasses.is_dataclass(item) else item
-                    for name, item in value.items()
-                }
-            found[one.name] = vars(value) if dataclasses.is_dataclass(value) else value
-        return found
-
-    @fingerprinted
-    def fingerprint(self) -> str:
-        stages = (self.execute, self.evaluate, self.adapt)
-        return digest_of(
-            "loop",
-            self.name,
-            *("" if stage is None else as_step(stage).fingerprint for stage in stages),
-            *(_written(condition) for condition in self.members),
-            # Later options are added only if they are set, so that earlier journals stay valid.
-            f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
-            *([f"rejudge {self.rejudge}"] if self.rejudge else []),
-            *(f"until {step.fingerprint}" for step in self.sentences.values()),
-            *(["baseline"] if self.baseline else []),
-            *([repr(self.on_stall)] if self.on_stall is not None else []),
-            *([f"metrics {self.measured}"] if self.measured is not None else []),
-            *([repr(self.impossible)] if self.impossible != Impossible() else []),
-            *([repr(self.undecided)] if self.undecided != Undecided() else []),
-            *(
-                [f"max_failures {self.max_failures}"]
-                if self.max_failures != FAILURES_IN_A_ROW
-                else []
-            ),
-            *([f"accept {' '.join(self.accept)}"] if self.accept else []),
-            *([f"explore {self.explore:g}"] if self.explore else []),
-            *([f"approve {' '.join(self.approve)}"] if self.approve else []),
-            *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
-        )
-
-    @functools.cached_property
-    def watched(self) -> tuple[Condition, ...]:
-        """The guards that are also checked before each effect: those that the user defined."""
-        if self.guards is None:
-            return ()
-        # Conditions of this package change with the record only, and limits have checks of their own.
-        return tuple(guard for guard in self.guards.flat() if not guard.ours)
-
-    @functools.cached_property
-    def plain(self) -> bool:
-        """Whether its steps are functions of a value: no context, reserved cost, request or end of their own."""
-        return all(
-            isinstance(part, Leaf)
-            and not (part.wants_context or part.finishes)
-            and part.reserve is None
-            and part.asks is None
-            for part in self.parts()
-        )
-
-    @functools.cached_property
-    def reads_past(self) -> bool:
-        """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
-
-    @functools.cached_property
-    def explores(self) -> bool:
-        """Whether it, or a loop in it, explores."""
-        return self.explore > 0 or any(part.explores for part in self.parts())
-
-    @functools.cached_property
-    def seconds(self) -> float:
-        """The most active seconds, or infinity."""
-        return time_limits(self.members)[0]
-
-    @functools.cached_property
-    def wall(self) -> float:
-        """The time at which it must end, in seconds since the epoch, or infinity."""
-        return time_limits(self.members)[1]
-
-    @functools.cached_property
-    def budget(self) -> Budget | None:
-        """The tightest of its budgets, unit by unit."""
-        return tightest(*(c for c in self.members if isinstance(c, Budget)))
-
-    @functools.cached_property
-    def unbound(self) -> str:
-        """A sentence on why its budget can never be used up, or ""."""
-        budget = self.budget
-        return "" if budget is None else cannot_bind(self, budget, f"loop {self.name!r}")
-
-    @functools.cached_property
-    def goals(self) -> tuple[Condition, ...]:
-        """Its conditions of success."""
-        return tuple(c for c in self.members if has_goal(c))
 
     def run(self, value: Json, ctx: Context) -> Coroutine[object, object, Result]:
         """Run it to its end, from where the journal stands."""
@@ -1455,7 +1013,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     options: dict[str, Any] = {
         key: read[key](value) if key in read else value
         for key, value in rules.items()
-        if key in _RULES
+        if key in RULES
     }
     with warnings.catch_warnings():
         # The remarks are for loops that run.
@@ -1465,16 +1023,6 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
 
 def _nothing(value: Json) -> None:
     """Stand for a step of a loop that does not run."""
-
-
-def _written(condition: Condition) -> str:
-    """Return a condition as text for the fingerprint; a user-defined one with a digest of its code."""
-    if condition.ours and all(member.ours for member in condition.parts()):
-        return codec.encode(condition.to_json())
-    if condition.ours:
-        return f"{tag_of(type(condition))} {' '.join(map(_written, condition.parts()))}"
-    code = source_digest(type(condition).check)
-    return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
 
 
 def any_of(*conditions: Condition | None) -> Condition | None:

@@ -1,4 +1,4 @@
-"""The options of a loop, their checks, and the declaration that a run reads; `Loop` explains the options.
+"""What a loop declares: its options, completed and checked, and its fingerprint; `Loop` explains the options.
 
 Exploration: a share of the runs of a loop continues to its limits after the normal end. The normal end decides
 status, reason and output. The iterations after it are recorded as `explored`, so that replay can say what a later
@@ -7,10 +7,22 @@ stop would have been worth.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
+from dataclasses import InitVar, dataclass, field
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypedDict,
+    cast,
+    runtime_checkable,
+)
 
 from ..conditions import (
     CEILING,
@@ -18,100 +30,76 @@ from ..conditions import (
     Budget,
     Condition,
     Degrading,
+    Impossible,
+    Judged,
     MaxIterations,
     NoImprovement,
+    OnStall,
+    Passed,
+    PhaseLimit,
     ScoreAtLeast,
     Timeout,
-    stalls,
+    has_goal,
+    questions_in,
     tag_of,
+    tightest,
+    time_limits,
+    uses_past,
+    with_passed,
 )
-from ..errors import ConfigurationError, nearest
-from ..records import Evaluation, History, Iteration, Reason, Result, Status, Stop, codec
-from ..records.codec import integer, number
-from ..records.display import shortened
+from ..errors import (
+    ConfigurationError,
+    LoopwrightWarning,
+    nearest,
+)
+from ..records import (
+    Evaluation,
+    History,
+    Iteration,
+    Reason,
+    Result,
+    Status,
+    Stop,
+    codec,
+)
+from ..records.codec import Json, integer, number
+from ..records.display import table_html
 from ..records.typed import Value, ValueType
-from .step import Step
+from .budgets import CANNOT_BIND, cannot_bind
+from .files import StateSource
+from .step import (
+    CompositeStep,
+    EvaluatorLike,
+    FunctionStep,
+    In,
+    Leaf,
+    Out,
+    Step,
+    StepLike,
+    acceptable,
+    as_step,
+    digest_of,
+    fingerprinted,
+    source_digest,
+)
 
 if TYPE_CHECKING:
-    from .metrics import LoopMetrics
+    from .metrics import LoopMetrics, Metric, MetricScore
 
 __all__ = [
-    "Impossible",
     "LoopDeclaration",
     "LoopLimits",
-    "OnStall",
+    "LoopOptions",
     "Undecided",
-    "check_conditions",
-    "check_exploration",
-    "check_options",
     "check_surroundings",
     "explores",
     "may_continue",
     "measures_only",
     "one_of",
     "refuse_to_act",
-    "tampering_stop",
-    "with_limits",
-    "without_judge",
 ]
 
-STALL_THEN = ("fresh", "best", "ask", "stop")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OnStall(Value):
-    """What a loop does after iterations without progress.
-
-    The first stalls start again: with `best` from the best iteration, with `fresh` from the last one, both
-    with a new session of the agent. The stall after the last restart ends the loop as `no_progress`.
-
-    Args:
-        then: `fresh`, `best`, `ask` (a person decides) or `stop`. Default: `best`.
-        patience: The iterations in a row without progress that are a stall. Default: 2.
-        restarts: How many stalls do not end the loop. Default: 1.
-
-    Raises:
-        ConfigurationError: For an unknown word, or a number out of range.
-
-    Example:
-        >>> OnStall("fresh", patience=3).restarts
-        1
-    """
-
-    then: str = "best"
-    patience: int = 2
-    restarts: int = 1
-
-    def __post_init__(self) -> None:
-        if self.then not in STALL_THEN:
-            raise ConfigurationError(
-                f"on_stall: then: {self.then!r} is none of {', '.join(STALL_THEN)}{nearest(str(self.then), STALL_THEN)}"
-            )
-        integer("on_stall: patience", self.patience, minimum=1)
-        integer("on_stall: restarts", self.restarts, minimum=0)
-
-    def check(self, history: History) -> Stop | None:
-        """Return the stop after the stall that ends the loop, or None."""
-        _, ends = stalls(history, self.patience)
-        allowed = 0 if self.then == "stop" else self.restarts
-        if len(ends) <= allowed or history.last is None or ends[-1] != history.last.number:
-            return None
-        times = "once" if len(ends) == 1 else f"{len(ends)} times"
-        same = "the score and the failing tests stayed the same"
-        if history.last.accepted is not None:
-            same = "no iteration was accepted"
-        return Stop(Reason.NO_PROGRESS, f"{same} for {self.patience} iterations, {times}")
-
-    def restarts_after(self, history: History) -> int:
-        """Return how many stalls there were."""
-        return len(stalls(history, self.patience)[1])
-
-    def restarts_now(self, history: History) -> bool:
-        """Return whether the next iteration is the first one after a stall."""
-        _, ends = stalls(history, self.patience)
-        return bool(ends) and history.last is not None and ends[-1] == history.last.number
-
-
+MOMENTS = ("iteration", "limit")  # when a loop can ask a person; also the kinds of its questions
 UNDECIDED_THEN = ("fail", "pause", "accept_check", "reject")
 NO_CHECK = (
     "loop: undecided: accept_check needs a deterministic evaluator and a judge. Use a list with a check "
@@ -119,62 +107,6 @@ NO_CHECK = (
 )
 UNJUDGED = "unjudged"  # the code of a warning, and its sentence
 UNJUDGED_SENTENCE = "the judge could not decide, so the deterministic evaluators decided alone"
-FORGED_IN_A_ROW = 3  # results that are not to be believed, until the loop ends
-FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Impossible(Value):
-    """When evaluations that call the task impossible end a loop, with the status `impossible`.
-
-    Only decided iterations count; one of them that does not say so starts the count again. Before the end,
-    such an evaluation is not met, and its reason is feedback.
-
-    Args:
-        floor: The first iteration that counts. Default: 3.
-        looks: How many decided iterations in a row must say so. Default: 2.
-
-    Raises:
-        ConfigurationError: For a number below 1, or fewer looks than 2.
-
-    Example:
-        >>> from loopwright import Evaluation, Impossible, Loop, run_sync
-        >>> no = Evaluation(impossible=True, feedback="the file does not exist")
-        >>> result = run_sync(Loop(str, lambda text: no, impossible=Impossible(floor=1)), "task")
-        >>> result.status.value, result.iterations
-        ('impossible', 2)
-    """
-
-    floor: int = 3
-    looks: int = 2
-
-    def __post_init__(self) -> None:
-        integer("impossible: floor", self.floor, minimum=1)
-        # One look is one vote of a model, and a wrong one would give up a task that can be done.
-        integer("impossible: looks", self.looks, minimum=2)
-
-    def check(self, history: History) -> Stop | None:
-        """Return the stop after the last look that is needed, or None."""
-        if not len(history) or not _impossible(history[-1]):
-            return None
-        looks = 0
-        for item in reversed(history):
-            if item.number < self.floor:
-                break
-            if item.error is not None or item.interrupted or item.undecided:
-                continue
-            if not _impossible(item):
-                break
-            looks += 1
-        if looks < self.looks:
-            return None
-        why = shortened(" ".join(history[-1].feedback.split()), FEEDBACK_SHOWN)
-        detail = f"{self.looks} evaluations in a row say that the task is impossible"
-        return Stop(Reason.IMPOSSIBLE, f"{detail}: {why}" if why else detail)
-
-
-def _impossible(item: Iteration) -> bool:
-    return item.evaluation is not None and item.evaluation.impossible
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,30 +189,6 @@ def without_judge(evaluate: Step, policy: Undecided) -> Step:
     if part is None:
         raise ConfigurationError(NO_CHECK, option="undecided")
     return part
-
-
-def tampering_stop(history: History) -> Stop | None:
-    """Return the stop of a loop whose latest iteration tampered for the last time that is allowed."""
-    last = history.last
-    evaluation = None if last is None else last.evaluation
-    tampered = None if evaluation is None else evaluation.tampered
-    if last is None or tampered is None:
-        return None
-    if tampered.action == "stop":
-        return Stop(Reason.TAMPERED, f"iteration {last.number}: {tampered.why}")
-    latest = history[-FORGED_IN_A_ROW:] if len(history) >= FORGED_IN_A_ROW else ()
-    if latest and all(_forged(item.evaluation) for item in latest):
-        return Stop(
-            Reason.TAMPERED,
-            f"the results of {FORGED_IN_A_ROW} iterations in a row are forged, the last one because "
-            f"{tampered.why}",
-        )
-    return None
-
-
-def _forged(evaluation: Evaluation | None) -> bool:
-    tampered = None if evaluation is None else evaluation.tampered
-    return tampered is not None and tampered.kind == "forged"
 
 
 class LoopDeclaration(Protocol):
@@ -651,3 +559,430 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
         raise ConfigurationError(
             f"{name}: {value!r} is none of {', '.join(filter(None, words))}{nearest(str(value), words)}"
         )
+
+
+DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
+MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
+FAILURES_IN_A_ROW = 3
+# The options that decide when a loop ends, and with which output.
+RULES = (
+    "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
+    "on_stall", "impossible", "undecided", "explore",
+)  # fmt: skip
+LIMIT_UNREACHABLE = "limit_unreachable"
+NO_GOAL = "no_goal"  # the code of the warning, and its sentence
+NO_GOAL_SENTENCE = (
+    "its evaluator gives scores only, and no condition says which score is enough, so it cannot be "
+    "satisfied; add a score_at_least"
+)
+
+
+if TYPE_CHECKING:
+
+    class LoopKeywords(LoopLimits, Generic[In, Out], total=False):
+        """The keyword options of `Loop`, which explains them."""
+
+        on_failure: str
+        max_retries: int
+        retry_delay: float
+        keep: str
+        min_iterations: int
+        required: bool
+        max_failures: int | None
+        accept: Sequence[str]
+        rejudge: int
+        baseline: bool
+        on_stall: OnStall | None
+        metrics: Mapping[str, str | Metric] | None
+        objective: str
+        score: MetricScore | Mapping[str, Json] | None
+        impossible: Impossible
+        undecided: Undecided
+        explore: float
+        approve: str | Sequence[str]
+        workspace: StateSource | None
+        on_iteration: Callable[[Iteration[In, Out]], object] | None
+        on_terminate: Callable[[Result[Out]], object] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoopOptions(Value, CompositeStep[In, Out]):
+    """What a loop declares, completed and checked; `Loop` explains the options."""
+
+    keeps_types: ClassVar[bool] = True
+    noun: ClassVar[str] = "loop"
+    execute: StepLike[In, Out]
+    evaluate: EvaluatorLike[Out] | None = None
+    adapt: StepLike[Iteration[In, Out], In] | None = None
+    until: Condition | None = None
+    guards: Condition | None = None
+    name: str = ""
+    on_failure: str = field(default="halt", kw_only=True)
+    max_retries: int = field(default=2, kw_only=True)
+    retry_delay: float = field(default=0.5, kw_only=True)
+    keep: str = field(default="best", kw_only=True)
+    min_iterations: int = field(default=1, kw_only=True)
+    required: bool = field(default=False, kw_only=True)
+    max_failures: int | None = field(default=FAILURES_IN_A_ROW, kw_only=True)
+    accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
+    rejudge: int = field(default=0, kw_only=True)
+    baseline: bool = field(default=False, kw_only=True)
+    on_stall: OnStall | None = field(default=None, kw_only=True)
+    metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
+    objective: str = field(default="", kw_only=True)
+    score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    impossible: Impossible = field(default=Impossible(), kw_only=True)
+    undecided: Undecided = field(default=Undecided(), kw_only=True)
+    explore: float = field(default=0.0, kw_only=True)
+    approve: str | Sequence[str] = field(default=(), kw_only=True)
+    min_score: InitVar[float | None] = field(default=None, kw_only=True)
+    max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
+    patience: InitVar[int | None] = field(default=None, kw_only=True)
+    max_calls: InitVar[int | None] = field(default=None, kw_only=True)
+    max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
+    max_usd: InitVar[float | None] = field(default=None, kw_only=True)
+    timeout: InitVar[float | None] = field(default=None, kw_only=True)
+    workspace: StateSource | None = field(default=None, kw_only=True)
+    on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
+    on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
+
+    def __post_init__(
+        self,
+        min_score: float | None,
+        max_iterations: int | None,
+        patience: int | None,
+        max_calls: int | None,
+        max_total_tokens: int | None,
+        max_usd: float | None,
+        timeout: float | None,
+    ) -> None:
+        # The loop is frozen; these fields are completed once, here.
+        put = functools.partial(object.__setattr__, self)
+        limits = LoopLimits(
+            min_score=min_score,
+            max_iterations=max_iterations,
+            patience=patience,
+            max_calls=max_calls,
+            max_total_tokens=max_total_tokens,
+            max_usd=max_usd,
+            timeout=timeout,
+        )
+        check_options(vars(self))
+        if self.metrics is not None or self.objective != "" or self.score is not None:
+            from .metrics import metrics_of
+
+            put("measured", metrics_of(self.metrics, self.objective, self.score))
+        put("until", with_limits(self.until, self.guards, limits))
+        put("sentences", self._sentences())
+        stages = ("execute", "evaluate", "adapt")
+        present = [name for name in stages if name == "execute" or getattr(self, name) is not None]
+        for name in present:
+            put(name, self._stage(name))
+        put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
+        put("name", self.name or as_step(self.execute).name)
+        if "/" in self.name:
+            raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
+        if self.depth > MAX_DEPTH:
+            raise ConfigurationError(
+                f"loop: {self.name}: loops are nested {self.depth} deep; the limit is {MAX_DEPTH}"
+            )
+        if self.sentences and self.evaluate is None and self.undecided.then == "accept_check":
+            raise ConfigurationError(NO_CHECK, option="undecided")
+        put("members", tuple(self._conditions()))
+        check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
+        put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
+        self._warn_of_no_goal()
+        for text in self._unreachable():
+            warnings.warn(LoopwrightWarning(text, code=LIMIT_UNREACHABLE), stacklevel=4)
+        if self.unbound:
+            warnings.warn(LoopwrightWarning(self.unbound, code=CANNOT_BIND), stacklevel=4)
+        put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
+        for moment in self.approve:
+            one_of("loop: approve", moment, MOMENTS)
+        if self.explore:
+            check_exploration(cast("LoopDeclaration", self))
+
+    def _stage(self, name: str) -> Step:
+        """Return a stage as a step, with what the loop adds to it."""
+        function = getattr(self, name)
+        if name == "evaluate":
+            step = as_step(function, purpose="evaluate")
+            # Without a judge of its own, the evaluator can decide in the place of a sentence.
+            if self.undecided.then == "accept_check" and not (self.sentences and has_check(step)):
+                step = without_judge(step, self.undecided)
+            if self.measured is not None and self.measured.repeats:
+                from .metrics import Repeated
+
+                step = Repeated(step, self.measured.repeats)
+        else:
+            step = as_step(function)
+        # The output of adapt is the input of execute, so it has that type.
+        if name == "adapt" and isinstance(step, FunctionStep):
+            step = step.making_input_of(as_step(self.execute))
+        return self._retried(step)
+
+    def _sentences(self) -> Mapping[str, Step]:
+        """Return the evaluators that answer the sentences of `until`, in their order.
+
+        A single sentence of a loop without an evaluator becomes its evaluator.
+        """
+        if any(True for _ in questions_in(self.guards)):
+            raise ConfigurationError(
+                "loop: guards: a sentence is asked after an iteration, and guards are checked before each step; "
+                "move it to until"
+            )
+        asked: dict[str, Judged] = {}
+        for question in questions_in(self.until):
+            if asked.setdefault(question.sentence, question) != question:
+                raise ConfigurationError(
+                    f"loop: until: {question.sentence!r} has two models; name one model for a sentence"
+                )
+        judges = {
+            # An adapter makes the sentence itself a judge.
+            sentence: as_step(
+                cast("Step", question if question.judge is None else question.judge),
+                purpose="evaluate",
+            )
+            for sentence, question in asked.items()
+        }
+        if len(judges) == 1 and self.evaluate is None:
+            assert self.until is not None
+            object.__setattr__(self, "evaluate", next(iter(judges.values())))
+            object.__setattr__(self, "until", with_passed(self.until))
+            return {}
+        # The score of a judge would not be read, so none is asked for.
+        return {
+            sentence: self._retried(getattr(step, "verdict_only", step))
+            for sentence, step in judges.items()
+        }
+
+    def _retried(self, step: Step) -> Step:
+        if self.on_failure != "retry":
+            return step
+        from .composites import retry
+
+        return retry(step, attempts=self.max_retries + 1, delay=self.retry_delay)
+
+    def _conditions(self) -> Iterator[Condition]:
+        """Iterate over the conditions to check after each iteration.
+
+        A limit inside an "and" also applies alone. A loop with an evaluator and without a condition of
+        success ends when its evaluation passes.
+        """
+        conditions: list[Condition] = []
+        for tree in (self.until, self.guards):
+            if tree is not None:
+                conditions += [*tree.flat(), *tree.limits()]
+        # With an objective, the loop looks for the best value until a limit ends it.
+        if self.evaluate is not None and not self.has_goal and not self._optimises:
+            conditions.append(Passed())
+        if not any(isinstance(c, MaxIterations | PhaseLimit) for c in conditions):
+            conditions.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
+        for condition in conditions:
+            if type(condition).__hash__ is None:
+                raise ConfigurationError(
+                    f"loop: {condition!r} can change, so a resumed run could decide differently; "
+                    f"declare {type(condition).__name__} with @dataclass(frozen=True)"
+                )
+        # A limit inside an "and" is listed twice if it also stands alone.
+        yield from dict.fromkeys(conditions)
+
+    @functools.cached_property
+    def has_goal(self) -> bool:
+        """Whether `until` or `guards` has a condition of success."""
+        return any(has_goal(tree) for tree in (self.until, self.guards))
+
+    @property
+    def _optimises(self) -> bool:
+        return self.measured is not None and bool(self.measured.objective)
+
+    def _warn_of_no_goal(self) -> None:
+        if self._optimises:
+            return
+        if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
+            message = f"loop {self.name}: {NO_GOAL_SENTENCE}"
+            warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
+
+    def _unreachable(self) -> Iterator[str]:
+        """Iterate over sentences on conditions that need more iterations than the loop can run."""
+        for condition in self.members:
+            needed = getattr(condition, "min_iterations", 1)
+            if needed > self.limit:
+                yield (
+                    f"loop {self.name}: {tag_of(type(condition))} needs {needed} iterations, and the loop "
+                    f"can run {self.limit}; raise max_iterations, or lower min_iterations"
+                )
+
+    members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+    # The evaluators that answer the sentences of `until`, by sentence.
+    sentences: Mapping[str, Step] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+    measured: LoopMetrics | None = field(init=False, repr=False, compare=False, default=None)
+    _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many loops nest in it, itself included."""
+        return 1 + super().depth
+
+    def __repr__(self) -> str:
+        return f"<Loop {self.name!r}: {'; '.join(' '.join(row) for row in self._declared())}>"
+
+    def _repr_html_(self) -> str:
+        return table_html(f"Loop {self.name}", self._declared())
+
+    def _declared(self) -> Iterator[tuple[str, str]]:
+        """Iterate over its stages, conditions and bounds, for display."""
+        for stage in ("execute", "evaluate", "adapt"):
+            step = getattr(self, stage)
+            if step is not None:
+                yield stage, as_step(step).name
+        for name in ("until", "guards"):
+            if (condition := getattr(self, name)) is not None:
+                yield name, repr(condition)
+        yield "limit", f"{self.limit} iterations"
+
+    def parts(self) -> Iterable[Step]:
+        return self._parts
+
+    # Read once: a run of a loop reads its types six times, and annotations do not change.
+    @functools.cached_property
+    def input_type(self) -> ValueType | None:
+        return self._parts[0].input_type
+
+    @functools.cached_property
+    def output_type(self) -> ValueType | None:
+        return self._parts[0].output_type
+
+    @functools.cached_property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.input_type, self.output_type
+
+    @property
+    def limit(self) -> int:
+        """The most iterations that it can run."""
+        return min(c.limit for c in self.members if isinstance(c, MaxIterations | PhaseLimit))
+
+    @functools.cached_property
+    def bounds(self) -> list[Json]:
+        """Its conditions and guards as JSON, for display."""
+        return [condition.to_json() for condition in self.members]
+
+    @property
+    def renewed(self) -> Sequence[tuple[int, str]]:
+        """A loop with an evaluator and no goal of its own."""
+        own = self.evaluate is None or self.has_goal or self._optimises
+        return () if own else ((1, "that a loop ends when its evaluation passes"),)
+
+    @functools.cached_property
+    def rules(self) -> dict[str, Json]:
+        """What decides when it ends, as JSON without defaults; `loop_of_rules` reads it."""
+        found: dict[str, Json] = {"evaluate": True} if self.evaluate is not None else {}
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name) if one.name in RULES else one.default
+            if value == one.default:
+                continue
+            if isinstance(value, Condition):
+                value = value.to_json()
+            elif isinstance(value, Mapping):
+                value = {
+                    name: vars(item) if dataclasses.is_dataclass(item) else item
+                    for name, item in value.items()
+                }
+            found[one.name] = vars(value) if dataclasses.is_dataclass(value) else value
+        return found
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        stages = (self.execute, self.evaluate, self.adapt)
+        return digest_of(
+            "loop",
+            self.name,
+            *("" if stage is None else as_step(stage).fingerprint for stage in stages),
+            *(_written(condition) for condition in self.members),
+            # Later options are added only if they are set, so that earlier journals stay valid.
+            f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
+            *([f"rejudge {self.rejudge}"] if self.rejudge else []),
+            *(f"until {step.fingerprint}" for step in self.sentences.values()),
+            *(["baseline"] if self.baseline else []),
+            *([repr(self.on_stall)] if self.on_stall is not None else []),
+            *([f"metrics {self.measured}"] if self.measured is not None else []),
+            *([repr(self.impossible)] if self.impossible != Impossible() else []),
+            *([repr(self.undecided)] if self.undecided != Undecided() else []),
+            *(
+                [f"max_failures {self.max_failures}"]
+                if self.max_failures != FAILURES_IN_A_ROW
+                else []
+            ),
+            *([f"accept {' '.join(self.accept)}"] if self.accept else []),
+            *([f"explore {self.explore:g}"] if self.explore else []),
+            *([f"approve {' '.join(self.approve)}"] if self.approve else []),
+            *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
+        )
+
+    @functools.cached_property
+    def watched(self) -> tuple[Condition, ...]:
+        """The guards that are also checked before each effect: those that the user defined."""
+        if self.guards is None:
+            return ()
+        # Conditions of this package change with the record only, and limits have checks of their own.
+        return tuple(guard for guard in self.guards.flat() if not guard.ours)
+
+    @functools.cached_property
+    def plain(self) -> bool:
+        """Whether its steps are functions of a value: no context, reserved cost, request or end of their own."""
+        return all(
+            isinstance(part, Leaf)
+            and not (part.wants_context or part.finishes)
+            and part.reserve is None
+            and part.asks is None
+            for part in self.parts()
+        )
+
+    @functools.cached_property
+    def reads_past(self) -> bool:
+        """Whether it, or a loop in it, has a setting that past runs decide."""
+        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+
+    @functools.cached_property
+    def explores(self) -> bool:
+        """Whether it, or a loop in it, explores."""
+        return self.explore > 0 or any(part.explores for part in self.parts())
+
+    @functools.cached_property
+    def seconds(self) -> float:
+        """The most active seconds, or infinity."""
+        return time_limits(self.members)[0]
+
+    @functools.cached_property
+    def wall(self) -> float:
+        """The time at which it must end, in seconds since the epoch, or infinity."""
+        return time_limits(self.members)[1]
+
+    @functools.cached_property
+    def budget(self) -> Budget | None:
+        """The tightest of its budgets, unit by unit."""
+        return tightest(*(c for c in self.members if isinstance(c, Budget)))
+
+    @functools.cached_property
+    def unbound(self) -> str:
+        """A sentence on why its budget can never be used up, or ""."""
+        budget = self.budget
+        return "" if budget is None else cannot_bind(self, budget, f"loop {self.name!r}")
+
+    @functools.cached_property
+    def goals(self) -> tuple[Condition, ...]:
+        """Its conditions of success."""
+        return tuple(c for c in self.members if has_goal(c))
+
+
+def _written(condition: Condition) -> str:
+    """Return a condition as text for the fingerprint; a user-defined one with a digest of its code."""
+    if condition.ours and all(member.ours for member in condition.parts()):
+        return codec.encode(condition.to_json())
+    if condition.ours:
+        return f"{tag_of(type(condition))} {' '.join(map(_written, condition.parts()))}"
+    code = source_digest(type(condition).check)
+    return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"

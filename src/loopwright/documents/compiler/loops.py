@@ -12,8 +12,10 @@ from ...conditions import (
     AllOf,
     AnyOf,
     Condition,
+    Impossible,
     Judged,
     MaxIterations,
+    OnStall,
     Passed,
     from_json,
     has_goal,
@@ -22,9 +24,9 @@ from ...conditions import (
 )
 from ...conditions.base import TAGS, instance_of
 from ...engine import adapters
-from ...engine.loop import FAILURES_IN_A_ROW, Loop, any_of
+from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
-from ...engine.loop_options import Impossible, LoopDeclaration, OnStall, Undecided, refuse_to_act
+from ...engine.loop_options import FAILURES_IN_A_ROW, LoopDeclaration, Undecided, refuse_to_act
 from ...engine.step import CompositeStep, FunctionStep, Step, as_step
 from ...errors import ConfigurationError, nearest
 from ...records import History, Stop

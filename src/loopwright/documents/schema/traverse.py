@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...agents.phased import effective, preset
 from ...agents.phased_run import PHASES
 from ...conditions import CEILING
-from ...engine.loop import DEFAULT_LIMIT
+from ...engine.loop_options import DEFAULT_LIMIT
 from ...records.codec import Json
 from ...tools.mcp import VARIABLE
 from ..yaml.reader import Location
