@@ -21,7 +21,7 @@ from loopwright.journal.sqlite.journal import (
     WATCH_STATEMENT,
     page_query,
 )
-from loopwright.journal.sqlite.schema import connect_reader
+from loopwright.journal.sqlite.tables import connect_reader
 from loopwright.journal.views import EntriesView, RunView, Wanted, enclosing, outermost
 
 

@@ -16,7 +16,7 @@ import pytest
 from loopwright.errors import JournalDamaged, JournalUnavailable
 from loopwright.journal import Entry
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.schema import FILE, journal_error, refuse_network
+from loopwright.journal.sqlite.tables import FILE, journal_error, refuse_network
 from loopwright.records import Iteration
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown

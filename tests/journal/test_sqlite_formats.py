@@ -15,7 +15,7 @@ import pytest
 from loopwright.errors import JournalDamaged, JournalError, JournalUnavailable, RunNotFound
 from loopwright.journal import RunInfo
 from loopwright.journal.sqlite import SqliteJournal, schema
-from loopwright.journal.sqlite.schema import VERSION
+from loopwright.journal.sqlite.tables import VERSION
 
 from .recording import info, recorded, rounds
 from .sqlite_files import filled, query

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.journal.sqlite import schema
+from loopwright.journal.sqlite import tables
 from loopwright.journal.sqlite.journal import STATEMENTS, runs_query
 from loopwright.journal.views import Wanted
 
@@ -16,7 +16,7 @@ from loopwright.journal.views import Wanted
 def plans(statement: str, values: list[Any]) -> list[str]:
     """How SQLite goes about a statement on empty tables."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        schema.migrate(db, 0)
+        tables.migrate(db, 0)
         rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
         return [row[3] for row in rows]
 

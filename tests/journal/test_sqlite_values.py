@@ -12,7 +12,7 @@ from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.journal import Entry
 from loopwright.journal.recorded.rows import content_digest
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.schema import FILE, write_content
+from loopwright.journal.sqlite.tables import FILE, write_content
 from loopwright.records import Evaluation, Iteration
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, shown

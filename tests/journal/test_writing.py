@@ -19,7 +19,7 @@ from loopwright.errors import JournalError, JournalUnavailable, OwnershipLost, R
 from loopwright.journal import Entry
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.sqlite.database import SideLock
-from loopwright.journal.sqlite.schema import connect_reader
+from loopwright.journal.sqlite.tables import connect_reader
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import ended

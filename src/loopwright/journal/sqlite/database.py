@@ -40,7 +40,7 @@ from ..recorded.rows import (
 )
 from ..recorded.writer import CommitOperation
 from .ownership import LEASE, Clocks, LeaseOwner, owner_at, register, renew
-from .schema import FILE, connect_writer, create_private, journal_error, own_folder, write_content
+from .tables import FILE, connect_writer, create_private, journal_error, own_folder, write_content
 
 OnPoint = Callable[[str, int], None]
 PATIENCE = 30.0  # seconds to wait until another process releases the side lock

@@ -47,7 +47,7 @@ from ..recorded.writer import BEAT, Transaction
 from ..views import LiveLines, RunPage, Wanted
 from .database import OnPoint, SqliteRuns, files_of, find_run, insert_many, posted
 from .ownership import LEASE, Clocks, owner_at, owners_at
-from .schema import VERSION, connect_reader, expect_journal, journal_error, read_content
+from .tables import VERSION, connect_reader, expect_journal, journal_error, read_content
 
 MEMORY_VERSION = 1
 _MEMORIES = (
