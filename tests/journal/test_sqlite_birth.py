@@ -10,7 +10,7 @@ import pytest
 
 from loopwright import Loop, MaxIterations, run, run_sync
 from loopwright.errors import JournalDamaged
-from loopwright.journal.sqlite import SqliteJournal, schema
+from loopwright.journal.sqlite import SqliteJournal, tables
 
 
 def one(value: int) -> int:
@@ -26,7 +26,7 @@ def test_a_journal_that_could_not_be_made_leaves_no_file(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "migrate", ends)
+        patched.setattr(tables, "migrate", ends)
         with pytest.raises(Exception, match=r"runs\.db"):
             run_sync(one, 1, journal=f"sqlite:{tmp_path}/runs.db")
     assert [file.name for file in tmp_path.iterdir()] == ["runs.db-lock"]

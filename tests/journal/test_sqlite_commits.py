@@ -12,7 +12,7 @@ import pytest
 from loopwright.errors import JournalUnavailable
 from loopwright.journal import Entry
 from loopwright.journal.recorded.writer import Transaction
-from loopwright.journal.sqlite import SqliteJournal, schema
+from loopwright.journal.sqlite import SqliteJournal, tables
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import ended, query
@@ -147,8 +147,8 @@ async def test_work_after_the_end_is_refused(tmp_path: Path) -> None:
 def test_a_commit_is_as_durable_as_asked(tmp_path: Path) -> None:
     """Commits are synchronous=FULL in WAL mode, NORMAL only on request."""
     for word, level in (("full", 2), ("normal", 1)):
-        db = schema.connect_writer(tmp_path / f"{word}.db", word)
+        db = tables.connect_writer(tmp_path / f"{word}.db", word)
         assert db.execute("PRAGMA synchronous").fetchone() == (level,)
         assert db.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
-        assert db.execute("PRAGMA page_size").fetchone() == (schema.PAGE_SIZE,)
+        assert db.execute("PRAGMA page_size").fetchone() == (tables.PAGE_SIZE,)
         db.close()

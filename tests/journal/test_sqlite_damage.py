@@ -11,7 +11,7 @@ import pytest
 
 from loopwright.errors import JournalDamaged, JournalError, RunNotFound
 from loopwright.journal.recorded.rows import as_damage
-from loopwright.journal.sqlite import SqliteJournal, schema
+from loopwright.journal.sqlite import SqliteJournal, tables
 
 from .recording import LONG, info, record, rounds, rounds_seen, shown
 from .sqlite_files import filled, query, read_all
@@ -47,7 +47,7 @@ async def test_a_torn_wal_is_a_prefix(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     path = tmp_path / "copy" / "runs.db"
     expected, lengths = shown(rounds_seen(rounds(4))), set()
-    frame = schema.PAGE_SIZE + 24
+    frame = tables.PAGE_SIZE + 24
     for end in range(32 + 20 * frame, len(whole), 6 * frame):
         for cut in (end - 1, end, end + 1):
             shutil.copy(tmp_path / "runs.db", path)

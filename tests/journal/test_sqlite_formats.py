@@ -14,7 +14,7 @@ import pytest
 
 from loopwright.errors import JournalDamaged, JournalError, JournalUnavailable, RunNotFound
 from loopwright.journal import RunInfo
-from loopwright.journal.sqlite import SqliteJournal, schema
+from loopwright.journal.sqlite import SqliteJournal, tables
 from loopwright.journal.sqlite.tables import VERSION
 
 from .recording import info, recorded, rounds
@@ -141,13 +141,13 @@ async def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
 def test_an_older_journal_is_brought_forward(tmp_path: Path) -> None:
     """Tables go through every version that they lack, in one transaction or not at all."""
     db = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
-    schema.migrate(db, 0)
+    tables.migrate(db, 0)
     known = [("x",)] * VERSION
     broken = (*known, ("CREATE TABLE more(a)",), ("CREATE TABLE more(a)",))
     with pytest.raises(sqlite3.OperationalError, match=r"already exists"):
-        schema.migrate(db, VERSION, broken)
+        tables.migrate(db, VERSION, broken)
     assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
-    schema.migrate(db, VERSION, broken[:-1])
+    tables.migrate(db, VERSION, broken[:-1])
     assert db.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
     assert db.execute("SELECT count(*) FROM more").fetchone() == (0,)
     db.close()
@@ -184,9 +184,9 @@ def test_an_older_journal_gets_the_tables_of_a_new_one(version: int) -> None:
         contextlib.closing(sqlite3.connect(":memory:")) as new,
         contextlib.closing(sqlite3.connect(":memory:")) as old,
     ):
-        schema.migrate(new, 0)
-        schema.migrate(old, 0, schema.STEPS[:version])
-        schema.migrate(old, version)
+        tables.migrate(new, 0)
+        tables.migrate(old, 0, tables.STEPS[:version])
+        tables.migrate(old, version)
         assert old.execute(told).fetchall() == new.execute(told).fetchall()
 
 

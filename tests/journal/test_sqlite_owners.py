@@ -18,7 +18,7 @@ from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
 from loopwright.journal.recorded.ownership import RewindPlan
 from loopwright.journal.recorded.writer import Transaction
-from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
+from loopwright.journal.sqlite import Clocks, SqliteJournal, tables
 from loopwright.journal.sqlite.database import SideLock
 from loopwright.journal.sqlite.ownership import LeaseOwner, place, register, started
 
@@ -104,7 +104,7 @@ async def test_a_process_that_is_gone_owns_nothing(tmp_path: Path) -> None:
 def test_an_owner_lives_while_its_process_does() -> None:
     """It ends with its process where that can be seen from here, else with its lease."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        schema.migrate(db, 0)
+        tables.migrate(db, 0)
         me = register(db, 100.0)
     assert me.alive(109.0)
     assert me.alive(4000.0)  # by a clock that is an hour ahead
