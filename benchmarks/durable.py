@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from loopwright import Loop, MaxIterations, run
@@ -67,30 +68,39 @@ def rows() -> Iterator[Row]:
 
 def _one_run(root: Path) -> Iterator[Row]:
     iterations = EFFECTS // 3
-    for synchronous, allowed in (("full", 150e-6), ("normal", 150e-6)):
-        pairs = []
+    for synchronous in ("full", "normal"):
+        found = []
         for number in range(7):
-            plain = (
-                bare(root / f"bare-{synchronous}-{number}.db", synchronous, EFFECTS, 1) / EFFECTS
+            paths = [
+                root / f"{name}-{synchronous}-{number}.db"
+                for name in ("bare", "one", "floor", "20")
+            ]
+            plain = bare(paths[0], synchronous, EFFECTS, 1) / EFFECTS
+            one = _ours(paths[1], synchronous, 1, iterations) / EFFECTS
+            if synchronous == "normal":
+                found.append((plain, one, 0.0, 0.0))
+                continue
+            floor = floors_of(paths[2], 1, EFFECTS) / EFFECTS
+            twenty = _ours(paths[3], synchronous, 20, 50) / (20 * (3 * 50 - 1))
+            found.append((plain, one, floor, twenty))
+        plain, one, _, twenty = (median(column) for column in zip(*found, strict=True))
+        over = median(one - plain for plain, one, _, _ in found)
+        bound = max(0.3 * plain, 150e-6) if synchronous == "full" else 150e-6
+        note = f"bare commit {plain * 1e6:.0f} us, an effect {one * 1e6:.0f} us"
+        name = f"an effect, {synchronous.upper()}, over a bare commit"
+        yield Row(name, over * 1e6, bound * 1e6, "us", note)
+        if synchronous == "full":
+            ratio = median(one / plain for plain, one, _, _ in found)
+            yield Row("an effect, FULL, to a bare commit", ratio, 1.0)
+            ratio = median(floor / plain for plain, _, floor, _ in found)
+            yield Row(
+                "a task without an engine that waits for a record of a thread, to the same",
+                ratio,
+                None,
             )
-            ours = (
-                _ours(root / f"ours-{synchronous}-{number}.db", synchronous, 1, iterations)
-                / EFFECTS
-            )
-            pairs.append((plain, ours))
-        plain, ours = (sorted(column)[3] for column in zip(*pairs, strict=True))
-        over = sorted(o - p for p, o in pairs)[3]
-        bound = max(0.3 * plain, allowed) if synchronous == "full" else allowed
-        note = (
-            f"bare commit {plain * 1e6:.0f} us, an effect {ours * 1e6:.0f} us, {ours / plain:.2f} x"
-        )
-        yield Row(
-            f"an effect, {synchronous.upper()}, over a bare commit",
-            over * 1e6,
-            bound * 1e6,
-            "us",
-            note,
-        )
+            ratio = median(twenty / plain for plain, _, _, twenty in found)
+            note = f"{1 / twenty:,.0f} effects/s, {1 / plain:,.0f} bare commits/s"
+            yield Row("an effect of 20 runs at once, FULL, to a bare commit", ratio, 0.2, note=note)
 
 
 def _many_runs(root: Path) -> Iterator[Row]:
