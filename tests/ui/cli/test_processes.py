@@ -139,11 +139,13 @@ def test_a_killed_run_shows_what_was_in_flight(project: Project) -> None:
     assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_loads_no_library_that_it_does_not_need(
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["runs", "--name", "one"], ["show", "last"]]
+)
+def test_a_short_command_loads_no_library_that_it_does_not_need(
     project: Project, arguments: list[str]
 ) -> None:
-    """Neither the libraries of models, documents and pages nor rich are loaded to print help."""
+    """Neither the libraries of models, documents and pages nor rich and pydantic are loaded to print help or runs."""
     names = {*FORBIDDEN, "rich", "pydantic"}
     script = (
         "import sys; from loopwright.ui.cli import main\n"

@@ -16,14 +16,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import typer
+    from typer.core import TyperGroup
 
 __all__ = ["COMMANDS", "DEBUG", "Command", "main"]
 
@@ -149,8 +150,11 @@ def _command(words: Sequence[str]) -> str:
     return wanted if any(command.name == wanted for command in COMMANDS) else ""
 
 
-def _app(words: Sequence[str]) -> typer.Typer:
+def _app(words: Sequence[str]) -> TyperGroup:
+    """Return the parser of a command line."""
     import typer
+    from typer.core import TyperGroup
+    from typer.main import get_command
 
     app = typer.Typer(
         name="loopwright",
@@ -184,7 +188,30 @@ def _app(words: Sequence[str]) -> typer.Typer:
             help=None if needed else command.summary,
             short_help=command.summary,
         )(command.load() if needed else _placeholder)
-    return app
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    for one in (group, *group.commands.values()):
+        one.get_params = partial(_parameters, one.get_params)  # type: ignore[method-assign]
+    return group
+
+
+def _parameters(every: Callable[[Any], list[Any]], context: Any) -> list[Any]:
+    """Return the parameters of a command, which convert only the values that do not have their type yet.
+
+    The parser converts also defaults and texts through pydantic, and to load it takes a fourth of a short command.
+    """
+    parameters = every(context)
+    for parameter in parameters:
+        parameter.process_value = partial(_value, parameter)
+    return parameters
+
+
+def _value(parameter: Any, context: Any, value: Any) -> Any:
+    described = getattr(parameter, "type_descriptor", None)  # earlier parsers load no pydantic
+    absent = value is None and not (parameter.required or parameter.multiple)
+    if described is None or not (absent or type(value) is described.annotation):
+        return type(parameter).process_value(parameter, context, value)
+    return parameter.callback(context, parameter, value) if parameter.callback else value
 
 
 def _placeholder() -> None:
