@@ -19,10 +19,10 @@ from ...insight.judge_bench import judge_json
 from ...records import Result, Usage
 from ...records.codec import Json
 from .. import formatting as texts
+from ..consent import approved
 from ..documents import judge_of, measurement_of
 from ..run_summary import result_json
 from ..sources import SourceSettings, load_source
-from ..trust import approved
 from .live import report_result
 from .options import RunCommandOptions, RunId, expanded
 from .output import Output

@@ -15,11 +15,11 @@ from ...engine.run import new_run_id
 from ...errors import ConfigurationError, RunLocked, RunNotFound
 from ...journal import Journal, RunInfo
 from ...journal.protocol import kept_by_fork
+from ..consent import Load, approved
 from ..formatting import spent
 from ..journals import find_run, folder_of, reading
 from ..run_files import in_place
 from ..sources import SourceSettings, load_again, load_source
-from ..trust import Load, approved
 from .options import RunCommandOptions, RunName, expanded
 from .output import Output
 from .rewind import full_path

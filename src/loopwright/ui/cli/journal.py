@@ -24,8 +24,8 @@ from ...journal.protocol import FileStore, shown_url
 from ...memory import Memory
 from ...records.codec import Json
 from .. import formatting as texts
+from ..consent import can_be_asked, says_yes
 from ..journals import DEFAULT, opened
-from ..trust import can_be_asked, says_yes
 from .options import AsJson, JournalUrl
 from .output import Output
 

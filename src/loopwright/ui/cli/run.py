@@ -34,12 +34,12 @@ from ...records.codec import Json
 from ...records.redaction import of_environment
 from ...telemetry import LogLines, Telemetry, over_http
 from .. import formatting as texts
+from ..consent import approved
 from ..formatting import clean_json
 from ..inputs import opening_report, read_input
 from ..journals import opened, reading
 from ..run_summary import ended, on_record, result_json
 from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
-from ..trust import approved
 from .live import LinesView, report_interruption, report_result, reports_conditions, view_of
 from .options import (
     VARIABLE,

@@ -26,11 +26,11 @@ from ...journal.replay import recorded_result
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
+from ..consent import actions_text, is_approved, trust_contents
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
 from ..run_summary import result_json, wait_of
 from ..sources import RunSource, SourceSettings, load_source
-from ..trust import actions_text, is_approved, trust_contents
 from .live import report_result
 from .options import (
     AsJson,

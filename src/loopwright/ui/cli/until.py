@@ -54,10 +54,10 @@ from ...evaluators.metric import number_pattern
 from ...tools.process import tail
 from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem
 from .. import formatting as texts
+from ..consent import approved
 from ..journals import PROGRAM, command_line, create_folder, opened
 from ..run_summary import UNTIL_DOCUMENT
 from ..sources import SourceSettings, load_source
-from ..trust import approved
 from .options import RunCommandOptions, RunId, expanded
 from .output import Output
 from .run import Job, TelemetryOptions, drive

@@ -20,8 +20,8 @@ from ...errors import ConfigurationError
 from ...journal import open_journal
 from ...journal.protocol import shown_url
 from .. import formatting as texts
+from ..consent import trusted_contents
 from ..journals import DEFAULT
-from ..trust import trusted_contents
 from .options import InDoubt, JournalUrl
 from .output import Output
 from .submit import DelivererName

@@ -23,10 +23,10 @@ from ...journal import Journal, RunInfo
 from ...journal.views import LiveLines, RunPage, RunView, Wanted
 from ...records import NOTHING, Iteration
 from ...records.codec import text_of
+from ..consent import actions_text, is_approved
 from ..inputs import VARIABLE
 from ..journals import PROGRAM
 from ..sources import SourceSettings, load_source
-from ..trust import actions_text, is_approved
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
 
 MAX_DOCUMENTS = 60  # each is loaded for the list, which takes milliseconds
