@@ -15,7 +15,7 @@ from ...records.codec import Json
 from ...records.redaction import of_environment
 from ..formatting import limit_text, plural
 from ..journals import DEFAULT, find_run, reading
-from ..limit_values import limit_value
+from ..read_limits import limit_value
 from .options import AsJson, JournalUrl, RunName
 from .output import Output
 

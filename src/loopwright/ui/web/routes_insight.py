@@ -35,7 +35,7 @@ from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..documents import recordings_in, selected_runs
 from ..formatting import limit_text, side_by_side
-from ..limit_values import limit_value
+from ..read_limits import limit_value
 from .access import is_loop, is_run_id
 from .page import Page
 from .render import cut, readable, render, sentence_of
