@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
 from ..records.codec import text_of
-from .progress import item_at, verdicts_of
+from .rows import item_at, verdicts_of
 from .run_files import run_files
 from .run_summary import items_of_lists, iterations_of, recorded_json
 

@@ -22,7 +22,7 @@ from loopwright.records import Tampering
 from loopwright.ui import formatting as texts
 from loopwright.ui.cli.live import ColumnWidths, ending_line, ending_text, row_line, row_text
 from loopwright.ui.formatting import ASCII, UNICODE, Signs
-from loopwright.ui.progress import Ending, IterationRow, Progress, answers_of, depth_of
+from loopwright.ui.rows import Ending, IterationRow, Progress, answers_of, depth_of
 
 GOOD = Iteration(2, output="x", evaluation=Evaluation(0.85, True, "Too\nlong"),
                  usage=Usage(1, 2, 3, 0.0012), seconds=1.2)  # fmt: skip

@@ -30,7 +30,7 @@ from ...records.redaction import last_frame
 from .. import formatting as texts
 from ..formatting import Signs
 from ..journals import command_line, resume_line, workspace_line
-from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
+from ..rows import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
 from ..run_files import files_text, names_text, protected_text, uncommitted_text
 from ..run_summary import is_for_workers, result_json
 from . import DEBUG

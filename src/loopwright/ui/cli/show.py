@@ -35,7 +35,7 @@ from ..journals import (
     resume_line,
     workspace_line,
 )
-from ..progress import Ending, IterationRow, Notice, Progress, item_at, verdicts_of
+from ..rows import Ending, IterationRow, Notice, Progress, item_at, verdicts_of
 from ..run_files import (
     UNRECORDED,
     files_text,

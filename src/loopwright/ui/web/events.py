@@ -22,7 +22,7 @@ from ...journal import Entry, Journal, surviving
 from ...journal.replay import TunedLimits
 from ...journal.views import LiveLines, RunView, Wanted, Watch
 from ...records.codec import Json
-from ..progress import Progress
+from ..rows import Progress
 
 POLL_SECONDS = (
     0.09  # seconds between reads of the commit counter: below 0.1 s a change seems immediate

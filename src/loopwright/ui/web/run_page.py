@@ -33,7 +33,7 @@ from ...records import (
 )
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..progress import item_at, noise_text, verdicts_of
+from ..rows import item_at, noise_text, verdicts_of
 from ..run_files import files_text, run_files
 from ..run_summary import origin_of
 from .events import RunProgress
