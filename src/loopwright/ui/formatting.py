@@ -30,7 +30,6 @@ from ..records.display import (
     score,
     spent,
     value_line,
-    verdict_word,
 )
 
 __all__ = [
@@ -60,7 +59,6 @@ __all__ = [
     "start",
     "status_of_step",
     "value_line",
-    "verdict",
     "when",
     "width",
 ]
@@ -283,20 +281,3 @@ def status_of_step(outcome: StepOutcome) -> str:
     if outcome.status is Status.SATISFIED and outcome.detail.endswith(" skipped"):
         return "skipped"
     return outcome.status.value if outcome.status is not None else outcome.detail or "not run"
-
-
-def verdict(item: Iteration, signs: Signs = UNICODE) -> tuple[str, str, str]:
-    """Return the sign, the word and the style of an iteration's verdict."""
-    word = verdict_word(item)
-    sign, style = {
-        "": (" ", ""),
-        "cut short": (signs.undecided, "yellow"),
-        "failed": (signs.failed, "red"),
-        "undecided": (signs.undecided, "yellow"),
-        "impossible": (signs.failed, "red"),
-        "passed": (signs.passed, "green"),
-        "not yet": (signs.not_yet, "cyan"),
-        "accepted": (signs.passed, "green"),
-        "rejected": (signs.not_yet, "cyan"),
-    }[word]
-    return sign, word, style

@@ -1,8 +1,8 @@
-"""The progress of a run, computed from its journal entries, for all views."""
+"""The rows of a run, computed from its journal entries: what terminals, pages and exports lay out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..journal import Entry, surviving
@@ -10,8 +10,14 @@ from ..journal.replay import RecordedRun
 from ..progress import depth_of
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging, number_text
 from ..records.codec import Json, text_of
-from ..records.display import cost, plural
-from .formatting import limit_text
+from ..records.display import verdict_word
+from . import formatting as texts
+from .formatting import Signs
+from .run_files import files_text, protected_text
+
+# Characters of a long text that are prepared for one line; cleaning megabytes is slow.
+LINE_INPUT = 2000
+SHORT = 240  # characters of feedback in a row of a page
 
 
 class _AtPath:
@@ -27,18 +33,89 @@ class _AtPath:
 
 
 @dataclass(frozen=True, slots=True)
-class IterationRow(_AtPath):
+class Row(_AtPath):
     """A finished iteration of the loop at `path`."""
 
     path: str
     iteration: Iteration
     item: str = ""  # the item of a list that it belongs to
     sentences: int = 0  # in `until` of the loop, asked or not; 0 if unknown
+    retries: int = 0
+    best: bool = False
 
     @property
     def label(self) -> str:
         """The loop's name and the number of the iteration."""
         return f"{self.path.rsplit('/', 1)[-1]} {self.iteration.number}"
+
+    @property
+    def part(self) -> float | None:
+        """The filled part of the bar, from 0 to 1; None without a score, or where a metric decides."""
+        return self.iteration.score if self.iteration.accepted is None else None
+
+    def rating(self, signs: Signs = texts.UNICODE) -> str:
+        """Return the score, or the objective with its change where a metric decides."""
+        item = self.iteration
+        return texts.score(item.score) if item.accepted is None else texts.objective(item, signs)
+
+    def verdict(self, signs: Signs = texts.UNICODE) -> tuple[str, str, str]:
+        """Return the sign, the word and the style of the verdict."""
+        word = verdict_word(self.iteration)
+        sign, style = {
+            "": (" ", ""),
+            "cut short": (signs.undecided, "yellow"),
+            "failed": (signs.failed, "red"),
+            "undecided": (signs.undecided, "yellow"),
+            "impossible": (signs.failed, "red"),
+            "passed": (signs.passed, "green"),
+            "not yet": (signs.not_yet, "cyan"),
+            "accepted": (signs.passed, "green"),
+            "rejected": (signs.not_yet, "cyan"),
+        }[word]
+        return sign, word, style
+
+    @property
+    def summary(self) -> str:
+        """The feedback, or the output if nothing judged it, after what changed and the answered sentences."""
+        item = self.iteration
+        text = item.feedback
+        if not text and item.evaluation is None:
+            text = texts.value_line(item.output)
+        if changed := files_text(item):
+            # The feedback, which may be cut, is not where a person looks for it.
+            touched = protected_text(item)
+            text = f"{changed}{touched and f', {touched}'}  {text}"
+        if answers := [passed for _, passed in verdicts_of(item.evaluation)]:
+            total = max(self.sentences, len(answers))
+            rest = f", {total - len(answers)} not asked" if total > len(answers) else ""
+            counted = f"{answers.count(True)} of {texts.plural(total, 'sentence')}{rest}"
+            text = f"{counted}  {text}".rstrip()
+        if item.explored:
+            text = f"explored  {text}".rstrip()
+        return texts.one_line(text[:LINE_INPUT])
+
+    @property
+    def feedback(self) -> str:
+        """The beginning of the feedback."""
+        evaluation = self.iteration.evaluation
+        return short(texts.one_line(evaluation.feedback), SHORT) if evaluation else ""
+
+    @property
+    def error(self) -> str:
+        """The beginning of the error."""
+        error = self.iteration.error
+        return texts.one_line(error.message)[:SHORT] if error else ""
+
+    @property
+    def gaps(self) -> list[tuple[str, str]]:
+        """The criteria that were not met, with what is missing."""
+        evaluation = self.iteration.evaluation
+        return [(c.name, c.gap) for c in evaluation.criteria if not c.passed] if evaluation else []
+
+    @property
+    def files(self) -> str:
+        """How many files it changed."""
+        return files_text(self.iteration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +134,17 @@ class Notice(_AtPath):
     text: str
 
 
-Shown = IterationRow | Ending | Notice
+Shown = Row | Ending | Notice
+
+
+def short(text: str, maximum: int) -> str:
+    """Return the beginning of a text, with a sign where it was cut."""
+    return text[:maximum] + ("…" if len(text) > maximum else "")
+
+
+def scores_of(items: Iterable[Iteration]) -> list[float]:
+    """Return the scores that count, in order: those of complete outputs."""
+    return [item.score for item in items if item.eligible and item.score is not None]
 
 
 def item_at(path: str, lists: Mapping[str, Sequence[Json]]) -> str:
@@ -112,7 +199,7 @@ def answer_text(path: str, value: Json) -> str:
 
 def noise_text(measured: Json) -> str:
     """Return the noise of past runs that a loop measured at its start."""
-    return f"sigma {measured['sigma']:.3g} of {plural(measured['runs'], 'past run')}"
+    return f"sigma {measured['sigma']:.3g} of {texts.plural(measured['runs'], 'past run')}"
 
 
 def _notice(entry: Entry) -> str:
@@ -129,20 +216,20 @@ def _notice(entry: Entry) -> str:
         return f"{entry.path or 'run'}: {raised}"
     if entry.kind == "forked":
         spent = Usage.from_json(entry.value["inherited"])
-        inherited = f", inherited: {cost(spent)}" if cost(spent) else ""
+        inherited = f", inherited: {texts.cost(spent)}" if texts.cost(spent) else ""
         return f"continues {entry.value['run_id']} from {entry.value['path']}{inherited}"
     if entry.kind == "noise":
         return ", ".join(f"{loop}: {noise_text(one)}" for loop, one in entry.value.items())
     if entry.kind == "would_stop":
         loop, normal = entry.path.rsplit("/", 1)[-1], entry.value
         why = Stop.from_json(normal["stop"]).detail
-        count = plural(normal["iterations"], "iteration")
+        count = texts.plural(normal["iterations"], "iteration")
         return f"{loop}: normal end after {count} ({why}); later iterations are explored"
     if entry.kind == "tuned":
         change = entry.value
         new = "removed"
         if change["new"] is not None:
-            new = f"now {limit_text(change['key'], change['new'])}"
+            new = f"now {texts.limit_text(change['key'], change['new'])}"
         why = f" ({change['reason']})" if change["reason"] else ""
         return f"{change['loop'] or 'run'}: {change['who']} tuned {change['key']}, {new}{why}"
     return ""
@@ -197,9 +284,9 @@ class Progress:
         text = _notice(entry)
         return [Notice(entry.path, text)] if text else []
 
-    def row(self, path: str, iteration: Iteration, item: str) -> IterationRow:
+    def row(self, path: str, iteration: Iteration, item: str) -> Row:
         """Return the row of an iteration of the loop at a path."""
-        return IterationRow(path, iteration, item, self.sentences.get(path.rsplit("/", 1)[-1], 0))
+        return Row(path, iteration, item, self.sentences.get(path.rsplit("/", 1)[-1], 0))
 
     def _finish(self, entry: Entry) -> None:
         """Apply the end of an effect."""

@@ -22,7 +22,7 @@ from loopwright.records import Tampering
 from loopwright.ui import formatting as texts
 from loopwright.ui.cli.live import ColumnWidths, ending_line, ending_text, row_line, row_text
 from loopwright.ui.formatting import ASCII, UNICODE, Signs
-from loopwright.ui.rows import Ending, IterationRow, Progress, answers_of, depth_of
+from loopwright.ui.rows import Ending, Progress, Row, answers_of, depth_of
 
 GOOD = Iteration(2, output="x", evaluation=Evaluation(0.85, True, "Too\nlong"),
                  usage=Usage(1, 2, 3, 0.0012), seconds=1.2)  # fmt: skip
@@ -49,14 +49,14 @@ def test_a_row_is_one_line_within_the_terminal(
 ) -> None:
     """Whatever a loop is called and told, its row has one line and at most the terminal's width."""
     item = Iteration(number, evaluation=Evaluation(0.849, False, feedback), seconds=3725)
-    line = plain(row_line(IterationRow(f"outer/1/{name}", item), ColumnWidths.within(width), signs))
+    line = plain(row_line(Row(f"outer/1/{name}", item), ColumnWidths.within(width), signs))
     assert "\n" not in line
     assert texts.width(line) <= width
 
 
 def test_a_row_on_a_terminal_reads_from_left_to_right() -> None:
     """Label, bar and score, verdict, feedback, cost and time."""
-    line = plain(row_line(IterationRow("refine", GOOD), ColumnWidths.within(100), UNICODE))
+    line = plain(row_line(Row("refine", GOOD), ColumnWidths.within(100), UNICODE))
     assert line.startswith("refine 2 ")
     assert "████████░░ 0.85   ✓ passed     Too long" in line
     assert line.endswith(" $0.0012    1.2 s")
@@ -65,24 +65,24 @@ def test_a_row_on_a_terminal_reads_from_left_to_right() -> None:
 @pytest.mark.parametrize(
     ("row", "line"),
     [
-        (IterationRow("refine", GOOD), "refine 2: score 0.85, passed, $0.0012, 1.2 s: Too long"),
-        (IterationRow("outer/1/inner", BAD), "  inner 3: failed, 4 ms: no such thing"),
-        (IterationRow("refine", Iteration(1, output="told")), "refine 1: 0 ms: told"),
+        (Row("refine", GOOD), "refine 2: score 0.85, passed, $0.0012, 1.2 s: Too long"),
+        (Row("outer/1/inner", BAD), "  inner 3: failed, 4 ms: no such thing"),
+        (Row("refine", Iteration(1, output="told")), "refine 1: 0 ms: told"),
         (
-            IterationRow("refine", Iteration(1, evaluation=Evaluation(0.5))),
+            Row("refine", Iteration(1, evaluation=Evaluation(0.5))),
             "refine 1: score 0.50, 0 ms",
         ),
         (
-            IterationRow("refine", Iteration(1, evaluation=Evaluation(0.5), explored=True)),
+            Row("refine", Iteration(1, evaluation=Evaluation(0.5), explored=True)),
             "refine 1: score 0.50, 0 ms: explored",
         ),
         (
-            IterationRow("until", Iteration(1, evaluation=TOUCHED, files=FILES)),
+            Row("until", Iteration(1, evaluation=TOUCHED, files=FILES)),
             "until 1: score 0.50, not yet, 0 ms: files 1 +2 -0, protected: tests/t.c told",
         ),
     ],
 )
-def test_a_row_on_a_pipe_is_a_sentence(row: IterationRow, line: str) -> None:
+def test_a_row_on_a_pipe_is_a_sentence(row: Row, line: str) -> None:
     """Indented by its nesting, its facts, then what the next round is told."""
     assert row_text(row, UNICODE) == line
 
@@ -156,7 +156,7 @@ def test_progress_recalled_counts_a_call_in_doubt_as_spent() -> None:
         Entry("iteration", "a", 1.0, value=GOOD),
         Entry("started", "a/2/execute", 1.0, reserved=Usage(4)),
     ])  # fmt: skip
-    assert shown == [IterationRow("a", GOOD)]
+    assert shown == [Row("a", GOOD)]
     assert (progress.in_flight, progress.spent, progress.active) == ({}, Usage(5, estimated=4), 1.0)
 
 

@@ -15,6 +15,7 @@ from loopwright.journal.protocol import missing_run
 from loopwright.ui import formatting as texts
 from loopwright.ui.cli.output import error_text
 from loopwright.ui.formatting import ASCII, UNICODE, Signs
+from loopwright.ui.rows import Row
 from loopwright.ui.web.render import sentence_of
 
 SIGNS = st.sampled_from([UNICODE, ASCII])
@@ -168,7 +169,7 @@ def test_durations_read_as_people_say_them(seconds: float, shown: str) -> None:
 )
 def test_every_verdict_has_its_word(item: Iteration, word: str) -> None:
     """Failed, cut short, undecided and not yet are four different facts."""
-    assert texts.verdict(item)[1] == word
+    assert Row("loop", item).verdict()[1] == word
 
 
 @pytest.mark.parametrize(

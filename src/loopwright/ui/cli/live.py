@@ -24,14 +24,14 @@ from ...errors import LoopwrightError
 from ...journal import Entry, RunInfo, surviving
 from ...journal.protocol import shown_url
 from ...journal.questions import Question
-from ...records import Failure, Iteration, Reason, Result, Status, StepOutcome
+from ...records import Failure, Reason, Result, Status, StepOutcome
 from ...records.codec import Json, text_of
 from ...records.redaction import last_frame
 from .. import formatting as texts
 from ..formatting import Signs
 from ..journals import command_line, resume_line, workspace_line
-from ..rows import Ending, IterationRow, Notice, Progress, Shown, answers_of, verdicts_of
-from ..run_files import files_text, names_text, protected_text, uncommitted_text
+from ..rows import LINE_INPUT, Ending, Notice, Progress, Row, Shown, answers_of
+from ..run_files import names_text, uncommitted_text
 from ..run_summary import is_for_workers, result_json
 from . import DEBUG
 from .output import Output, Part
@@ -39,9 +39,6 @@ from .output import Output, Part
 if TYPE_CHECKING:
     from rich.live import Live
 
-LINE_INPUT = (
-    2000  # characters of a long text that are prepared for one line; cleaning megabytes is slow
-)
 DETAIL = 120  # characters of the end of a loop
 SHOWN = 200  # characters of feedback on a plain line
 ITEM = 60  # characters of the item of a list on a plain line
@@ -72,32 +69,38 @@ class ColumnWidths(NamedTuple):
         return fixed._replace(feedback=max(8, width - taken))
 
 
-def indented(row: IterationRow) -> str:
+def indented(row: Row) -> str:
     """Return a row's label, indented by two spaces for each outer loop."""
     return "  " * row.depth + texts.one_line(row.label)
 
 
-def label_of(row: IterationRow, cells: int, signs: Signs) -> str:
+def label_of(row: Row, cells: int, signs: Signs) -> str:
     """Return the label in `cells` cells: the number stays, the loop's name may be cut."""
     indent, number = "  " * min(row.depth, 4), f" {row.iteration.number}"
     name = texts.one_line(row.path.rsplit("/", 1)[-1])
     return indent + texts.fit(name, cells - len(indent) - len(number), signs) + number
 
 
-def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Part]:
+def row_line(row: Row, columns: ColumnWidths, signs: Signs) -> list[Part]:
     """Return a row in columns: label, score, verdict, feedback, cost, time."""
     item = row.iteration
-    sign, word, style = texts.verdict(item, signs)
+    sign, word, style = row.verdict(signs)
     verdict = sign if columns.verdict == 1 else f"{sign} {word}"
-    summary = texts.one_line(_summary(row))
+    summary = row.summary
     if row.item:
         named = texts.fit(_item(row), max(8, columns.feedback // 2), signs)
         summary = f"{named}: {summary}" if summary else named
     feedback = texts.fit(summary, columns.feedback, signs)
     gap = " " * columns.gap
+    # A score with its bar, or the objective in the same width.
+    bar, rating = texts.bar(row.part, columns.bar, signs), f" {row.rating():5}{gap}"
+    if item.accepted is not None:
+        room = columns.bar + 6
+        bar, rating = _padded(texts.fit(row.rating(signs), room, signs), room), gap
     return [
         (_padded(label_of(row, columns.label, signs), columns.label) + gap, "bold"),
-        *_rating(item, columns, signs, style),
+        (bar, style or "cyan"),
+        rating,
         (_padded(verdict, columns.verdict) + gap, style),
         (_padded(feedback, columns.feedback) + gap, "red" if item.error else ""),
         (f"{texts.cost(item.usage):>{columns.cost}}{gap}", "dim"),
@@ -105,31 +108,17 @@ def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Par
     ]
 
 
-def _rating(item: Iteration, columns: ColumnWidths, signs: Signs, style: str) -> list[Part]:
-    """Return the score with its bar, or the objective in the same width."""
-    gap = " " * columns.gap
-    if item.accepted is not None:
-        shown = texts.fit(texts.objective(item, signs), columns.bar + 6, signs)
-        return [(_padded(shown, columns.bar + 6), style or "cyan"), gap]
-    return [
-        (texts.bar(item.score, columns.bar, signs), style or "cyan"),
-        f" {texts.score(item.score):5}{gap}",
-    ]
-
-
-def row_text(row: IterationRow, signs: Signs) -> str:
+def row_text(row: Row, signs: Signs) -> str:
     """Return a row as a plain line: `refine 2: score 0.85, passed, $0.0012, 1.2 s: feedback`."""
     item = row.iteration
-    summary = texts.fit(texts.one_line(_summary(row)), SHOWN, signs)
+    summary = texts.fit(row.summary, SHOWN, signs)
     measure = item.objective
     facts = [
-        f"score {texts.score(item.score)}"
-        if item.score is not None and item.accepted is None
-        else "",
+        f"score {row.rating()}" if row.part is not None else "",
         f"{texts.one_line(measure.name)} {texts.objective(item, signs)}"
         if measure is not None
         else "",
-        texts.verdict(item, signs)[1],
+        row.verdict(signs)[1],
         texts.cost(item.usage),
         texts.duration(item.seconds),
     ]
@@ -138,26 +127,8 @@ def row_text(row: IterationRow, signs: Signs) -> str:
     return f"{line}: {summary}" if summary else line
 
 
-def _item(row: IterationRow) -> str:
+def _item(row: Row) -> str:
     return texts.one_line(row.item[:LINE_INPUT])
-
-
-def _summary(row: IterationRow) -> str:
-    item = row.iteration
-    text = item.feedback
-    if not text and item.evaluation is None:
-        text = texts.value_line(item.output)  # without an evaluation, the output is shown
-    if changed := files_text(item):
-        # The feedback, which may be cut, is not where a person looks for it.
-        touched = protected_text(item)
-        text = f"{changed}{touched and f', {touched}'}  {text}"
-    if answers := [passed for _, passed in verdicts_of(item.evaluation)]:
-        total = max(row.sentences, len(answers))
-        rest = f", {total - len(answers)} not asked" if total > len(answers) else ""
-        text = f"{answers.count(True)} of {texts.plural(total, 'sentence')}{rest}  {text}".rstrip()
-    if item.explored:
-        text = f"explored  {text}".rstrip()
-    return text[:LINE_INPUT]
 
 
 def _padded(text: str, cells: int) -> str:
@@ -301,7 +272,7 @@ class LinesView:
         for item in waiting:
             self._show(item)
         for item in shown:
-            if self.conditions and isinstance(item, IterationRow):
+            if self.conditions and isinstance(item, Row):
                 self._conditions(item)
             self._show(item)
 
@@ -324,12 +295,12 @@ class LinesView:
             return
         self.row(item)
 
-    def _conditions(self, row: IterationRow) -> None:
+    def _conditions(self, row: Row) -> None:
         for condition, answer in answers_of(row.iteration.evaluation):
             shown = texts.one_line(condition)
             self.output.write((f"[INFO] Condition evaluation: '{shown}' -> {answer}", "dim"))
 
-    def row(self, row: IterationRow) -> None:
+    def row(self, row: Row) -> None:
         """Show a finished iteration."""
         self.output.write(row_text(row, self.output.signs))
 
@@ -450,7 +421,7 @@ class LiveView(LinesView):
             parts.append(f"{spent.tokens} of {cap.tokens} tokens")
         return ", ".join(parts) or texts.cost(spent)
 
-    def row(self, row: IterationRow) -> None:
+    def row(self, row: Row) -> None:
         columns = ColumnWidths.within(self.output.width - 1)
         self.output.write(*row_line(row, columns, self.output.signs))
 

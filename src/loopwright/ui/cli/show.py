@@ -35,7 +35,7 @@ from ..journals import (
     resume_line,
     workspace_line,
 )
-from ..rows import Ending, IterationRow, Notice, Progress, item_at, verdicts_of
+from ..rows import Ending, Notice, Progress, Row, item_at, scores_of, verdicts_of
 from ..run_files import (
     UNRECORDED,
     files_text,
@@ -538,7 +538,7 @@ def _scores(path: str, items: list[Iteration], output: Output) -> None:
     if any(item.accepted is not None for item in items):
         _values(path, items, output)
         return
-    scores = [item.score for item in items if item.eligible and item.score is not None]
+    scores = scores_of(items)
     # A curve of one point says no more than its row.
     if len(scores) > 1:
         name = path.rsplit("/", 1)[-1]
@@ -571,7 +571,7 @@ def _entry_rows(info: RunInfo, entries: list[Entry], only_loop: str, output: Out
     for item in Progress(info.source.get("bounds")).recall(entries):
         if only_loop and item.path != only_loop:
             continue
-        if isinstance(item, IterationRow):
+        if isinstance(item, Row):
             output.write(*row_line(item, columns, output.signs))
         elif isinstance(item, Ending) and not only_loop:
             output.write((ending_line(item, output.signs), "dim"))

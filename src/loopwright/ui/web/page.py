@@ -26,6 +26,7 @@ from ...records.codec import text_of
 from ..consent import actions_text, is_approved
 from ..inputs import VARIABLE
 from ..journals import PROGRAM
+from ..rows import scores_of
 from ..sources import SourceSettings, load_source
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
 
@@ -246,7 +247,7 @@ def in_order(view: RunView, loops: list[str]) -> list[str]:
 
 def _so_far(info: RunInfo, items: list[Iteration], total: int) -> RunInfo:
     """Return a run that has not ended with the current figures."""
-    scores = [item.score for item in items if item.eligible and item.score is not None]
+    scores = scores_of(items)
     usage = sum((item.usage for item in items), NOTHING)
     return replace(
         info, iterations=total, score=max(scores, default=None),

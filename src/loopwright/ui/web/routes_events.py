@@ -188,7 +188,10 @@ def _loop_changes(view: RunView, loop: str, numbers: list[int]) -> dict[str, Jso
     before = [mark for mark, item in outline if item.number < min(numbers)]
     retries = view.retries(loop, before[-1] if before else 0)
     items = items_of(view, loop, marks, min(numbers) - 1)
-    rows = [[row.number, macro("line", row)] for row in rows_of(loop, marks, best, retries, items)]
+    rows = [
+        [row.iteration.number, macro("line", row)]
+        for row in rows_of(loop, marks, best, retries, items)
+    ]
     return {"rows": rows, "points": points_of(marks), "best": best, "count": len(outline)}
 
 

@@ -33,8 +33,8 @@ from ...records import (
 )
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..rows import item_at, noise_text, verdicts_of
-from ..run_files import files_text, run_files
+from ..rows import Row, item_at, noise_text, scores_of, short, verdicts_of
+from ..run_files import run_files
 from ..run_summary import origin_of
 from .events import RunProgress
 from .page import in_order, main_loop
@@ -221,7 +221,7 @@ def _facts(
     items = [item for item in marks if not item.explored]
     explored = len(marks) - len(items)
     facts = []
-    scores = [item.score for item in items if item.eligible and item.score is not None]
+    scores = scores_of(items)
     accepted = [item for item in items if item.accepted and item.objective is not None]
     if accepted:
         objective = accepted[-1].objective
@@ -307,33 +307,7 @@ HELD_OUT_ENTRIES = (
 )
 
 
-SHORT = 240  # characters of feedback in a row
 ITEM = 120  # characters of an item
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An iteration as a line of a table."""
-
-    loop: str
-    number: int
-    score: str
-    part: float | None
-    sign: str
-    verdict: str
-    feedback: str
-    gaps: tuple[tuple[str, str], ...]
-    error: str
-    stage: str
-    cost: str
-    calls: int
-    seconds: str
-    item: str = ""
-    best: bool = False
-    retries: int = 0
-    files: str = ""
-    tampered: str = ""  # what the iteration did to its check
-    explored: bool = False
 
 
 def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
@@ -375,11 +349,7 @@ def items_of(view: RunView, loop: str, marks: Sequence[Mark], offset: int = 0) -
     if not marks or not is_list(loop, view.info):
         return {}
     inputs = view.inputs(loop, offset, len(marks))
-    return {number: _short(texts.one_line(text_of(item)), ITEM) for number, item in inputs}
-
-
-def _short(text: str, maximum: int) -> str:
-    return text[:maximum] + ("…" if len(text) > maximum else "")
+    return {number: short(texts.one_line(text_of(item)), ITEM) for number, item in inputs}
 
 
 def rows_of(
@@ -390,41 +360,16 @@ def rows_of(
     items: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Row]:
     """Return iterations as rows of a table; `retries` and `items` of a list are by number."""
-    rows = [_row(loop, item) for _, item in marks]
     return [
-        replace(
-            row,
-            best=row.number == best,
-            retries=retries.get(row.number, 0),
-            item=items.get(row.number, ""),
+        Row(
+            loop,
+            item,
+            items.get(item.number, ""),
+            retries=retries.get(item.number, 0),
+            best=item.number == best,
         )
-        for row in rows
+        for _, item in marks
     ]
-
-
-def _row(loop: str, item: Iteration) -> Row:
-    sign, word, _ = texts.verdict(item)
-    evaluation = item.evaluation
-    tampered = evaluation.tampered if evaluation is not None else None
-    gaps = [(c.name, c.gap) for c in evaluation.criteria if not c.passed] if evaluation else []
-    return Row(
-        loop=loop,
-        number=item.number,
-        score=texts.score(item.score) if item.accepted is None else texts.objective(item),
-        part=item.score if item.accepted is None else None,
-        sign=sign.strip(),
-        verdict=word,
-        feedback=_short(texts.one_line(evaluation.feedback) if evaluation else "", SHORT),
-        gaps=tuple(gaps),
-        error=texts.one_line(item.error.message)[:SHORT] if item.error else "",
-        stage=item.error.stage if item.error else "",
-        cost=texts.cost(item.usage),
-        calls=item.usage.calls,
-        seconds=texts.duration(item.seconds),
-        files=files_text(item),
-        tampered=texts.one_line(tampered.why) if tampered is not None else "",
-        explored=item.explored,
-    )
 
 
 CHUNK = 40  # rows of one request: more than a screen, and rendered in milliseconds
@@ -492,7 +437,7 @@ def section_of(
     return Section(
         path=loop,
         name=name,
-        item=_short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
+        item=short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
         count=len(marks),
         best=_score(marks, best),
         best_number=best,
@@ -745,13 +690,13 @@ def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None)
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
         detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row, journal),
-        inside=lambda row: inner_of(view, f"{row.loop}/{row.number}", opened=True),
+        inside=lambda row: inner_of(view, f"{row.path}/{row.iteration.number}", opened=True),
     )  # fmt: skip
 
 
 def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
     """Return the titles and texts of an open iteration."""
-    item = view.iteration(row.loop, row.number)
+    item = view.iteration(row.path, row.iteration.number)
     parts = [("Input", _shown(item.input)), ("Output", _shown(item.output))]
     if item.error is not None:
         parts.append(("Error", item.error.message))
@@ -769,8 +714,8 @@ def _patch(
 ) -> list[PatchLine]:
     """Return the lines that an iteration changed, if its files are on this machine."""
     try:
-        files = run_files(view.info.run_id, entries, row.loop, journal)
-        item = view.iteration(row.loop, row.number)
+        files = run_files(view.info.run_id, entries, row.path, journal)
+        item = view.iteration(row.path, row.iteration.number)
         return [] if files is None else lines_of(files.diff_from_parent(item))
     except LoopwrightError as error:
         return [PatchLine("file", str(error))]
