@@ -91,23 +91,28 @@ class AccessGuard:
             return _refused(403, "this request came from another site")
         site = headers.get("sec-fetch-site", "none")
         # A link in a terminal or a chat is a cross-site navigation; with the token it is allowed.
-        entering = scope["method"] == "GET" and self._has_token(scope)
+        query = scope["query_string"].decode("latin-1")
+        given = dict(parse_qsl(query)).get("token", "")
+        # In constant time, so that the time of an answer does not reveal the beginning of the token.
+        has_token = hmac.compare_digest(given.encode(), self._token.encode())
+        entering = scope["method"] == "GET" and has_token
         if site not in ("none", "same-origin") and not (
             entering and headers.get("sec-fetch-mode") == "navigate"
         ):
             return _refused(403, "this request came from another site")
         if entering:
-            return self._enter(scope)
+            # Set the cookie, and redirect to the address without the token.
+            kept = parse_qsl(query, keep_blank_values=True)
+            query = urlencode([(key, value) for key, value in kept if key != "token"])
+            path = "/" + scope["path"].lstrip("/\\")  # never the beginning of another host
+            answer = RedirectResponse(f"{path}?{query}" if query else path, 303)
+            answer.set_cookie(self.cookie, self.session, path="/", httponly=True, samesite="strict")
+            return answer
         if not self._has_session(headers):
             return _refused(
                 401, "open the address that loopwright ui printed; it contains the token"
             )
         return _method(scope["method"], headers)
-
-    def _has_token(self, scope: Scope) -> bool:
-        token = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
-        # In constant time, so that the time of an answer does not reveal the beginning of the token.
-        return hmac.compare_digest(token.encode(), self._token.encode())
 
     def _has_session(self, headers: dict[str, str]) -> bool:
         token = headers.get("authorization", "").removeprefix("Bearer ")
@@ -119,15 +124,6 @@ class AccessGuard:
             return False
         session = jar[self.cookie].value if self.cookie in jar else ""
         return hmac.compare_digest(session.encode(), self.session.encode())
-
-    def _enter(self, scope: Scope) -> Response:
-        """Set the cookie, and redirect to the address without the token."""
-        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        query = urlencode([(key, value) for key, value in parameters if key != "token"])
-        path = "/" + scope["path"].lstrip("/\\")  # never the beginning of another host
-        answer = RedirectResponse(f"{path}?{query}" if query else path, 303)
-        answer.set_cookie(self.cookie, self.session, path="/", httponly=True, samesite="strict")
-        return answer
 
 
 def _headers(scope: Scope) -> dict[str, str]:

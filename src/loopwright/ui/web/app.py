@@ -31,6 +31,41 @@ from .page import Page
 from .render import STATIC, render, sentence_of, static_path
 
 Show = Callable[[Page, Request], Awaitable[Response]]
+SHOWN: dict[str, Show] = {
+    "/": reading.runs,
+    "/events": live.runs_events,
+    "/start": reading.start,
+    "/compare": insight.compare,
+    "/compare/json": insight.compared_json,
+    "/replay": replaying.replay,
+    "/replay/json": replaying.replay_json,
+    "/judges": replaying.judges,
+    "/judges/json": replaying.judges_json,
+    "/workers": cluster.workers,
+    "/workers/tables": cluster.tables,
+    "/runs/{run_id}": reading.run,
+    "/runs/{run_id}/events": live.run_events,
+    "/runs/{run_id}/rows": reading.rows,
+    "/runs/{run_id}/inside": reading.inside,
+    "/runs/{run_id}/iteration": reading.iteration,
+    "/runs/{run_id}/compare": reading.compare,
+    "/runs/{run_id}/files": files.difference,
+    "/runs/{run_id}/timeline": reading.timeline,
+    "/runs/{run_id}/limits": insight.limits,
+    "/runs/{run_id}/export/{form}": reading.export,
+}
+CHANGED: dict[str, actions.Change] = {
+    "/start": actions.start,
+    "/runs/{run_id}/cancel": actions.cancel,
+    "/runs/{run_id}/resume": actions.resume,
+    "/runs/{run_id}/rewind": actions.rewind,
+    "/runs/{run_id}/answer": actions.answered,
+    "/runs/{run_id}/raise": actions.raised,
+    "/runs/{run_id}/branch": files.branch,
+    "/runs/{run_id}/apply": files.apply,
+    "/runs/{run_id}/tune": insight.tuned,
+    "/runs/{run_id}/fork": insight.forked,
+}
 
 
 def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: str) -> Starlette:
@@ -46,67 +81,27 @@ def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: st
         yield
         page.close()
 
+    def showing(show: Show) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await show(page, request)
+
+        return answer
+
     app = Starlette(
-        routes=_routes(page),
+        routes=[
+            *(Route(path, showing(show), methods=["GET"]) for path, show in SHOWN.items()),
+            *(
+                Route(path, actions.changing(page, change), methods=["POST"])
+                for path, change in CHANGED.items()
+            ),
+            Mount(static_path(), StaticFiles(directory=STATIC)),
+        ],
         middleware=[Middleware(AccessGuard, port=port, token=token)],
         exception_handlers={LoopwrightError: _problem, HTTPException: _unknown},
         lifespan=life,
     )
     app.state.page = page
     return app
-
-
-def _routes(page: Page) -> list[Route | Mount]:
-    shown: dict[str, Show] = {
-        "/": reading.runs,
-        "/events": live.runs_events,
-        "/start": reading.start,
-        "/compare": insight.compare,
-        "/compare/json": insight.compared_json,
-        "/replay": replaying.replay,
-        "/replay/json": replaying.replay_json,
-        "/judges": replaying.judges,
-        "/judges/json": replaying.judges_json,
-        "/workers": cluster.workers,
-        "/workers/tables": cluster.tables,
-        "/runs/{run_id}": reading.run,
-        "/runs/{run_id}/events": live.run_events,
-        "/runs/{run_id}/rows": reading.rows,
-        "/runs/{run_id}/inside": reading.inside,
-        "/runs/{run_id}/iteration": reading.iteration,
-        "/runs/{run_id}/compare": reading.compare,
-        "/runs/{run_id}/files": files.difference,
-        "/runs/{run_id}/timeline": reading.timeline,
-        "/runs/{run_id}/limits": insight.limits,
-        "/runs/{run_id}/export/{form}": reading.export,
-    }
-    changed: dict[str, actions.Change] = {
-        "/start": actions.start,
-        "/runs/{run_id}/cancel": actions.cancel,
-        "/runs/{run_id}/resume": actions.resume,
-        "/runs/{run_id}/rewind": actions.rewind,
-        "/runs/{run_id}/answer": actions.answered,
-        "/runs/{run_id}/raise": actions.raised,
-        "/runs/{run_id}/branch": files.branch,
-        "/runs/{run_id}/apply": files.apply,
-        "/runs/{run_id}/tune": insight.tuned,
-        "/runs/{run_id}/fork": insight.forked,
-    }
-    return [
-        *(Route(path, _showing(page, show), methods=["GET"]) for path, show in shown.items()),
-        *(
-            Route(path, actions.changing(page, change), methods=["POST"])
-            for path, change in changed.items()
-        ),
-        Mount(static_path(), StaticFiles(directory=STATIC)),
-    ]
-
-
-def _showing(page: Page, show: Show) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return await show(page, request)
-
-    return answer
 
 
 def _problem(_: Request, error: Exception) -> Response:

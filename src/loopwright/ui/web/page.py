@@ -21,7 +21,7 @@ from ..._platform import new_group
 from ...errors import ConfigurationError, DocumentError, LoopwrightError
 from ...journal import Journal, RunInfo
 from ...journal.views import LiveLines, RunPage, RunView, Wanted
-from ...records import NOTHING, Iteration
+from ...records import NOTHING
 from ...records.codec import text_of
 from ..consent import actions_text, is_approved
 from ..inputs import VARIABLE
@@ -134,7 +134,13 @@ class RunProcesses:
                 await asyncio.wait({ended}, timeout=POLL_SECONDS)
             if not signal.stat().st_size:
                 messages.seek(0)
-                raise ConfigurationError(_sentence(messages.read(), ended.result()))
+                said = messages.read().decode("utf-8", "replace")[-_LAST:].splitlines()
+                lines = [line for line in said if line.strip()]
+                ours = "loopwright: "
+                errors = [line.removeprefix(ours) for line in lines if line.startswith(ours)]
+                silent = f"the process ended with exit code {ended.result()} and no message"
+                # The last error is the reason; notes and warnings precede it.
+                raise ConfigurationError((errors or lines or [silent])[-1])
 
     async def _start(
         self, words: Sequence[str], stdin: str | None, messages: IO[bytes], signal: Path
@@ -155,17 +161,6 @@ class RunProcesses:
                 await process.stdin.drain()
             process.stdin.close()
         return process
-
-
-def _sentence(messages: bytes, code: int) -> str:
-    lines = [
-        line for line in messages.decode("utf-8", "replace")[-_LAST:].splitlines() if line.strip()
-    ]
-    errors = [
-        line.removeprefix("loopwright: ") for line in lines if line.startswith("loopwright: ")
-    ]
-    # The last error is the reason; notes and warnings precede it.
-    return (errors or lines or [f"the process ended with exit code {code} and no message"])[-1]
 
 
 T = TypeVar("T")
@@ -231,7 +226,12 @@ class Records:
             if len(self._sparks) > 2000:
                 self._sparks.clear()
         elif marks:
-            info = _so_far(info, [item for _, item in marks], view.total())
+            usage = sum((item.usage for _, item in marks), NOTHING)
+            info = replace(
+                info, iterations=view.total(),
+                score=max(scores_of(item for _, item in marks), default=None),
+                usage=info.usage if info.usage.calls > usage.calls else usage,
+            )  # fmt: skip
         return Listed(key, info, scores)
 
 
@@ -243,16 +243,6 @@ def in_order(view: RunView, loops: list[str]) -> list[str]:
         return marks[0][0] if marks else 0
 
     return sorted(loops, key=first)
-
-
-def _so_far(info: RunInfo, items: list[Iteration], total: int) -> RunInfo:
-    """Return a run that has not ended with the current figures."""
-    scores = scores_of(items)
-    usage = sum((item.usage for item in items), NOTHING)
-    return replace(
-        info, iterations=total, score=max(scores, default=None),
-        usage=info.usage if info.usage.calls > usage.calls else usage,
-    )  # fmt: skip
 
 
 def main_loop(view: RunView) -> str:

@@ -122,7 +122,8 @@ async def send_changes(page: Page, topic: Topic, channel: EventChannel) -> None:
 
 async def _send_run_changes(page: Page, run_id: str, channel: EventChannel) -> None:
     state = await page.feed.state(run_id)
-    seq, rewinds = await page.records.with_view(run_id, lambda view: _place(page, view))
+    at = await page.records.with_view(run_id, page.run_progress.of)
+    seq, rewinds = at.last, at.rewinds
     shown, sent_at = "", 0.0
     while True:
         full = time.monotonic() - sent_at >= HEAD_GAP
@@ -133,11 +134,6 @@ async def _send_run_changes(page: Page, run_id: str, channel: EventChannel) -> N
         # Skipped changes are sent soon, even if the process died and commits nothing more.
         await page.feed.wait_for(run_id, state, KEEPALIVE_SECONDS if data else HEAD_GAP)
         state = await page.feed.state(run_id)
-
-
-def _place(page: Page, view: RunView) -> tuple[int, int]:
-    run_progress = page.run_progress.of(view)
-    return run_progress.last, run_progress.rewinds
 
 
 async def _read_changes(

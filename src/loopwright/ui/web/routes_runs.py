@@ -6,6 +6,7 @@ What is read: the list, a run, its iterations, comparisons, the timeline and exp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlencode
@@ -40,7 +41,7 @@ from ..run_summary import sessions_in
 from .access import is_loop, is_run_id
 from .events import RunProgress
 from .forms import QuestionForm, form_of
-from .page import Listing, Page, in_order, main_loop
+from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
 from .run_page import (
     MAX_ENTRIES,
@@ -130,9 +131,12 @@ async def runs(page: Page, request: Request) -> Response:
     first = not wanted.before and not wanted.after
     full = len(rows) == wanted.limit
     keys = [row.key for row in rows]
+    names = listing.names
+    if wanted.name and wanted.name not in names:
+        names = [*names, wanted.name]
     return HTMLResponse(
         render(
-            "runs.html", listing=listing, wanted=wanted, names=_names(listing, wanted),
+            "runs.html", listing=listing, wanted=wanted, names=names,
             statuses=STATUSES, reasons=[reason.value for reason in Reason], filtered=bool(same),
             first=first, newest=link(), newer=link(after=max(keys)) if keys and not first else "",
             older=link(before=min(keys)) if full or (wanted.after and rows) else "",
@@ -140,12 +144,6 @@ async def runs(page: Page, request: Request) -> Response:
             events="/events?" + urlencode({**same, "before": wanted.before, "after": wanted.after}),
         )
     )  # fmt: skip
-
-
-def _names(listing: Listing, wanted: Wanted) -> list[str]:
-    if wanted.name and wanted.name not in listing.names:
-        return [*listing.names, wanted.name]
-    return listing.names
 
 
 async def run(page: Page, request: Request) -> Response:
@@ -312,16 +310,11 @@ async def start(page: Page, request: Request) -> Response:
     """The workflows of the project folder."""
     del request
     documents = await asyncio.to_thread(page.project.documents)
-    return HTMLResponse(
-        render("start.html", documents=documents, folder=_home(page.project.folder))
-    )
-
-
-def _home(folder: Path) -> str:
-    try:
-        return str(Path("~") / folder.relative_to(Path.home()))
-    except (ValueError, RuntimeError):
-        return str(folder)
+    folder = page.project.folder
+    # Not below the home folder, or there is none.
+    with contextlib.suppress(ValueError, RuntimeError):
+        folder = Path("~") / folder.relative_to(Path.home())
+    return HTMLResponse(render("start.html", documents=documents, folder=str(folder)))
 
 
 async def _files(page: Page, run_id: str, loop: str) -> RunFiles:

@@ -24,7 +24,6 @@ from ...records import (
     Iteration,
     Measure,
     Status,
-    StepOutcome,
     Usage,
     number_text,
 )
@@ -159,14 +158,16 @@ def run_of(
     # A large `parallel` has hundreds of effects in flight, which would move the page at each update.
     latest = list(progress.in_flight.items())[-4:] if info.status == "running" else []
     live = live or LiveLines()
+    origin = origin_of(info)  # a file is shown relative to the current folder
+    path, folder = Path(origin), Path.cwd()
     return RunHeader(
         info=info,
         sentence=_sentence(info),
         facts=[*_facts(marks, view.total(), used, active, bounds), *_held_out(view)],
-        in_flight=[InFlight(path, at, live.read(info.run_id, path)) for path, at in latest],
+        in_flight=[InFlight(place, at, live.read(info.run_id, place)) for place, at in latest],
         active=active,
         model=", ".join(list(run_progress.models)[:3]) or text_of(info.source.get("model")),
-        document=_document(info),
+        document=str(path.relative_to(folder)) if path.is_relative_to(folder) else origin,
         last=run_progress.last,
         rewinds=run_progress.rewinds,
         open=info.status in _OPEN,
@@ -263,19 +264,16 @@ def _held_out(view: RunView) -> list[UsedPart]:
             waiting.discard(entry.path)
             # The output of the loop may be long, and is then left out of the first reading.
             (complete,) = view.between(entry.seq - 1, 1)
-            _add_held_out(complete.value, facts)
+            value = complete.value
+            figures = value.get("held_out") if isinstance(value, Mapping) else None
+            for name, one in (figures or {}).items():
+                gap, share = one.get("gap"), f"{one['passing']} of {one['total']} pass"
+                label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
+                limit = "" if gap is None else f"score gap {texts.score(gap)}"
+                # Those of a later loop with the same label stay.
+                facts.setdefault(label, UsedPart(label, share, limit))
         end = start
     return list(facts.values())
-
-
-def _add_held_out(value: Json, facts: dict[str, UsedPart]) -> None:
-    """Add the figures of an ended loop, unless those of a later one have the same label."""
-    figures = value.get("held_out") if isinstance(value, Mapping) else None
-    for name, one in (figures or {}).items():
-        gap = one.get("gap")
-        label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
-        limit = "" if gap is None else f"score gap {texts.score(gap)}"
-        facts.setdefault(label, UsedPart(label, f"{one['passing']} of {one['total']} pass", limit))
 
 
 def _used(label: str, used: N, limit: N | None, text: Callable[[N], str]) -> UsedPart:
@@ -285,13 +283,6 @@ def _used(label: str, used: N, limit: N | None, text: Callable[[N], str]) -> Use
     # A person may have lowered the limit below the used amount.
     shown = f"(limit {text(limit)})" if used > limit else f"of {text(limit)}"
     return UsedPart(label, text(used), shown, part)
-
-
-def _document(info: RunInfo) -> str:
-    """Return the document or Python step of a run; a file is relative to the current folder."""
-    origin = origin_of(info)
-    path, folder = Path(origin), Path.cwd()
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else origin
 
 
 def is_list(loop: str, info: RunInfo) -> bool:
@@ -312,20 +303,14 @@ ITEM = 120  # characters of an item
 
 def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
     """Return the points of a loop's curves: number, score, US dollars, seconds; then the objective, if any."""
-    return [
-        [
-            item.number,
-            item.score if item.eligible and item.accepted is None else None,
-            item.usage.usd,
-            round(item.seconds, 3),
-            *([_value(item)] if item.accepted is not None else []),
-        ]
-        for _, item in marks
-    ]
-
-
-def _value(item: Iteration) -> float | None:
-    return item.objective.value if item.objective is not None and item.eligible else None
+    points = []
+    for _, item in marks:
+        score = item.score if item.eligible and item.accepted is None else None
+        points.append([item.number, score, item.usage.usd, round(item.seconds, 3)])
+        if item.accepted is not None:
+            objective = item.objective if item.eligible else None
+            points[-1].append(None if objective is None else objective.value)
+    return points
 
 
 def best_of(marks: Iterable[Mark]) -> int:
@@ -558,15 +543,13 @@ def steps_of(view: RunView) -> list[StepRow]:
     # The steps of such a run are read one by one from all its entries; the loops show the same facts.
     if loops and view.last > MAX_ENTRIES:
         return []
-    steps = [_step(outcome) for outcome in view.steps()]
+    steps = []
+    for one in view.steps():
+        detail = "" if one.status in (None, Status.SATISFIED) else one.detail
+        took = texts.duration(one.seconds) if one.status is not None or one.seconds else ""
+        output = cut(readable(one.output), SHOWN)
+        steps.append(StepRow(one.name, texts.status_of_step(one), detail, took, output))
     return steps if len(steps) > 1 or not loops else []
-
-
-def _step(outcome: StepOutcome) -> StepRow:
-    detail = "" if outcome.status in (None, Status.SATISFIED) else outcome.detail
-    took = texts.duration(outcome.seconds) if outcome.status is not None or outcome.seconds else ""
-    status = texts.status_of_step(outcome)
-    return StepRow(outcome.name, status, detail, took, cut(readable(outcome.output), SHOWN))
 
 
 @dataclass(frozen=True, slots=True)
