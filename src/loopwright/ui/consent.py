@@ -122,16 +122,12 @@ def actions_text(actions: LocalActions) -> str:
     ]
     phrases = [f"runs {' and '.join(counted)} on this machine"] if counted else []
     if actions.files:
-        phrases.append(f"sends {_some(actions.files)} to a model")
+        left = len(actions.files) - MAX_KEYS
+        more = [f"{left} more"] if left > 0 else []
+        phrases.append(f"sends {_listed([*actions.files[:MAX_KEYS], *more])} to a model")
     if actions.keys:
         phrases.append(f"sends {_keys_text(actions.keys)}")
     return texts.one_line(_listed(phrases))
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first names of a list as a phrase, with the number of the others."""
-    more = [f"{len(names) - MAX_KEYS} more"] if len(names) > MAX_KEYS else []
-    return _listed([*names[:MAX_KEYS], *more])
 
 
 def _keys_text(keys: Sequence[str]) -> str:

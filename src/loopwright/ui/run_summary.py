@@ -185,7 +185,9 @@ async def returns_of(store: Journal, rows: Sequence[RunInfo]) -> Returns:
     except ConfigurationError:  # a journal of one machine, to which the run was copied
         return {}
     try:
-        returned = await runs.returns([row.run_id for row in waiting if _may_be_returned(row)])
+        # A worker clears the time of a run that it takes, so an earlier return is not in force then.
+        may_be = [row.run_id for row in waiting if row.status == "queued" or row.wake_at > 0]
+        returned = await runs.returns(may_be)
         waits = {}
         for row in waiting:
             reason, attempts = returned.get(row.run_id, ("", 0))
@@ -253,10 +255,3 @@ def submitted_json(info: RunInfo, returns: Returns) -> dict[str, Json]:
 
 def _is_later(row: RunInfo) -> bool:
     return row.wake_at > time.time()
-
-
-def _may_be_returned(row: RunInfo) -> bool:
-    # A worker clears the time of a run that it takes, so an earlier return is not in force then.
-    return bool(row.queue) and (
-        row.status == "queued" or (row.status == "interrupted" and row.wake_at > 0)
-    )

@@ -86,7 +86,20 @@ def agents(
 
 
 def _list(output: Output, *, as_json: bool) -> int:
-    rows = [_installed(load_manifest(name)) for name in manifest_names()]
+    rows: list[Installed] = []
+    for manifest in map(load_manifest, manifest_names()):
+        found = shutil.which(manifest.program[0]) is not None
+        rows.append(
+            {
+                "name": manifest.name,
+                "title": manifest.title,
+                "installed": found,
+                "version": _version(manifest) if found else "",
+                "tested": list(manifest.tested),
+                "keys": [key for key in manifest.keys if os.environ.get(key)],
+                "install": manifest.install,
+            }
+        )
     problem = sandbox_problem()
     if as_json:
         data = {"agents": rows, "sandbox": {"works": not problem, "problem": problem}}
@@ -103,19 +116,6 @@ def _list(output: Output, *, as_json: bool) -> int:
     answer = (problem, "yellow") if problem else ("bubblewrap works", "green")
     output.write(("sandbox  ", "bold"), " ", answer, wrap=True)
     return 0
-
-
-def _installed(manifest: Manifest) -> Installed:
-    found = shutil.which(manifest.program[0]) is not None
-    return {
-        "name": manifest.name,
-        "title": manifest.title,
-        "installed": found,
-        "version": _version(manifest) if found else "",
-        "tested": list(manifest.tested),
-        "keys": [key for key in manifest.keys if os.environ.get(key)],
-        "install": manifest.install,
-    }
 
 
 def _version(manifest: Manifest) -> str:

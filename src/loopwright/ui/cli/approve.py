@@ -281,20 +281,16 @@ def _ask(run_id: str, question: Question, journal: str, output: Output) -> bool:
             value = _typed(question, line)
             of_environment(os.environ).refuse("answer", value)
             # A typing error such as "yse" would otherwise be recorded as feedback.
-            if line.lower() not in kind.words and not _confirmed(line, kind, output):
-                continue
+            if line.lower() not in kind.words:
+                shown = texts.fit(texts.one_line(line), 60, output.signs)
+                output.write(f"Record {shown!r} as {kind.text_is}? [y/N]", wrap=True)
+                if _line(output).lower() not in ("y", "yes"):
+                    continue
             reading(journal, partial(answer, run_id=run_id, path=question.path, value=value))
         except ConfigurationError as error:
             output.note(str(error))
             continue
         return True
-
-
-def _confirmed(line: str, kind: _Kind, output: Output) -> bool:
-    """Ask whether a typed text is meant as the answer, before it is recorded."""
-    shown = texts.fit(texts.one_line(line), 60, output.signs)
-    output.write(f"Record {shown!r} as {kind.text_is}? [y/N]", wrap=True)
-    return _line(output).lower() in ("y", "yes")
 
 
 def _line(output: Output) -> str:

@@ -151,10 +151,18 @@ def bench(
                 return result.status.exit_code
             report: dict[str, Json] = result.output or {}
             values = {"run_id": result.run_id, **report, "usage": result.usage.to_json()}
-        failed = _failed(values, gates)
+        failed = JudgeReport(values).failed(gates)
+        robustness = values["robustness"]
+        if robustness and robustness["accepted"]:
+            count = texts.plural(len(robustness["accepted"]), "text")
+            failed.append(f"robustness: {count} of {robustness['shown']} accepted")
         values["gate"] = {"ok": not failed, "failed": failed}
         if options.out is not None:
-            _write_file(options.out, values)
+            content = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+            try:
+                options.out.write_text(content, "utf-8")
+            except OSError as error:
+                raise ConfigurationError(f"--out: {options.out}: {error.strerror}") from error
         if options.as_json:
             output.write_json(values)
         else:
@@ -203,25 +211,6 @@ def _cases(file: Path) -> list[JudgeCase]:
     except UnicodeError as error:
         raise ConfigurationError(f"{file}: this file is not UTF-8 text ({error})") from error
     return cases_from_jsonl(text, str(file))
-
-
-def _failed(
-    values: dict[str, Json], gates: dict[str, tuple[float | None, float | None]]
-) -> list[str]:
-    """Return a sentence for each gate that is not met, and for an accepted text of the robustness set."""
-    failed = JudgeReport(values).failed(gates)
-    robustness = values["robustness"]
-    if robustness and robustness["accepted"]:
-        count = texts.plural(len(robustness["accepted"]), "text")
-        failed.append(f"robustness: {count} of {robustness['shown']} accepted")
-    return failed
-
-
-def _write_file(out: Path, values: dict[str, Json]) -> None:
-    try:
-        out.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"--out: {out}: {error.strerror}") from error
 
 
 def _write(values: dict[str, Json], output: Output) -> None:

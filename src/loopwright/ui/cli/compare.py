@@ -66,7 +66,9 @@ def _write(done: Comparison, output: Output) -> None:
     for name in dict.fromkeys(name for run in done.runs for name in run.metrics):
         output.write(row(name, [value_line(run.metrics.get(name)) for run in done.runs]))
     if any(score is not None for run in done.runs for score in run.scores):
-        output.write(row("scores", [_curve(run, output) for run in done.runs]))
+        scores = [[score for score in run.scores if score is not None] for run in done.runs]
+        curves = [sparkline(one, _COLUMN - 2, output.signs) if one else "" for one in scores]
+        output.write(row("scores", curves))
         for number, cells in _by_iteration(done.runs):
             output.write(row(f"  iteration {number}", cells))
     if done.differs:
@@ -90,11 +92,6 @@ def _by_iteration(runs: Sequence[ComparedRun]) -> Iterator[tuple[int, list[str]]
     for number in range(max(len(run.scores) for run in runs)):
         cells = [score(run.scores[number]) if number < len(run.scores) else "" for run in runs]
         yield number + 1, cells
-
-
-def _curve(run: ComparedRun, output: Output) -> str:
-    scores = [score for score in run.scores if score is not None]
-    return sparkline(scores, _COLUMN - 2, output.signs) if scores else ""
 
 
 def _with(total: float, inherited: float) -> str:

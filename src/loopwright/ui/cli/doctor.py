@@ -52,7 +52,13 @@ def doctor(
     Exit codes: 0 a provider can be used and none fails, 1 a key is refused, a named provider is not ready, or no
     provider can be used.
     """
-    names = [_provider(name) for name in providers or ()]
+    names = []
+    for given in providers or ():
+        name = given.partition(":")[0]  # also of `provider:model`
+        if ALIASES.get(name, name) not in PROVIDERS:
+            hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
+            raise ConfigurationError(f"provider: {name!r} is unknown{hint}")
+        names.append(ALIASES.get(name, name))
     if model_url and not names:
         names = ["openai_compatible"]
     with needs("doctor", "models"):
@@ -84,15 +90,6 @@ def doctor(
     failed = any(_is_failure(report, named=named) for report in reports)
     usable = any(report.ok or _is_configured(report) for report in reports)
     return 1 if failed or not usable else 0
-
-
-def _provider(name: str) -> str:
-    """Return a provider by its name or an alias, also of `provider:model`."""
-    name = name.partition(":")[0]
-    if ALIASES.get(name, name) not in PROVIDERS:
-        hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
-        raise ConfigurationError(f"provider: {name!r} is unknown{hint}")
-    return ALIASES.get(name, name)
 
 
 def _is_configured(report: ProviderReport) -> bool:

@@ -46,7 +46,11 @@ def export(
     ] = None,
 ) -> int:
     """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle."""
-    info, entries, folder = reading(journal, lambda store: _read(store, name))
+
+    async def read(store: Journal) -> tuple[RunInfo, list[Entry], Path | None]:
+        return *await on_record(store, name), folder_of(store)
+
+    info, entries, folder = reading(journal, read)
     content = FORMS[form](info, entries, folder)
     with Output() as output:
         if out is None or out == "-":
@@ -57,10 +61,6 @@ def export(
             _write(Path(out), content)
             output.note(f"wrote {info.run_id} to {out}")
     return 0
-
-
-async def _read(store: Journal, name: str) -> tuple[RunInfo, list[Entry], Path | None]:
-    return *await on_record(store, name), folder_of(store)
 
 
 def _write(path: Path, content: str | bytes) -> None:

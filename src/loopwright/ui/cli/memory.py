@@ -188,15 +188,12 @@ def _line(kind: str, item: Any, output: Output) -> list[Part]:
             f" {texts.score(item.score):5} ", (f"{texts.when(item.at)}  ", "dim"),
             f"{texts.one_line(item.action)}  ",
         ]  # fmt: skip
-        text = item.feedback or item.description or _last_tried(item)
+        last = item.tried[-1] if item.tried else ""
+        tried = text_of(last.get("tried", last) if isinstance(last, Mapping) else last)
+        text = item.feedback or item.description or tried
     used = sum(texts.width(part if isinstance(part, str) else part[0]) for part in head)
     room = max(20, output.width - used)
     return [*head, texts.fit(texts.one_line(text), room, output.signs)]
-
-
-def _last_tried(item: Episode) -> str:
-    last = item.tried[-1] if item.tried else ""
-    return text_of(last.get("tried", last) if isinstance(last, Mapping) else last)
 
 
 def _one(views: Mapping[str, View], space: str, number: str, output: Output) -> None:

@@ -322,24 +322,20 @@ def _usage(error: BaseException, said: str, command: str) -> str:
     return f"{message[:1].lower()}{message[1:]}; see: {path} --help"
 
 
-def _bounded(text: str) -> str:
-    """Return lines, without the middle of very long ones, which quote something."""
-    # Both ends: the beginning says what is wrong, the end what to do.
-    half = _MAX_LINE // 2
-    return "".join(
-        f"{line[:half]}… ({len(line) - _MAX_LINE} characters omitted) …{line[-half:]}\n"
-        if len(line) > _MAX_LINE
-        else f"{line}\n"
-        for line in text.split("\n")
-    )
-
-
 def report_error(error: BaseException, command: str = "") -> int:
     """Write the error of a command to stderr, and return the exit code."""
     if os.environ.get(DEBUG):
         text = "".join(traceback.format_exception(error))
     else:
-        text = _bounded(error_text(error, command))
+        # Without the middle of very long lines, which quote something. Both ends stay: the beginning says what is
+        # wrong, the end what to do.
+        half = _MAX_LINE // 2
+        text = "".join(
+            f"{line[:half]}… ({len(line) - _MAX_LINE} characters omitted) …{line[-half:]}\n"
+            if len(line) > _MAX_LINE
+            else f"{line}\n"
+            for line in error_text(error, command).split("\n")
+        )
     with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be closed
         sys.stderr.write(clean(text) if sys.stderr.isatty() else text)
         sys.stderr.flush()

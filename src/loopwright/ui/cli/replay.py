@@ -76,7 +76,17 @@ def replay(
         recordings = recordings_in(runs, loop)
         report = replayed(recordings, policies, use_grid=grid, price=price)
         if out is not None:
-            _write_files(report, out)
+            files = {
+                "replay.json": json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
+                "pairs.csv": report.pairs_csv(),
+                "frontier.svg": report.frontier_svg(),
+            }
+            try:
+                out.mkdir(parents=True, exist_ok=True)
+                for file, content in files.items():
+                    (out / file).write_text(content, "utf-8")
+            except OSError as error:
+                raise ConfigurationError(f"--out: {out}: {error.strerror}") from error
         if as_json:
             output.write_json(report.to_json())
         else:
@@ -104,20 +114,6 @@ def _from_file(path: Path) -> list[StoppingPolicy]:
         line, column = source.position((place,) if several else ())
         policies.append(policy_from_json(item, f"{path}:{line}:{column}"))
     return policies
-
-
-def _write_files(report: Replay, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {
-            "replay.json": json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
-            "pairs.csv": report.pairs_csv(),
-            "frontier.svg": report.frontier_svg(),
-        }
-        for file, text in files.items():
-            (folder / file).write_text(text, "utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"--out: {folder}: {error.strerror}") from error
 
 
 def _write(report: Replay, document: str, output: Output) -> None:

@@ -202,11 +202,15 @@ async def _run_job(
             step = source.step if same else None
             of_environment(os.environ).refuse("the source of the run", source.source)
             await raise_limit(store, job.run_id, step=step, source=source.source, **job.raised)
+        # The budget of the run, or else that of its outermost loop.
+        cap = job.source.budget
+        if cap is None:
+            cap = getattr(job.source.step, "budget", None)
         view = view_of(
             output,
             verbose=job.options.verbose,
             conditions=reports_conditions(job.source.source),
-            cap=_cap(job.source),
+            cap=cap if isinstance(cap, Budget) else None,
             seconds=getattr(job.source.step, "seconds", math.inf),
             shared=job.telemetry_options.on_terminal,
         )
@@ -234,14 +238,6 @@ async def _run_job(
                 return _Interrupted(None, view.has_entries)
             info = await store.find(job.run_id)
             return _Interrupted(recorded_result(info, entries, f"stopped by {signals.received}"))
-
-
-def _cap(source: RunSource) -> Budget | None:
-    """Return the budget of the run, or else that of its outermost loop."""
-    if source.budget is not None:
-        return source.budget
-    own = getattr(source.step, "budget", None)
-    return own if isinstance(own, Budget) else None
 
 
 async def _execute(job: Job, store: Journal, view: LinesView, signals: Signals) -> Result:

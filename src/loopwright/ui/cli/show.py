@@ -133,7 +133,15 @@ def runs(
         except RunNotFound:  # the journal does not exist yet
             rows, questions, steps = [], {}, {}
         if as_json:
-            output.write_json({"runs": [_json(row, questions, steps) for row in rows]})
+            shown = []
+            for row in rows:
+                data = row.to_json()
+                if outcomes := steps.get(row.run_id):
+                    data["outcomes"] = {one.name: one.to_json() for one in outcomes}
+                if row.run_id in questions:
+                    data["questions"] = questions[row.run_id]
+                shown.append(data)
+            output.write_json({"runs": shown})
         elif not rows:
             output.note(f"no runs in {shown_url(journal)}")
         else:
@@ -188,15 +196,6 @@ async def _run_rows(
     # Only suspended runs have open questions, and each list of questions reads a journal.
     waiting = [row.run_id for row in rows if row.status == Status.SUSPENDED]
     return rows, {run_id: len(await pending(store, run_id)) for run_id in waiting}, steps
-
-
-def _json(
-    row: RunInfo, questions: Mapping[str, int], steps: Mapping[str, Sequence[StepOutcome]]
-) -> dict[str, Json]:
-    data = row.to_json()
-    if outcomes := steps.get(row.run_id):
-        data["outcomes"] = {one.name: one.to_json() for one in outcomes}
-    return {**data, "questions": questions[row.run_id]} if row.run_id in questions else data
 
 
 def _write(
@@ -413,7 +412,12 @@ def show(
         raise ConfigurationError(
             "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback, --output and --files"
         )
-    info, entries, returns, folder = reading(journal, lambda store: _read(store, name))
+
+    async def read(store: Journal) -> tuple[RunInfo, list[Entry], Returns, Path | None]:
+        info, entries = await on_record(store, name)
+        return info, entries, await returns_of(store, [info]), folder_of(store)
+
+    info, entries, returns, folder = reading(journal, read)
     with Output(as_json=as_json) as output:
         if iteration is not None:
             _iteration(info, entries, loop, iteration, output)
@@ -422,7 +426,12 @@ def show(
         elif files:
             _files(info, entries, loop, folder, output)
         elif timeline:
-            _timeline(info, entries, output)
+            kept = surviving(entries)
+            if as_json:
+                rows = [entry.to_json() for entry in kept]
+                output.write_json({"run_id": info.run_id, "timeline": rows})
+            else:
+                _effects(kept, output)
         elif lifecycle:
             _lifecycle(info, entries, output)
         elif traceback:
@@ -435,11 +444,6 @@ def show(
             detail = waiting_text(info, returns)
             _overview(info, entries, loop, journal, output, detail=detail, folder=folder)
     return 0
-
-
-async def _read(store: Journal, name: str) -> tuple[RunInfo, list[Entry], Returns, Path | None]:
-    info, entries = await on_record(store, name)
-    return info, entries, await returns_of(store, [info]), folder_of(store)
 
 
 def _overview(
@@ -688,14 +692,6 @@ def _lines(output: Json) -> list[str]:
         # Sorted, because a model that writes the same members in another order has changed nothing.
         return json.dumps(output, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
     return text_of(output).splitlines()
-
-
-def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    if output.as_json:
-        rows = [entry.to_json() for entry in surviving(entries)]
-        output.write_json({"run_id": info.run_id, "timeline": rows})
-        return
-    _effects(surviving(entries), output)
 
 
 def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:

@@ -254,27 +254,24 @@ def _inputs(
         raise ConfigurationError(
             "--inputs, --input and --input-file exclude each other. Use one of them."
         )
-    inputs = [
-        (_line(line, number), f"{options.key}/{number}" if options.key else "")
-        for number, line in enumerate(_lines(options.inputs), start=1)
-        if line
-    ]
+    inputs = []
+    for number, line in enumerate(_lines(options.inputs), start=1):
+        if not line:
+            continue
+        try:
+            value = strict_json(line)
+        # A run must not get a broken line as text.
+        except (ValueError, RecursionError) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise ConfigurationError(
+                f"--inputs: line {number} is not JSON: {why}: {line[:60]!r}. Nothing was submitted."
+            ) from None
+        inputs.append((value, f"{options.key}/{number}" if options.key else ""))
     if not inputs:
         raise ConfigurationError(
             f"--inputs: {options.inputs!r} has no inputs; write one JSON value per line"
         )
     return inputs
-
-
-def _line(line: str, number: int) -> Json:
-    """Return the value of a line. A run must not get a broken line as text."""
-    try:
-        return strict_json(line)
-    except (ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ConfigurationError(
-            f"--inputs: line {number} is not JSON: {why}: {line[:60]!r}. Nothing was submitted."
-        ) from None
 
 
 def _lines(name: str) -> list[str]:

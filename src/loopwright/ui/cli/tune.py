@@ -11,7 +11,6 @@ from ...engine.tune import Tuned
 from ...engine.tune import tune as tuned
 from ...errors import ConfigurationError
 from ...journal import Journal
-from ...records.codec import Json
 from ...records.redaction import of_environment
 from ..formatting import limit_text, plural
 from ..journals import DEFAULT, find_run, reading
@@ -140,17 +139,12 @@ def _write(result: Tuned, output: Output) -> None:
         old = limit_text(change.key, change.old) or "none"
         new = limit_text(change.key, change.new) or "none"
         output.write((f"{change.loop or 'run'}: {change.key} {old} to {new}", "bold"))
-        if _is_used_up(change.key, change.loop, change.new, result):
+        place = (change.loop.rsplit("/", 1)[-1], change.key)
+        spent = next((one.used for one in result.limits if (one.loop, one.key) == place), None)
+        if isinstance(change.new, int | float) and spent is not None and change.new <= spent:
             output.write(("  below what is used: the next decision ends it", "yellow"))
     if result.changes:
         count = plural(len(result.changes), "change")
         when = "within a second" if result.status in _RUNNING else "when it is resumed"
         done = f"{result.run_id} takes {count} {when}" if result.requested else f"dry run: {count}"
         output.write(done)
-
-
-def _is_used_up(key: str, loop: str, new: Json, result: Tuned) -> bool:
-    """Return whether a new limit is not above what is used."""
-    name = loop.rsplit("/", 1)[-1]
-    used = [one.used for one in result.limits if (one.loop, one.key) == (name, key)]
-    return isinstance(new, int | float) and bool(used) and used[0] is not None and new <= used[0]

@@ -40,7 +40,15 @@ def watch(
         except KeyboardInterrupt:
             output.note("stopped watching; the run continues")
             return INTERRUPTED
-        return _report(info, entries, journal, output)
+        result = recorded_result(info, entries)
+        interrupted = info.status == "interrupted"
+        if as_json:
+            output.write_json(recorded_json(info, entries))
+        elif interrupted:
+            report_interruption(result, output, journal, cause="the end of its process")
+        else:
+            report_result(result, output, journal, open_questions(surviving(entries)), info=info)
+        return INTERRUPTED if interrupted else result.status.exit_code
 
 
 async def _watch(
@@ -48,13 +56,17 @@ async def _watch(
 ) -> tuple[RunInfo, list[Entry]]:
     async with opened(url) as store:
         info = await find_run(store, name)
-        cap, seconds = _limits(info)
+        bounds: dict[str, Any] = info.source.get("bounds") or {}
+        loops: list[dict[str, Any]] = bounds.get("loops") or [{}]
+        until = loops[0].get("until", ())
+        conditions: dict[str, Any] = {tag: value for item in until for tag, value in item.items()}
+        budget = bounds.get("budget") or conditions.get("budget")
         view = view_of(
             output,
             verbose=verbose,
             conditions=reports_conditions(info.source),
-            cap=cap,
-            seconds=seconds,
+            cap=Budget(**budget) if budget else None,
+            seconds=conditions.get("timeout", {}).get("seconds", math.inf),
         )
         view.recall(
             f"{texts.one_line(info.name)}: run {info.run_id} in {shown_url(url)}",
@@ -63,17 +75,6 @@ async def _watch(
         )
         async with view:
             return await _follow(store, info.run_id, view, shared=is_for_workers(info, url))
-
-
-def _limits(info: RunInfo) -> tuple[Budget | None, float]:
-    """Return the recorded budget of the run, and its time limit in seconds."""
-    bounds: dict[str, Any] = info.source.get("bounds") or {}
-    loops: list[dict[str, Any]] = bounds.get("loops") or [{}]
-    until = loops[0].get("until", ())
-    conditions: dict[str, Any] = {tag: value for item in until for tag, value in item.items()}
-    budget = bounds.get("budget") or conditions.get("budget")
-    seconds = conditions.get("timeout", {}).get("seconds", math.inf)
-    return Budget(**budget) if budget else None, seconds
 
 
 async def _follow(
@@ -114,15 +115,3 @@ async def _follow(
         if info.status != "running" and wait is None:
             return info, entries
         await asyncio.sleep(POLL_SECONDS if wait is None else WAITING_SECONDS)
-
-
-def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> int:
-    result = recorded_result(info, entries)
-    interrupted = info.status == "interrupted"
-    if output.as_json:
-        output.write_json(recorded_json(info, entries))
-    elif interrupted:
-        report_interruption(result, output, url, cause="the end of its process")
-    else:
-        report_result(result, output, url, open_questions(surviving(entries)), info=info)
-    return INTERRUPTED if interrupted else result.status.exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...cluster import QueueInfo, WorkerInfo
@@ -40,28 +40,29 @@ def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
     with Output(as_json=as_json) as output:
         state = reading(journal, read_cluster)
         if as_json:
-            output.write_json(_json(state))
+            data: dict[str, Json] = {
+                "workers": [worker.to_json() for worker in state.workers],
+                "queues": [queue.to_json() for queue in state.queues],
+            }
+            if state.delayed:
+                data["delayed"] = [run.to_json() for run in state.delayed]
+            if state.pinned:
+                data["pinned"] = state.pinned
+            if state.spent:
+                data["spent"] = {name: usage.to_json() for name, usage in state.spent.items()}
+            output.write_json(data)
             return 0
         _write(state.workers, state.queues, output, shown_url(journal))
         _write_delayed(state.delayed, output)
-        _write_pinned(state.pinned, state.workers, output)
+        hosts = {worker.host for worker in state.workers if worker.alive}
+        for host, run_ids in state.pinned.items():
+            waits = "" if host in hosts else "; they wait for a worker there"
+            count = texts.plural(len(run_ids), "run")
+            output.write((host, "bold"), f"  has the workspaces of {count}{waits}")
+            _write_ids(run_ids, output)
         for name, usage in state.spent.items():
             output.write((name, "bold"), f"  {spent_text(usage)}")
     return 0
-
-
-def _json(state: ClusterState) -> dict[str, Json]:
-    data: dict[str, Json] = {
-        "workers": [worker.to_json() for worker in state.workers],
-        "queues": [queue.to_json() for queue in state.queues],
-    }
-    if state.delayed:
-        data["delayed"] = [run.to_json() for run in state.delayed]
-    if state.pinned:
-        data["pinned"] = state.pinned
-    if state.spent:
-        data["spent"] = {name: usage.to_json() for name, usage in state.spent.items()}
-    return data
 
 
 async def read_cluster(store: Journal) -> ClusterState:
@@ -102,20 +103,6 @@ def _write_ids(run_ids: Sequence[str], output: Output) -> None:
     more = len(run_ids) - _MOST_HELD
     tail = f" and {more} more" if more > 0 else ""
     output.write((f"  {', '.join(run_ids[:_MOST_HELD])}{tail}", "dim"))
-
-
-def _write_pinned(
-    pinned: Mapping[str, Sequence[str]], active: Sequence[WorkerInfo], output: Output
-) -> None:
-    """Write which runs have their workspace on a host, and whether the host has a worker."""
-    hosts = {worker.host for worker in active if worker.alive}
-    for host, run_ids in pinned.items():
-        waits = "" if host in hosts else "; they wait for a worker there"
-        output.write(
-            (host, "bold"),
-            f"  has the workspaces of {texts.plural(len(run_ids), 'run')}{waits}",
-        )
-        _write_ids(run_ids, output)
 
 
 def _write(
