@@ -63,8 +63,12 @@ def approved(load: Load, person: Person, *, yes: bool) -> RunSource:
         return read
     # The files are read again after the answer: they may have changed while the person was reading.
     while actions and os.environ.get(TRUST) != "all":
-        if _settled(read, actions, person, yes=yes):
+        if is_approved(actions):
             break
+        if yes:
+            _store(actions, person)
+            break
+        _ask(read, actions, person)
         read, before = load(execute=False), actions
         actions = read.local_actions()
         assert actions is not None
@@ -147,17 +151,6 @@ def _keys_text(keys: Sequence[str]) -> str:
 def _listed(parts: Sequence[str], last: str = " and ") -> str:
     """Return parts of a sentence as a list: `a, b and c`."""
     return last.join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
-
-
-def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: bool) -> bool:
-    """Return whether these contents are approved; False after a question, to read them again."""
-    if is_approved(actions):
-        return True
-    if yes:
-        _store(actions, person)
-        return True
-    _ask(read, actions, person)
-    return False
 
 
 def _trust_store() -> TrustStore | None:

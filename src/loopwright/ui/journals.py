@@ -38,7 +38,9 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
         RunNotFound: if the journal does not exist.
         JournalUnavailable: if its folder cannot be created.
     """
-    path = _path(url)
+    scheme, _, rest = url.partition(":")
+    in_file = scheme == "sqlite" and not rest.startswith("//")
+    path = Path(rest.partition("?")[0]) if in_file else None
     # Opening would create an empty database, and a mistyped path would look like an empty journal.
     if path is not None and not create:
         log = path.with_name(f"{path.name}-wal")
@@ -54,13 +56,6 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
         raise RunNotFound(error.what, hint) from error
     finally:
         await store.close()
-
-
-def _path(url: str) -> Path | None:
-    scheme, _, rest = url.partition(":")
-    return (
-        Path(rest.partition("?")[0]) if scheme == "sqlite" and not rest.startswith("//") else None
-    )
 
 
 def create_folder(folder: Path) -> None:

@@ -274,7 +274,13 @@ class Progress:
             if isinstance(entry.value, dict) and "model" in entry.value:
                 self.models[entry.path] = str(entry.value["model"])
         elif entry.kind in _DONE:
-            self._finish(entry)
+            for by_path in (self.in_flight, self.models, self.replies):
+                by_path.pop(entry.path, None)
+            self.spent += entry.usage
+            if is_judging(entry.path):
+                self.judging += entry.usage
+            if entry.path.endswith("/items") and isinstance(entry.value, list):
+                self.lists[entry.path.removesuffix("/items")] = entry.value
         elif entry.kind == "iteration":
             item = item_at(f"{entry.path}/{entry.value.number}", self.lists)
             return [self.row(entry.path, entry.value, item)]
@@ -287,16 +293,6 @@ class Progress:
     def row(self, path: str, iteration: Iteration, item: str) -> Row:
         """Return the row of an iteration of the loop at a path."""
         return Row(path, iteration, item, self.sentences.get(path.rsplit("/", 1)[-1], 0))
-
-    def _finish(self, entry: Entry) -> None:
-        """Apply the end of an effect."""
-        for by_path in (self.in_flight, self.models, self.replies):
-            by_path.pop(entry.path, None)
-        self.spent += entry.usage
-        if is_judging(entry.path):
-            self.judging += entry.usage
-        if entry.path.endswith("/items") and isinstance(entry.value, list):
-            self.lists[entry.path.removesuffix("/items")] = entry.value
 
     def add_text(self, path: str, piece: str) -> None:
         """Append a piece of a model's reply; only the end is kept, because only the end is shown."""

@@ -267,7 +267,14 @@ def _python(module: str, attribute: str, settings: SourceSettings, root: str) ->
     if options := settings.for_documents():
         raise ConfigurationError(f"{options[0]} is for documents; {name} is a Python step")
     # The run's root, and not the folder of this command, so that `resume` imports the same module.
-    target = _attribute(_imported(module, root), name, attribute)
+    if root not in sys.path:
+        sys.path.insert(0, root)  # the import path of a console script lacks the current folder
+    try:
+        imported = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # the user's module can raise anything
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ConfigurationError(f"{module} cannot be imported: {why}") from error
+    target = _attribute(imported, name, attribute)
     step = as_step(target)
     kind = "step" if step is target else type(target).__name__
     source: dict[str, Json] = {"python": name, "root": root}
@@ -312,16 +319,6 @@ class _Models(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return 1  # not empty; the count is not worth loading the models
-
-
-def _imported(module: str, root: str) -> Any:
-    if root not in sys.path:
-        sys.path.insert(0, root)  # the import path of a console script lacks the current folder
-    try:
-        return importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # the user's module can raise anything
-        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise ConfigurationError(f"{module} cannot be imported: {why}") from error
 
 
 def _attribute(module: Any, name: str, attribute: str) -> Any:

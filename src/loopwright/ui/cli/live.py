@@ -273,7 +273,9 @@ class LinesView:
             self._show(item)
         for item in shown:
             if self.conditions and isinstance(item, Row):
-                self._conditions(item)
+                for condition, answer in answers_of(item.iteration.evaluation):
+                    said = f"[INFO] Condition evaluation: '{texts.one_line(condition)}' -> {answer}"
+                    self.output.write((said, "dim"))
             self._show(item)
 
     def show_wait(self, sentence: str) -> None:
@@ -294,11 +296,6 @@ class LinesView:
             self.output.write((note_line(item, self.output.signs), "yellow"), wrap=True)
             return
         self.row(item)
-
-    def _conditions(self, row: Row) -> None:
-        for condition, answer in answers_of(row.iteration.evaluation):
-            shown = texts.one_line(condition)
-            self.output.write((f"[INFO] Condition evaluation: '{shown}' -> {answer}", "dim"))
 
     def row(self, row: Row) -> None:
         """Show a finished iteration."""
@@ -359,19 +356,16 @@ class LiveView(LinesView):
         self.progress.add_text(path, piece)
 
     async def _refresh_repeatedly(self) -> None:
-        while True:
-            self._refresh()
-            await asyncio.sleep(REFRESH_SECONDS)
-
-    def _refresh(self) -> None:
         from rich.text import Text
 
         assert self._live is not None
-        now, room = time.monotonic() + self._shift, self.output.width - 1
-        lines = [Text(line, style="cyan", no_wrap=True) for line in self.lines(now, room)]
-        if text := self.reply(room):
-            lines.append(Text(text, style="dim", no_wrap=True))
-        self._live.update(Text("\n").join(lines), refresh=True)
+        while True:
+            now, room = time.monotonic() + self._shift, self.output.width - 1
+            lines = [Text(line, style="cyan", no_wrap=True) for line in self.lines(now, room)]
+            if text := self.reply(room):
+                lines.append(Text(text, style="dim", no_wrap=True))
+            self._live.update(Text("\n").join(lines), refresh=True)
+            await asyncio.sleep(REFRESH_SECONDS)
 
     def lines(self, now: float, room: int) -> list[str]:
         """Return the effects in progress and the usage, on one line of `room` cells or on two."""

@@ -40,7 +40,7 @@ from ..inputs import opening_report, read_input
 from ..journals import opened, reading
 from ..run_summary import ended, on_record, result_json
 from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
-from .live import LinesView, report_interruption, report_result, reports_conditions, view_of
+from .live import report_interruption, report_result, reports_conditions, view_of
 from .options import (
     VARIABLE,
     DryRun,
@@ -224,7 +224,28 @@ async def _run_job(
         )
         try:
             value = job.source.default_input if job.value is None and not before else job.value
-            result = await _execute(replace(job, value=value), store, view, signals)
+            text_to_view: dict[str, Any] = {"on_text": view.show_text}
+            # A chain, because copying the resources of a Python step would load its models.
+            resources = ChainMap(
+                text_to_view, cast("MutableMapping[str, Any]", job.source.resources)
+            )
+            async with view:
+                task = asyncio.ensure_future(
+                    run_step(
+                        job.source.step,
+                        value,
+                        journal=store,
+                        run_id=job.run_id,
+                        budget=job.source.budget,
+                        listeners=[view.show_entry, *job.listeners],
+                        resources=resources,
+                        source=job.source.source,
+                        accept_changes=job.options.accept_changes,
+                        in_doubt=job.options.in_doubt,
+                    )
+                )
+                signals.watch(task)
+                result = await task
             if result.status is Status.SUSPENDED:
                 questions += await pending(store, job.run_id)
             return result
@@ -238,29 +259,6 @@ async def _run_job(
                 return _Interrupted(None, view.has_entries)
             info = await store.find(job.run_id)
             return _Interrupted(recorded_result(info, entries, f"stopped by {signals.received}"))
-
-
-async def _execute(job: Job, store: Journal, view: LinesView, signals: Signals) -> Result:
-    text_to_view: dict[str, Any] = {"on_text": view.show_text}
-    # A chain, because copying the resources of a Python step would load its models.
-    resources = ChainMap(text_to_view, cast("MutableMapping[str, Any]", job.source.resources))
-    async with view:
-        task = asyncio.ensure_future(
-            run_step(
-                job.source.step,
-                job.value,
-                journal=store,
-                run_id=job.run_id,
-                budget=job.source.budget,
-                listeners=[view.show_entry, *job.listeners],
-                resources=resources,
-                source=job.source.source,
-                accept_changes=job.options.accept_changes,
-                in_doubt=job.options.in_doubt,
-            )
-        )
-        signals.watch(task)
-        return await task
 
 
 async def _entries_of(store: Journal, run_id: str) -> list[Entry]:

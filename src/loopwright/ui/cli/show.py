@@ -167,8 +167,14 @@ async def _listed(store: Journal, wanted: Wanted, status: str) -> list[RunInfo]:
         queue=wanted.queue,
         worker=wanted.worker,
     )
-    if not rows:
-        await _check_filters(store, queue=wanted.queue, worker=wanted.worker)
+    queue, worker = wanted.queue, wanted.worker
+    if not rows and (queue or worker):
+        queues, workers = await _queues_and_workers(store)
+        # A list can be empty because of another filter, such as a status.
+        if queue and queue not in queues and not await store.runs(limit=1, queue=queue):
+            raise _unknown_name("queue", queue, queues)
+        if worker and worker not in workers and not await store.runs(limit=1, worker=worker):
+            raise _unknown_name("worker", worker, workers)
     return rows
 
 
@@ -282,18 +288,6 @@ def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
             text = texts.fit(f"{texts.one_line(one.prompt)} -> {result}", room, output.signs)
             output.write((one.run_id, "bold"), head, (text, "dim"))
     return 0
-
-
-async def _check_filters(store: Journal, *, queue: str, worker: str) -> None:
-    """Check the filters of a list without runs. Raises ConfigurationError for an unknown name."""
-    if not queue and not worker:
-        return
-    queues, workers = await _queues_and_workers(store)
-    # A list can be empty because of another filter, such as a status.
-    if queue and queue not in queues and not await store.runs(limit=1, queue=queue):
-        raise _unknown_name("queue", queue, queues)
-    if worker and worker not in workers and not await store.runs(limit=1, worker=worker):
-        raise _unknown_name("worker", worker, workers)
 
 
 async def _queues_and_workers(store: Journal) -> tuple[set[str], set[str]]:
@@ -471,8 +465,11 @@ def _overview(
     report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
     if text := texts.value_line(info.input):
         output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
-    if not loop:
-        _steps(info, entries, output)
+    outcomes = [] if loop else step_outcomes(info, entries)
+    columns = ColumnWidths.within(output.width - 1)
+    # A single step that is a loop would repeat the last row of the loop.
+    for step in outcomes if len(outcomes) != 1 or not loops else ():
+        output.write(*step_line(step, columns, output.signs))
     if path:
         _scores(path, loops[path], output)
         _entry_rows(info, entries, path if loop else "", output)
@@ -525,17 +522,6 @@ def _continuation(
         report_continuation(info, output, url, lead="answered; " if answered else "")
     elif rewind := rewind_line(result, url):
         output.write(("continue: ", "dim"), rewind)
-
-
-def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    """Write a line per step of the workflow, unless its only step is a loop with rows."""
-    outcomes = step_outcomes(info, entries)
-    # The step would repeat the last row of its loop.
-    if len(outcomes) == 1 and iterations_of(entries):
-        return
-    columns = ColumnWidths.within(output.width - 1)
-    for one in outcomes:
-        output.write(*step_line(one, columns, output.signs))
 
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:
@@ -760,16 +746,13 @@ def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:
             end = f"ended in {report['phase']} by {report['ended_by']}"
             used = f"{report['total_iterations']} of at most {cap} (the phases: {total})"
             lines.append((entry.path, f"{counts}; {used}; {end}"))
-    lines += [(str(one["path"]), _reasoning(one)) for one in executions_in(info, entries)]
+    for one in executions_in(info, entries):
+        text = f"{one['status']}, {texts.plural(one['interaction_count'], 'interaction')}"
+        if one["last_interaction_at"] is not None:
+            text += f", the last at {texts.when(one['last_interaction_at'])}"
+        if one["limit_reached"]:
+            text += "; the limit was reached without a final answer"
+        lines.append((str(one["path"]), f"{text}; {one['error']}" if one["error"] else text))
     for path, text in lines:
         name = path.rpartition("/")[2]
         output.write(("agent ", "dim"), name, f": {texts.one_line(text)}", wrap=True)
-
-
-def _reasoning(execution: Json) -> str:
-    text = f"{execution['status']}, {texts.plural(execution['interaction_count'], 'interaction')}"
-    if execution["last_interaction_at"] is not None:
-        text += f", the last at {texts.when(execution['last_interaction_at'])}"
-    if execution["limit_reached"]:
-        text += "; the limit was reached without a final answer"
-    return f"{text}; {execution['error']}" if execution["error"] else text

@@ -7,7 +7,7 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -109,12 +109,32 @@ def worker(
         logging.basicConfig(
             stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s"
         )
-        return asyncio.run(
-            _serve(
-                journal, queues, trusted, output, root=root or [], drain=drain, in_doubt=in_doubt, deliverer=deliverer,
-                budgets=_budgets(budget or []),
-            )
-        )  # fmt: skip
+        budgets = _budgets(budget or [])
+
+        async def serve() -> None:
+            store = open_journal(journal)
+            try:
+                worker = Worker(
+                    journal=store,
+                    queues=queues,
+                    root=[Path(folder).resolve() for folder in root or ()],
+                    deliverer=deliverer,
+                    trust=trusted,
+                    budgets=budgets,
+                    drain=drain,
+                    in_doubt=in_doubt.value,
+                )
+                # Before the worker opens, because the tables and the engine may take seconds.
+                _on_signals(worker, output)
+                async with worker:
+                    output.note(f"working on {shown_url(journal)}: {worker.served}")
+                    await worker.serve()
+                    output.note(f"stopped after {texts.plural(worker.finished, 'run')}")
+            finally:
+                await store.close()
+
+        asyncio.run(serve())
+    return 0
 
 
 def _queues(options: Sequence[str]) -> dict[str, int] | None:
@@ -141,41 +161,6 @@ def _budgets(options: Sequence[str]) -> dict[str, Budget]:
         name, figure, unit = matched.groups()
         budgets.setdefault(name, {})[unit] = float(figure) if unit == "usd" else int(float(figure))
     return {name: Budget(**caps) for name, caps in budgets.items()}  # type: ignore[arg-type]
-
-
-async def _serve(
-    journal: str,
-    queues: dict[str, int] | None,
-    trusted: TrustedDigests,
-    output: Output,
-    *,
-    root: Sequence[str],
-    drain: float,
-    in_doubt: InDoubt,
-    deliverer: str,
-    budgets: Mapping[str, Budget],
-) -> int:
-    store = open_journal(journal)
-    try:
-        worker = Worker(
-            journal=store,
-            queues=queues,
-            root=[Path(folder).resolve() for folder in root],
-            deliverer=deliverer,
-            trust=trusted,
-            budgets=budgets,
-            drain=drain,
-            in_doubt=in_doubt.value,
-        )
-        # Before the worker opens, because the tables and the engine may take seconds.
-        _on_signals(worker, output)
-        async with worker:
-            output.note(f"working on {shown_url(journal)}: {worker.served}")
-            await worker.serve()
-            output.note(f"stopped after {texts.plural(worker.finished, 'run')}")
-    finally:
-        await store.close()
-    return 0
 
 
 def _on_signals(worker: Worker, output: Output) -> None:
