@@ -115,8 +115,7 @@ def rotate(*strategies: Json, key: str = "strategy") -> FunctionStep:
 
     async def rotated(last: Iteration, ctx: Context) -> Json:
         # From the record and not from a counter, so that a resumed run continues in the same order.
-        used = last.input.get(key) if isinstance(last.input, Mapping) else None
-        text = codec.canonical(used)
+        text = codec.canonical(last.input.get(key) if isinstance(last.input, Mapping) else None)
         following = texts.index(text) + 1 if text in texts else 0
         return {**_object(ctx.initial), key: values[following % len(texts)]}
 

@@ -299,24 +299,22 @@ class Account:
         # Sums of picodollars are exact in Usage; the half picodollar is for the cap itself.
         return "usd" if cap.usd is not None and total.usd > cap.usd + 5e-13 else ""
 
-    def _refuse_if_hopeless(self, path: str, amount: Usage) -> None:
+    def _refuse_if_hopeless(self, path: str, reserve: Usage) -> None:
         # The reservation of an effect cannot be freed while a call inside it waits.
         inner = [path, *(other for other, _ in self._inner.values())]
         stuck = NOTHING
         for holder, reserved in self._held.items():
             if any(one.startswith(holder + "/") for one in inner):
                 stuck += reserved
-        unit = self._over(self.settled + stuck + amount)
+        unit = self._over(self.settled + stuck + reserve)
         if unit:
-            raise Stopped(self.path, Stop(Reason.BUDGET, self._sentence(path, amount, unit)))
-
-    def _sentence(self, path: str, reserve: Usage, unit: str) -> str:
-        wants, cap = getattr(reserve, unit), getattr(self.cap, unit)
-        spent = getattr(self.settled, unit)
-        return (
-            f"{amount(spent)} of {amount(cap)} {unit} spent; the call {path} may take {amount(wants)} "
-            f"{unit[:-1] if unit != 'usd' and wants == 1 else unit} and did not fit: a call starts only if its maximum cost fits"
-        )
+            wants, cap = getattr(reserve, unit), getattr(self.cap, unit)
+            spent = getattr(self.settled, unit)
+            detail = (
+                f"{amount(spent)} of {amount(cap)} {unit} spent; the call {path} may take {amount(wants)} "
+                f"{unit[:-1] if unit != 'usd' and wants == 1 else unit} and did not fit: a call starts only if its maximum cost fits"
+            )
+            raise Stopped(self.path, Stop(Reason.BUDGET, detail))
 
     def _wake(self) -> None:
         # Only the first in the queue: the others would find themselves behind it.
@@ -598,8 +596,15 @@ class SharedLimits:
         taken: list[str] = []
         if self._spending is not None and reports(step):
             await self._spending.admit()
+        names = names_of(step)
+        applying = {name: self._limits[name] for name in names if name in self._limits}
+        if not applying and len(names) > 1 and "default" in self._limits:
+            applying = {names[0]: self._limits["default"]}
+        if self._queue in self._limits:
+            applying[self._queue] = self._limits[self._queue]
         try:
-            for name, limits in self._of(step):
+            # In one order for all workers, so that two of them cannot wait for each other.
+            for name, limits in sorted(applying.items()):
                 while wait := await self._permits.take(name, limits):
                     await asyncio.sleep(wait)
                 taken.append(name)
@@ -624,13 +629,3 @@ class SharedLimits:
     async def paused(self, account: CallAccount) -> float:
         """Return the remaining seconds of the pause of an account."""
         return await self._permits.paused(account_name(account))
-
-    def _of(self, step: Leaf) -> list[tuple[str, Limits]]:
-        # In one order for all workers, so that two of them cannot wait for each other.
-        names = names_of(step)
-        limits = {name: self._limits[name] for name in names if name in self._limits}
-        if not limits and len(names) > 1 and "default" in self._limits:
-            limits = {names[0]: self._limits["default"]}
-        if self._queue in self._limits:
-            limits[self._queue] = self._limits[self._queue]
-        return sorted(limits.items())

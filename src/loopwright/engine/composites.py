@@ -521,8 +521,7 @@ class _Parallel(Value, _Named):
         with at_once_of(ctx, self.name, self.at_once) as limit:
             ended = await run_all(jobs, limit)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
-        output = outputs_by_name({n: r.output for n, _, r in parts})
-        return combined(self.name, output, parts, ctx)
+        return combined(self.name, outputs_by_name({n: r.output for n, _, r in parts}), parts, ctx)
 
 
 def parallel(

@@ -399,8 +399,7 @@ class Context:
         """
         await self.run.settle()  # a crash during a long wait must not repeat what was paid for
         # Sleeping past a deadline would only delay the stop.
-        left = self.remaining()
-        await self.run.clock.sleep(max(0.0, min(seconds, left)))
+        await self.run.clock.sleep(max(0.0, min(seconds, self.remaining())))
         if self.gate is not None:
             self.gate.check(self.run)
 
@@ -515,8 +514,7 @@ class Context:
         if result.status is Status.FAILED and not result.gone_on:
             raise StepError.of(result, path)
         if not result.satisfied and step.required:
-            kind = result.status.value
-            raise StepError(f"required, but {result.detail}", path=path, kind=kind)
+            raise StepError(f"required, but {result.detail}", path=path, kind=result.status.value)
         return result.output
 
     async def _ended(self, name: str, step: Step, value: Json) -> Result:

@@ -128,13 +128,25 @@ def _counted(ctx: Context, step: Leaf) -> bool:
 
 
 async def _admitted(ctx: Context, step: Leaf, value: Json, started: Entry) -> Entry | None:
-    """Count the effect and reserve its cost; return the outcome that a person gave instead, or None."""
+    """Count the effect and reserve its cost; return the outcome that a person gave instead, or None.
+
+    Raises:
+        Suspended: until a person has said what became of an effect that a crash interrupted.
+    """
     run, replay, path = ctx.run, ctx.run.replay, started.path
     if replay is not None and path in replay.unsettled:
         # Its first attempt was counted when the account was restored.
         restored = step.in_folder and ctx.scope is not None and ctx.scope.files is not None
-        if (answer := _answer_in_doubt(run, path, step, restored=restored)) is not None:
-            return _settled_by(run, answer, started, step)
+        # It may run again if that does no harm, or if the files before it are in place again.
+        if not (step.idempotent or restored or run.in_doubt == "rerun"):
+            detail = (
+                f"{path} was in flight when the process died and may have acted; "
+                "say whether to run it again, or mark the step idempotent"
+            )
+            request = {"kind": "doubt", "step": step.name}
+            answer = run.ask(path, request, detail, Reason.NEEDS_ATTENTION)
+            if answer is not None and answer != "rerun":
+                return _settled_by(run, answer, started, step)
     elif (ctx.account.limited or not run.silent) and step.counts:
         # Counted without a limit too, because a person may set one while the run is open.
         ctx.account.begin()
@@ -341,20 +353,16 @@ def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
     """
     if recorded.fingerprint and recorded.fingerprint != fingerprint:
         assert run.replay is not None
-        if run.replay.accepted.get(recorded.path) != fingerprint and not _formerly(
-            step, recorded.fingerprint, fingerprint
-        ):
+        accepted = run.replay.accepted.get(recorded.path) == fingerprint
+        code, _, given = recorded.fingerprint.partition(":")
+        # The step may have had that fingerprint in a former version; the input must be the same.
+        same = given == fingerprint.partition(":")[2]
+        if not accepted and not (same and code in former_fingerprints(step)):
             _refuse_change(run, recorded, fingerprint, step)
     if recorded.error is not None:
         raise recorded.error.to_error()
     declared = step.output_type
     return recorded.value if declared is None else retyped(declared, recorded.value, recorded.path)
-
-
-def _formerly(step: Leaf, recorded: str, fingerprint: str) -> bool:
-    """Return whether a recorded fingerprint is one that the step had in a former version, with the same input."""
-    code, _, given = recorded.partition(":")
-    return given == fingerprint.partition(":")[2] and code in former_fingerprints(step)
 
 
 def retyped(declared: ValueType, value: Json, path: str) -> Json:
@@ -396,25 +404,6 @@ def _refuse_change(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> N
         recorded=recorded.fingerprint,
         now=fingerprint,
     )
-
-
-def _answer_in_doubt(run: Run, path: str, step: Leaf, *, restored: bool) -> Json:
-    """Return None if an effect without an outcome may run again, else a person's answer.
-
-    `restored` says that the files before it are in place again, so that it may run again.
-
-    Raises:
-        Suspended: until there is an answer.
-    """
-    if step.idempotent or restored or run.in_doubt == "rerun":
-        return None
-    detail = (
-        f"{path} was in flight when the process died and may have acted; "
-        "say whether to run it again, or mark the step idempotent"
-    )
-    request = {"kind": "doubt", "step": step.name}
-    answer = run.ask(path, request, detail, Reason.NEEDS_ATTENTION)
-    return None if answer == "rerun" else answer
 
 
 def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Entry:

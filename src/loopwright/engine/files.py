@@ -248,7 +248,13 @@ class Snapshots:
     async def place(self, history: History, number: int, *, best: bool = False) -> None:
         """Put the files of the parent in place; of a resumed iteration, those of its last finished step."""
         prefix = f"{self.path}/{number}"
-        self.current, self.parent = None, self._parent(history, best=best)
+        self.current, kept = None, without_rejected(history)
+        if not best and self.source.refine_from == "last":
+            self.parent = kept.last
+        else:
+            # In the order of an objective, the beginning is better than each iteration that was not accepted.
+            by_objective = history.last is not None and history.last.accepted is not None
+            self.parent = history.best if by_objective else history.best or kept.last
         files = None if self.parent is None else self.parent.files
         self._commit = (files or self.base)["commit"]
         await self._restore(await self._last(prefix) or self._commit, f"{prefix}/outside_edit")
@@ -268,8 +274,7 @@ class Snapshots:
 
     async def changes(self) -> str:
         """Return the difference of the captured state from the beginning, as text."""
-        commit = (self.current or self.base)["commit"]
-        return await self._complete(self.state.changes(commit))
+        return await self._complete(self.state.changes((self.current or self.base)["commit"]))
 
     def replace(self, snapshot: Mapping[str, Json]) -> None:
         """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""
@@ -337,15 +342,6 @@ class Snapshots:
             self.run.warn(text, code="filter_not_run")
         where = {"folder": str(self.folder), "base": self.base["commit"], "iteration": number}
         return {**where, **{key: snapshot[key] for key in ("commit", "tree")}, **(merged or {})}
-
-    def _parent(self, history: History, *, best: bool) -> Iteration | None:
-        """Return the record from which the next iteration continues; None is the beginning."""
-        kept = without_rejected(history)
-        if not best and self.source.refine_from == "last":
-            return kept.last
-        # In the order of an objective, the beginning is better than each iteration that was not accepted.
-        by_objective = history.last is not None and history.last.accepted is not None
-        return history.best if by_objective else history.best or kept.last
 
     def chosen(self, history: History, result: Result, keep: str) -> Iteration | None:
         """Return the iteration whose state remains after the loop, or None for the beginning."""

@@ -117,8 +117,7 @@ async def fork(
             valid_run_id(new_id) or new_run_id(), info.run_id, path, len(kept) + 1, replay.spent("")
         )
         row = _row(info, new, replay, source)
-        first = Entry("forked", "", 0.0, row.source["forked"])
-        await store.fork(info.run_id, row, [first, *kept])
+        await store.fork(info.run_id, row, [Entry("forked", "", 0.0, row.source["forked"]), *kept])
         return new
     finally:
         if isinstance(journal, str):
@@ -204,8 +203,7 @@ def _row(
     own |= {
         key: info.source[key] for key in ("bounds", "code") if key in info.source and key not in own
     }
-    inherited = new.inherited.to_json()
-    own["forked"] = {"run_id": new.origin, "path": new.path, "inherited": inherited}
+    own["forked"] = {"run_id": new.origin, "path": new.path, "inherited": new.inherited.to_json()}
     now = time.time()
     return replace(
         info,

@@ -197,25 +197,18 @@ def adapted(target: object, purpose: Purpose) -> object:
         return None
     if (step := _registered(target, purpose)) is not None:
         return step
+    modules = {base.__module__ for base in type(target).__mro__}
+    modules.add(str(getattr(target, "__module__", "")))
+    # A function that another library decorated has the module of its author, so the attributes that the
+    # library set count too.
+    if isinstance(target, FunctionType):
+        modules |= {type(value).__module__ for value in vars(target).values()}
     # The roots are compared first, so that no adapter imports its library for a foreign object.
-    roots = _roots_of(target)
+    roots = {module.partition(".")[0] for module in modules}
     for adapter in _adapters():
         if not roots.isdisjoint(adapter.roots) and adapter.matches(target):
             return adapter.step(target, purpose)
     return None
-
-
-def _roots_of(target: object) -> set[str]:
-    """Return the top-level modules that the classes of an object come from.
-
-    A function that another library decorated has the module of its author, so the attributes that the library
-    set count too.
-    """
-    modules = {base.__module__ for base in type(target).__mro__}
-    modules.add(str(getattr(target, "__module__", "")))
-    if isinstance(target, FunctionType):
-        modules |= {type(value).__module__ for value in vars(target).values()}
-    return {module.partition(".")[0] for module in modules}
 
 
 @functools.cache

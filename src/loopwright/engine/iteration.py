@@ -22,7 +22,7 @@ from ..records.evaluation import misspelling
 from ..records.iteration import new_iteration
 from ..records.typed import CARRIERS, ValueType, json_of
 from .context import Context
-from .loop_options import UNJUDGED, UNJUDGED_SENTENCE, LoopDeclaration
+from .loop_options import UNJUDGED, UNJUDGED_SENTENCE
 from .step import CompositeStep, Step
 
 if TYPE_CHECKING:
@@ -76,15 +76,13 @@ def _after_iteration(loop_run: LoopRun) -> Stop | None:
         return None  # the person who raised the limit has reviewed this iteration
     score = loop_run.history[-1].score
     shown = "" if score is None else f", score {score:.3g}"
-    detail = f"iteration {number} is done{shown}"
-    answer = _ask(loop_run, "approve", {"kind": "iteration"}, detail)
+    answer = _ask(loop_run, "approve", {"kind": "iteration"}, f"iteration {number} is done{shown}")
     if answer["approve"]:
         return None
     if answer.get("accept"):
         return Stop(Reason.ACCEPTED, f"a person accepted the output of iteration {number}")
     # A person who accepts the output satisfies the loop; one who only ends it does not.
-    ended = f"a person ended it after iteration {number}"
-    return Stop(Reason.STOPPED, _with_reason(ended, answer))
+    return Stop(Reason.STOPPED, _with_reason(f"a person ended it after iteration {number}", answer))
 
 
 def answered(
@@ -313,14 +311,19 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
 
     Its effects are recorded at iteration 0, which has no execution and no record.
     """
-    loop, given = loop_run.loop, loop_run.scope.current
+    loop, given, replay = loop_run.loop, loop_run.scope.current, loop_run.run_state.replay
     loop_run.ctx.at(f"{loop_run.path}/0")
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)
         evaluation = as_evaluation(value)
         if loop.measured is not None:
             evaluation = loop.measured.scored(evaluation)
-        if loop.sentences and _asks_of_input(loop_run):
+        # In runs of earlier versions, the sentences are no part of the evaluation of the input.
+        if loop.sentences and (
+            replay is None
+            or not len(loop_run.history)
+            or any(path.startswith(f"{loop_run.path}/0/until/") for path in replay.finished)
+        ):
             item = Iteration(0, given, given, evaluation=evaluation)
             evaluation = await judge_sentences(loop_run, item, History())
     except StepError as error:
@@ -332,30 +335,15 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
     # A resumed loop needs the evaluation for comparisons, but its iterations decide.
     if len(loop_run.history):
         return None
-    if (lack := _lack(loop, evaluation)) is not None:
-        return lack
+    metrics = loop.measured
+    if metrics is not None and metrics.objective and metrics.objective not in evaluation.metrics:
+        # Before any cost: each iteration is compared with this value.
+        detail = f"before the first iteration, {metrics.objective} has no value"
+        why = shortened(" ".join(evaluation.feedback.split()), FEEDBACK_SHOWN)
+        return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
     if not loop.satisfied_by(evaluation):
         return None
     return Stop(Reason.ALREADY_SATISFIED, "the evaluation passed before the first iteration")
-
-
-def _lack(loop: LoopDeclaration, evaluation: Evaluation) -> Stop | None:
-    """Return the stop of a loop whose objective cannot be measured before the first iteration."""
-    metrics = loop.measured
-    if metrics is None or not metrics.objective or metrics.objective in evaluation.metrics:
-        return None
-    # Before any cost: each iteration is compared with this value.
-    detail = f"before the first iteration, {metrics.objective} has no value"
-    why = shortened(" ".join(evaluation.feedback.split()), FEEDBACK_SHOWN)
-    return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
-
-
-def _asks_of_input(loop_run: LoopRun) -> bool:
-    """Whether the sentences are part of the evaluation of the input; in runs of earlier versions they are not."""
-    replay = loop_run.run_state.replay
-    if replay is None or not len(loop_run.history):
-        return True
-    return any(path.startswith(f"{loop_run.path}/0/until/") for path in replay.finished)
 
 
 async def judge_sentences(loop_run: LoopRun, item: Iteration, history: History) -> Evaluation:

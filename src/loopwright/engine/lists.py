@@ -223,7 +223,17 @@ class ListRun(LoopRun):
         """Read the items, then execute each; `at_once` of them at a time."""
         if self.ended is None and (stop := await self._read_items()) is not None:
             return await self.finish(stop)
-        return await (self._run_at_once() if self.concurrent else super().run())
+        if not self.concurrent:
+            return await super().run()
+        stop = self.recorded_stop()
+        try:
+            if self.ended is None and (stop is None or self.cut is not None):
+                await self._execute_all()
+                stop = self.decide()
+        except (Stopped, asyncio.CancelledError) as error:
+            stop = self.stop(error)
+        assert stop is not None
+        return await self.finish(stop)
 
     async def _read_items(self) -> Stop | None:
         """Read the items; return why the list ends if they cannot be read."""
@@ -240,19 +250,8 @@ class ListRun(LoopRun):
         self.left.extend(n for n in range(1, len(self.items) + 1) if n not in recorded)
         return None
 
-    async def _run_at_once(self) -> Result:
-        """Execute several items at once; an item that ends early waits for those before it."""
-        stop = self.recorded_stop()
-        try:
-            if self.ended is None and (stop is None or self.cut is not None):
-                await self._execute_all()
-                stop = self.decide()
-        except (Stopped, asyncio.CancelledError) as error:
-            stop = self.stop(error)
-        assert stop is not None
-        return await self.finish(stop)
-
     async def _execute_all(self) -> None:
+        """Execute several items at once; an item that ends early waits for those before it."""
         numbers, replay = list(self.left), self.run_state.replay
         # Those that began before a crash and are not recorded.
         if replay is not None:

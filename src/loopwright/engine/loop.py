@@ -411,19 +411,19 @@ class LoopRun:
         """Return why the loop ends after the iterations in the journal, or None if it continues."""
         if (result := self.ended) is not None:
             return Stop(result.reason, result.detail, result.also)
-        if self.history.last is None or self._went_on():
+        if self.history.last is None:
+            return None
+        tuned, replay = self.run_state.tuned, self.run_state.replay
+        # The next iteration had begun, so that the decision was to continue. It is not made again
+        # where a limit changed since: the live run did not make it again either.
+        if (
+            tuned is not None
+            and replay is not None
+            and self.cut is None
+            and replay.began(f"{self.path}/{self.next_number()}") is not None
+        ):
             return None
         return self.decide()
-
-    def _went_on(self) -> bool:
-        """Whether the next iteration had begun, so that the decision was to continue.
-
-        It is not made again where a limit changed since: the live run did not make it again either.
-        """
-        run = self.run_state
-        if run.tuned is None or run.replay is None or self.cut is not None:
-            return False
-        return run.replay.began(f"{self.path}/{self.next_number()}") is not None
 
     async def baseline(self) -> Stop | None:
         """Evaluate the input of a loop with a baseline; return the stop if no iteration is needed or possible."""
@@ -872,10 +872,8 @@ class Loop(LoopOptions[In, Out]):
             stops = [*(stops or []), given_up]
         if stops is None:
             return None
-        only = len(stops) == 1 and not stops[0].failure
-        return stops[0] if only else self._preferred(stops)
-
-    def _preferred(self, stops: list[Stop]) -> Stop | None:
+        if len(stops) == 1 and not stops[0].failure:
+            return stops[0]
         preferred = prefer(stops)
         if preferred is not None and preferred.failure:
             return named(preferred, self.name)
@@ -909,7 +907,11 @@ class Loop(LoopOptions[In, Out]):
         if undecided < self.undecided.after:
             return None
         detail = f"the evaluation was undecided {undecided} times in a row"
-        why = shortened(" ".join(_unread(history[-1]).split()), FEEDBACK_SHOWN)
+        last = history[-1]
+        verdicts = None if last.evaluation is None else last.evaluation.verdicts
+        unread = [v["feedback"] for v in (verdicts or {}).values() if v["passed"] is None]
+        # The answer to a sentence, else the feedback of the iteration.
+        why = shortened(" ".join([*unread, last.feedback][0].split()), FEEDBACK_SHOWN)
         return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
 
     def ending(self, stop: Stop, history: History) -> Stop:
@@ -981,13 +983,6 @@ def _reads_verdict(condition: Condition) -> bool:
     if not condition.ours or isinstance(condition, Passed | AllCriteriaMet):
         return True
     return any(map(_reads_verdict, condition.parts()))
-
-
-def _unread(item: Iteration) -> str:
-    """Return why an iteration is undecided: the answer to a sentence, else its feedback."""
-    verdicts = None if item.evaluation is None else item.evaluation.verdicts
-    unread = [v["feedback"] for v in (verdicts or {}).values() if v["passed"] is None]
-    return unread[0] if unread else item.feedback
 
 
 def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:

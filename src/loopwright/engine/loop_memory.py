@@ -263,7 +263,18 @@ class LoopWithMemory(Wrapper):
         # A suspended or cancelled run has no outcome yet.
         if result.status in _OUTCOMES:
             try:
-                episode = self._episode(value, result)
+                history = result.history
+                best = history.last if result.satisfied else result.best or history.last
+                feedback = best.feedback if best is not None else result.detail
+                episode = {
+                    "action": self.name,
+                    "outcome": _OUTCOMES[result.status],
+                    "description": excerpt_line(codec.text_of(value), _MAX_CHARS),
+                    "score": best.score if best is not None else None,
+                    "feedback": excerpt_line(feedback, _MAX_CHARS),
+                    "tried": [_attempt(item) for item in history[-_LATEST:]],
+                    "context": {"reason": result.reason.value, "iterations": result.iterations},
+                }
                 await ctx.call("record", MemoryEffect(self.space, "record"), episode)
             except StepError as error:
                 ctx.warn(
@@ -284,21 +295,6 @@ class LoopWithMemory(Wrapper):
                 code="memory_unavailable",
             )
             return NO_LESSONS
-
-    def _episode(self, value: Json, result: Result) -> dict[str, Json]:
-        history = result.history
-        best = history.last if result.satisfied else result.best or history.last
-        return {
-            "action": self.name,
-            "outcome": _OUTCOMES[result.status],
-            "description": excerpt_line(codec.text_of(value), _MAX_CHARS),
-            "score": best.score if best is not None else None,
-            "feedback": excerpt_line(
-                best.feedback if best is not None else result.detail, _MAX_CHARS
-            ),
-            "tried": [_attempt(item) for item in history[-_LATEST:]],
-            "context": {"reason": result.reason.value, "iterations": result.iterations},
-        }
 
 
 def _attempt(item: Iteration) -> dict[str, Json]:

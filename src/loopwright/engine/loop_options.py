@@ -527,11 +527,6 @@ def check_options(options: Mapping[str, object]) -> None:
             raise ConfigurationError(
                 f"loop: {name}: {policy!r:.60} is not an {kind.__name__}; use {example}"
             )
-    _check_objects(options)
-
-
-def _check_objects(options: Mapping[str, object]) -> None:
-    """Check the conditions, the hooks, the workspace and the name."""
     for name in ("until", "guards"):
         condition = options[name]
         if condition is not None and not isinstance(condition, Condition):

@@ -253,8 +253,7 @@ class LoopMetrics(Value):
         # Without a changed file, a better value is noise.
         changed = item.files is None or item.files.get("files") != 0
         sound = item.eligible and item.passed is not False and changed
-        accepted = sound and self._better(objective)
-        return replace(item, measures=measures, accepted=accepted)
+        return replace(item, measures=measures, accepted=sound and self._better(objective))
 
     def _better(self, measure: Measure | None) -> bool:
         if measure is None:

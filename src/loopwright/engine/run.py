@@ -712,34 +712,24 @@ def _drive(
     state: Run, step: Step, info: RunInfo, budget: Budget | None, store: Journal | None
 ) -> Coroutine[object, object, Result]:
     """Return the coroutine that runs the step to its end."""
-    if state.accept_changes:
-        _accept(state, info.fingerprint, step.fingerprint)
+    replay = state.replay
+    # Recorded, so that the changed code is accepted once and not at each resume.
+    if state.accept_changes and replay is not None and "" not in replay.ended:
+        accepted = replay.accepted.get("", info.fingerprint)
+        if accepted and accepted != step.fingerprint:
+            state.append(Entry("accepted", "", state.now(), fingerprint=step.fingerprint))
     if budget is not None or state.tuned is not None:
-        budget = _cap(state, budget)
+        # The caps that a person changed.
+        if budget is not None and replay is not None and (limits := replay.raised.get("")):
+            budget = raised_budget(budget, limits)
+        if state.tuned is not None and (limits := state.tuned.of("")):
+            budget = tuned_budget(budget, limits)
+        state.cap(budget)
     if budget is not None and (unbound := cannot_bind(step, budget, "run")):
         state.warn(unbound, code=CANNOT_BIND)
     if state.silent:  # it has no record, so only its result matters
         return _outcome(state, step, info.input)
     return _recorded(state, step, info, store)
-
-
-def _accept(state: Run, recorded: str, now: str) -> None:
-    """Record that a run continues with changed code, so that it is accepted once and not at each resume."""
-    replay = state.replay
-    if replay is not None and "" not in replay.ended:
-        accepted = replay.accepted.get("", recorded)
-        if accepted and accepted != now:
-            state.append(Entry("accepted", "", state.now(), fingerprint=now))
-
-
-def _cap(state: Run, budget: Budget | None) -> Budget | None:
-    """Limit the run by a budget, with the caps that a person changed; return that budget."""
-    if budget is not None and state.replay is not None and (limits := state.replay.raised.get("")):
-        budget = raised_budget(budget, limits)
-    if state.tuned is not None and (limits := state.tuned.of("")):
-        budget = tuned_budget(budget, limits)
-    state.cap(budget)
-    return budget
 
 
 async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None) -> Result:
@@ -750,8 +740,11 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         await state.log.close(row_of(info, result, replay.active))
         return result
     # Before anything is repeated: two processes must not work on the same files.
-    if replay is not None and replay.unsettled and state.log.keeps_values:
-        await _end_leftovers(state)
+    ends_leftovers = replay is not None and replay.unsettled and state.log.keeps_values
+    if ends_leftovers and (pids := await end_leftovers(state.token)):
+        numbers = ", ".join(map(str, pids))
+        sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
+        state.warn(sentence, code="processes_left")
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
         show_ended_loops(state, replay, step)
@@ -759,7 +752,10 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
     try:
         if step.reads_past:
             await set_noise(state, step, store)
-        result = await _outcome(state, step, _typed_input(step, info.input))
+        value, declared = info.input, step.input_type
+        if declared is not None and value is not None:
+            value = declared.attach(value)
+        result = await _outcome(state, step, value)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
         # Listeners receive the end before the run is released. Without them, one commit does both.
@@ -792,20 +788,6 @@ def _listen(state: Run, store: Journal | None) -> None:
     if store is not None:
         reader = partial(LiveLimits, state, partial(store.inbox, state.run_id))
         state.log.on_posted = partial(state.read_limits, reader)
-
-
-async def _end_leftovers(state: Run) -> None:
-    """End the processes of an earlier attempt of the run, and warn of those that remain."""
-    if pids := await end_leftovers(state.token):
-        numbers = ", ".join(map(str, pids))
-        sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
-        state.warn(sentence, code="processes_left")
-
-
-def _typed_input(step: Step, value: Json) -> Json:
-    """Return the recorded input of a run with the type that its step declares."""
-    declared = step.input_type
-    return value if declared is None or value is None else declared.attach(value)
 
 
 async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:

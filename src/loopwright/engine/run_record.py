@@ -138,7 +138,10 @@ async def raise_limit(
         fresh = described(fresh_row(step, None, info.run_id), step, source or {}, None)
         _check_same(info, surviving(entries), step, fresh, has_input=False)
     for path, point, new in raises:
-        await _record(journal, info.run_id, point, path, new)
+        # First the rewind: it would set aside an entry that was recorded before it.
+        if point:
+            await journal.rewind(info.run_id, point)
+        await _append(journal, info.run_id, Entry("accepted", path, 0.0, value=new))
     return [path for path, _, _ in raises]
 
 
@@ -184,7 +187,13 @@ def _iterations(run_id: str, replay: RecordedRun, maximum: int, loop: str) -> tu
         loops = [path for path in loops if loop in (path, path.rsplit("/", 1)[-1])]
     if not loops:
         raise _not_by_limit(run_id, replay, loop, ends)
-    path = loops[-1] if loop else _outermost(loops, ends)
+    path = loops[-1]
+    if not loop:
+        path = min(loops, key=lambda path: path.count("/"))
+        # Of the phases of an agent, the last one.
+        if path in ends and ends[path].reason is Reason.PHASE_LIMIT:
+            agent = path.rpartition("/")[0]
+            path = [one for one in loops if one in ends and one.rpartition("/")[0] == agent][-1]
     used = len(replay.records.get(path, ()))
     if maximum <= used:
         raise ConfigurationError(
@@ -196,15 +205,6 @@ def _iterations(run_id: str, replay: RecordedRun, maximum: int, loop: str) -> tu
             f"max_iterations: {maximum} is above the ceiling of {CEILING}; use at most {CEILING}"
         )
     return path, f"{path}/ended" if path in ends else ""
-
-
-def _outermost(loops: Sequence[str], ends: dict[str, Stop]) -> str:
-    """Return the outermost of these loops; of the phases of an agent, the last one."""
-    path = min(loops, key=lambda path: path.count("/"))
-    if path not in ends or ends[path].reason is not Reason.PHASE_LIMIT:
-        return path
-    agent = path.rpartition("/")[0]
-    return [each for each in loops if each in ends and each.rpartition("/")[0] == agent][-1]
 
 
 def _not_by_limit(
@@ -304,15 +304,6 @@ async def rewind_with_input(journal: Journal, run_id: str, path: str, value: Jso
     done = await journal.rewind(info.run_id, path)
     await _append(journal, info.run_id, Entry("answered", f"{path}/input", 0.0, value=new_input))
     return done
-
-
-async def _record(
-    journal: Journal, run_id: str, point: str, path: str, limits: dict[str, Json]
-) -> None:
-    # First the rewind: it would set aside an entry that was recorded before it.
-    if point:
-        await journal.rewind(run_id, point)
-    await _append(journal, run_id, Entry("accepted", path, 0.0, value=limits))
 
 
 async def _append(journal: Journal, run_id: str, entry: Entry) -> None:
@@ -658,9 +649,16 @@ def _check_same(
 ) -> None:
     """Raise ReplayMismatch if the entries are those of another step or input."""
     if has_input and codec.digest(fresh.input) != codec.digest(info.input):
+        before, now = info.input, fresh.input
+        # The keys of an object, else both values, shortened.
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+            changed = f"{', '.join(keys[:_MAX_SHOWN])} of its input changed since it was recorded"
+        else:
+            then, given = (shortened(codec.flow_text(one), _MAX_INPUT) for one in (before, now))
+            changed = f"its input was {then} when it was recorded, now it is {given}"
         raise ReplayMismatch(
-            f"{info.run_id}: {_changed_input(info.input, fresh.input)}; "
-            "resume without an input, or use another run ID",
+            f"{info.run_id}: {changed}; resume without an input, or use another run ID",
             path="",
             recorded=codec.digest(info.input),
             now=codec.digest(fresh.input),
@@ -684,15 +682,6 @@ def _check_same(
             recorded=recorded,
             now=step.fingerprint,
         )
-
-
-def _changed_input(before: Json, now: Json) -> str:
-    """Return what differs in words: the keys of an object, else both values, shortened."""
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return f"{', '.join(keys[:_MAX_SHOWN])} of its input changed since it was recorded"
-    then, given = (shortened(codec.flow_text(value), _MAX_INPUT) for value in (before, now))
-    return f"its input was {then} when it was recorded, now it is {given}"
 
 
 def _what_changed(info: RunInfo, fresh: RunInfo, step: Step) -> str:
@@ -853,25 +842,20 @@ def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
     return value if declared is None or value is None else retyped(declared, value, path)
 
 
-def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
-    """Return the loops and lists inside a step by name; of two with one name the first."""
-    loops: dict[str, LoopDeclaration] = {}
-    waiting = [step]
-    while waiting:
-        part = waiting.pop(0)
-        if isinstance(part, Loop) or getattr(part, "over_list", False):
-            loops.setdefault(part.name, cast("LoopDeclaration", part))
-        waiting += part.parts()
-    return loops
-
-
 def show_ended_loops(state: Run, replay: RecordedRun, step: Step) -> None:
     """Show the results of the loops whose end is in the journal, in the order of their ends."""
     from ..journal.replay import loop_result
 
     loops = state.loops
-    # Walking the step takes time, and a run without ended loops has nothing to type.
-    declared = _loops_in(step) if replay.ended else {}
+    # The loops and lists by name; of two with one name the first. Walking the step takes time, and a run
+    # without ended loops has nothing to type.
+    declared: dict[str, LoopDeclaration] = {}
+    waiting = [step] if replay.ended else []
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, Loop) or getattr(part, "over_list", False):
+            declared.setdefault(part.name, cast("LoopDeclaration", part))
+        waiting += part.parts()
     loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
     for path, value in replay.ended.items():
         if path:

@@ -94,20 +94,17 @@ def _text(entry: Entry, name: str, *, content: bool) -> str:
         value = entry.value if entry.error is None else entry.error.message
         return f"{entry.path} {verb} in {duration(entry.seconds)}" + _content(value, content)
     if entry.kind == "iteration":
-        return _iteration(entry.path, entry.value, content=content)
+        item: Iteration = entry.value
+        word = f"failed ({item.error.kind})" if item.error is not None else verdict_word(item)
+        shown = f"score {score(item.score)}" if item.score is not None else ""
+        facts = ", ".join(fact for fact in (shown, word) if fact)
+        text = f"{entry.path} iteration {item.number}{f': {facts}' if facts else ''}"
+        return text + _content(item.feedback, content)
     if entry.kind in ("ended", "suspended"):
         stop = Stop.from_json(entry.value["stop"])
         end = f"{entry.path or name} ended: {stop.reason.status.value} ({stop.reason.value})"
         return end + _content(stop.detail, content)
     return ""
-
-
-def _iteration(path: str, item: Iteration, *, content: bool) -> str:
-    word = f"failed ({item.error.kind})" if item.error is not None else verdict_word(item)
-    shown = f"score {score(item.score)}" if item.score is not None else ""
-    facts = ", ".join(fact for fact in (shown, word) if fact)
-    text = f"{path} iteration {item.number}{f': {facts}' if facts else ''}"
-    return text + _content(item.feedback, content)
 
 
 def _content(value: object, content: bool) -> str:
@@ -269,7 +266,14 @@ class RunResources(Mapping[str, Any]):
         if name != "memory":
             return self._passed[name]
         if self._memory is None:
-            self._memory = self._find_memory()
+            memory = self._passed.get("memory")
+            if memory is None:
+                memory = getattr(self._store, "memory", None)
+            elif isinstance(memory, str):
+                from ..journal.open import open_memory
+
+                memory = self.opened = open_memory(memory)
+            self._memory = memory
         if self._memory is None:
             raise KeyError(name)
         return self._memory
@@ -279,17 +283,6 @@ class RunResources(Mapping[str, Any]):
         if name in ("memory", "file_store", "live_lines"):
             return super().get(name, default)
         return self._passed.get(name, default)
-
-    def _find_memory(self) -> object:
-        memory = self._passed.get("memory")
-        if memory is None:
-            return getattr(self._store, "memory", None)
-        if not isinstance(memory, str):
-            return memory
-        from ..journal.open import open_memory
-
-        self.opened = open_memory(memory)
-        return self.opened
 
     def __iter__(self) -> Iterator[str]:
         own = ["memory"] if hasattr(self._store, "memory") else []
@@ -488,21 +481,19 @@ class Run:
 
     def failure(self, error: BaseException, path: str) -> Failure:
         """Return the record of an error: a sentence and the user's frames behind it, no secret."""
-        recorded: Failure = self.clean(self._failure(error, path))
-        return recorded
-
-    def _failure(self, error: BaseException, path: str) -> Failure:
         if isinstance(error, StepError):
             failure = Failure.of("", error, path, self.redact)
-            if error.traceback:  # the one of an inner step is nearer to the cause
-                return failure
-            exception, traceback = self._traceback(error, own=False)
-            return replace(failure, exception=exception, traceback=traceback)
-        exception, traceback = self._traceback(error)
-        text = error_text(error, self.redact)[:MAX_MESSAGE]
-        name = type(error).__name__
-        message = f"{name}: {text}" if text else name
-        return Failure("", name, message, path, exception=exception, traceback=traceback)
+            if not error.traceback:  # the one of an inner step is nearer to the cause
+                exception, traceback = self._traceback(error, own=False)
+                failure = replace(failure, exception=exception, traceback=traceback)
+        else:
+            exception, traceback = self._traceback(error)
+            text = error_text(error, self.redact)[:MAX_MESSAGE]
+            name = type(error).__name__
+            message = f"{name}: {text}" if text else name
+            failure = Failure("", name, message, path, exception=exception, traceback=traceback)
+        recorded: Failure = self.clean(failure)
+        return recorded
 
     def _traceback(self, error: BaseException, *, own: bool = True) -> tuple[str, str]:
         from ..records.redaction import described
@@ -588,10 +579,17 @@ class Run:
         if pending is not None:
             await pending
         count = position - self._notified  # others may have settled, and appended, meanwhile
-        if count > 0:
-            durable, self._pending = self._pending[:count], self._pending[count:]
-            self._notified = position
-            self._notify(durable)
+        if count <= 0:
+            return
+        durable, self._pending = self._pending[:count], self._pending[count:]
+        self._notified = position
+        for entry in durable:
+            for listener in self.listeners:
+                try:
+                    listener(entry.view())
+                except BaseException as error:  # a listener never ends a run
+                    text = f"a listener failed on {entry.path}: {error_line(error, self.redact)}"
+                    self.warn(text, code="listener_failed")
 
     async def settled(self) -> None:
         """Settle, even while a cancellation asks for the end of the run."""
@@ -612,15 +610,6 @@ class Run:
         if self.timed is not None and f"{path}/".startswith(f"{self.timed.owner}/"):
             return self.timed
         raise error
-
-    def _notify(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            for listener in self.listeners:
-                try:
-                    listener(entry.view())
-                except BaseException as error:  # a listener never ends a run
-                    text = f"a listener failed on {entry.path}: {error_line(error, self.redact)}"
-                    self.warn(text, code="listener_failed")
 
     def warn(self, sentence: str, path: str = "", *, code: str = "") -> None:
         """Add a sentence to the result's warnings, once, with its code and the first path it applies to."""

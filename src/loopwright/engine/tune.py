@@ -318,9 +318,6 @@ class _RecordedLimits:
         for name, most in self.at_once.items():
             self.by_loop.setdefault(name, {})["at_once"] = most
         self.tuned_by: dict[tuple[str, str], str] = {}
-        self._apply_changes()
-
-    def _apply_changes(self) -> None:
         for path, limits in self.replay.raised.items():
             own = self.by_loop.get(self._name(path), {})
             own.update({key: max(value, own.get(key) or 0) for key, value in limits.items()})

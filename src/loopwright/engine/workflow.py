@@ -170,8 +170,21 @@ class Workflow(CompositeStep[In, Out]):
         """Run its steps with their variables in `scope`."""
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         ended: dict[str, Result] = {}
+        order = self.order
         try:
-            await self._drive(inner, value, ended)
+            # Without concurrency no tasks are needed, and a traceback shows the caller.
+            if self.at_once == 1:
+                for key in order:
+                    self._keep(inner, key, await self._one(inner, key, value, ended), ended)
+            else:
+                with at_once_of(inner, self.name, self.at_once) as limit:
+                    # Each when the steps that it needs have ended.
+                    await run_all(
+                        [functools.partial(self._one, inner, key, value, ended) for key in order],
+                        limit,
+                        ready=lambda place: all(need in ended for need in self.needs[order[place]]),
+                        done=lambda place, result: self._keep(inner, order[place], result, ended),
+                    )
         except Unsatisfied as short:
             self._not_run(ctx, scope)
             last = short.result
@@ -183,24 +196,8 @@ class Workflow(CompositeStep[In, Out]):
             raise
         output = ended[self.output].output
         return combined(
-            self.name, output, [(key, self.steps[key], ended[key]) for key in self.order], ctx
+            self.name, output, [(key, self.steps[key], ended[key]) for key in order], ctx
         )
-
-    async def _drive(self, ctx: Context, value: Json, ended: dict[str, Result]) -> None:
-        """Run the steps, each when the steps that it needs have ended."""
-        order = self.order
-        # Without concurrency no tasks are needed, and a traceback shows the caller.
-        if self.at_once == 1:
-            for key in order:
-                self._keep(ctx, key, await self._one(ctx, key, value, ended), ended)
-            return
-        with at_once_of(ctx, self.name, self.at_once) as limit:
-            await run_all(
-                [functools.partial(self._one, ctx, key, value, ended) for key in order],
-                limit,
-                ready=lambda place: all(need in ended for need in self.needs[order[place]]),
-                done=lambda place, result: self._keep(ctx, order[place], result, ended),
-            )
 
     async def _one(
         self, ctx: Context, key: str, value: Json, ended: Mapping[str, Result]
