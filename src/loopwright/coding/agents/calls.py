@@ -434,7 +434,13 @@ class AgentCall(Leaf):
             "turns": reader.turns,
             "usage": self._usage(reader).to_json(),
             "session_usage": session_usage.to_json() if manifest.per == "thread" else None,
-            "changed": [_relative(path, self.folder) for path in reader.changed],
+            # Relative to the working folder, if they are inside.
+            "changed": [
+                str(Path(path).relative_to(self.folder))
+                if Path(path).is_relative_to(self.folder)
+                else path
+                for path in reader.changed
+            ],
             "denials": reader.denials,
             "stop": stop,
             "seconds": round(ended.seconds, 3),
@@ -449,13 +455,6 @@ def _empty(program: str) -> AgentRecord:
         "denials": [], "stop": "completed", "seconds": 0.0, "program": program, "version": "", "stream": "",
         "failure": None, "missing_session": False,
     }  # fmt: skip
-
-
-def _relative(path: str, folder: Path) -> str:
-    """Return a path relative to the working folder, if it is inside."""
-    with contextlib.suppress(ValueError):
-        return str(Path(path).relative_to(folder))
-    return path
 
 
 def outcome(

@@ -190,8 +190,12 @@ class EventReader:
 
     def feed(self, line: str) -> list[str]:
         """Read one line of output and return the live lines that describe it."""
-        data = _event(line)
-        if data is None:
+        text = line.strip()
+        try:
+            data = json.loads(text) if text.startswith("{") else None
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
             return self.plain(line)
         try:
             return [text for text in self.event(data) if text.strip()]
@@ -251,17 +255,6 @@ class EventReader:
             output_tokens=figure(output_tokens),
             usd=float(dollars) if valid else 0.0,
         )
-
-
-def _event(line: str) -> dict[str, Json] | None:
-    text = line.strip()
-    if not text.startswith("{"):
-        return None
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def figure(value: Json) -> int:
@@ -486,7 +479,15 @@ class OpenCodeReader(EventReader):
                 self.deny(name, line)
             return [line]
         elif kind == "step_finish":
-            self._step(part)
+            tokens = member(part, "tokens")
+            read = figure(member(tokens, "input")) + figure(member(tokens, "cache", "read"))
+            written = figure(member(tokens, "cache", "write"))
+            output = figure(member(tokens, "output")) + figure(member(tokens, "reasoning"))
+            self.usage += self.counted(read + written, output, member(part, "cost"))
+            self.turns += 1
+            self.ended = member(part, "reason") != "tool-calls"
+            # The program repeats a failed request itself; a step that finished later replaces the error.
+            self.failure = None
         elif kind == "error":
             message = text_in(member(data, "error", "data", "message")) or str(
                 member(data, "error", "name")
@@ -499,17 +500,6 @@ class OpenCodeReader(EventReader):
             )
             return [message]
         return []
-
-    def _step(self, part: Json) -> None:
-        tokens = member(part, "tokens")
-        read = figure(member(tokens, "input")) + figure(member(tokens, "cache", "read"))
-        written = figure(member(tokens, "cache", "write"))
-        output = figure(member(tokens, "output")) + figure(member(tokens, "reasoning"))
-        self.usage += self.counted(read + written, output, member(part, "cost"))
-        self.turns += 1
-        self.ended = member(part, "reason") != "tool-calls"
-        # The program repeats a failed request itself; a step that finished later replaces the error.
-        self.failure = None
 
 
 _TOKENS = re.compile(

@@ -323,28 +323,23 @@ def load_manifest(
         hint = nearest(name, BUILT_IN) or f"; use {', '.join(BUILT_IN)}, or the path of a manifest"
         raise ConfigurationError(f"agent: there is no coding agent {name!r}{hint}")
     path = Path(folder or ".") / name
-    return _manifest(path.stem, _extended(path, content), str(path))
+    data = _read(path, content)
+    base = data.pop("extends", None)
+    if base is not None:
+        # Not another file: the approval of a document covers the one file that the document names.
+        if not isinstance(base, str) or base not in BUILT_IN:
+            hint = nearest(str(base), BUILT_IN) or f"; use one of {', '.join(BUILT_IN)}"
+            raise ConfigurationError(
+                f"{path}: extends: there is no built-in manifest {base!r:.60}{hint}"
+            )
+        data = {**_read(_FOLDER / f"{base}.yaml"), **data}
+    return _manifest(path.stem, data, str(path))
 
 
 @functools.cache
 def _built_in(name: str) -> Manifest:
     path = _FOLDER / f"{name}.yaml"
     return _manifest(name, _read(path), str(path))
-
-
-def _extended(path: Path, content: bytes | None) -> dict[str, Any]:
-    """Return the keys of a manifest file over those of the built-in manifest that it extends."""
-    data = _read(path, content)
-    base = data.pop("extends", None)
-    if base is None:
-        return data
-    # Not another file: the approval of a document covers the one file that the document names.
-    if not isinstance(base, str) or base not in BUILT_IN:
-        hint = nearest(str(base), BUILT_IN) or f"; use one of {', '.join(BUILT_IN)}"
-        raise ConfigurationError(
-            f"{path}: extends: there is no built-in manifest {base!r:.60}{hint}"
-        )
-    return {**_read(_FOLDER / f"{base}.yaml"), **data}
 
 
 def _manifest(name: str, data: dict[str, Any], place: str) -> Manifest:

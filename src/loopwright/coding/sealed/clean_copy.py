@@ -8,6 +8,7 @@ is left out: it is the user's own code.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
@@ -289,14 +290,8 @@ def protected_files(folder: Path, rules: Protection) -> list[str]:
 
 def _files(folder: Path) -> list[str]:
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    try:
-        listed = Git(cwd=folder)(*words).split(b"\0")
-    except GitError:
-        return _walked(folder)
-    return [os.fsdecode(path) for path in listed if path]
-
-
-def _walked(folder: Path) -> list[str]:
+    with contextlib.suppress(GitError):
+        return [os.fsdecode(path) for path in Git(cwd=folder)(*words).split(b"\0") if path]
     ignored = {name.rstrip("/") for name in ALWAYS}
     files: list[str] = []
     for place, folders, names in os.walk(folder):

@@ -127,8 +127,7 @@ class _Check:
         return await self._in(ctx).evaluate(Sealed.from_json(record))
 
     async def _unsealed(self, ctx: Context) -> Evaluation:
-        measured = await self.runs.run(Path(self.cwd or "."), ctx)
-        return evaluation_of(self.name, self.runs, measured)
+        return evaluation_of(self.name, self.runs, await self.runs.run(Path(self.cwd or "."), ctx))
 
     def _in(self, ctx: Context) -> SealedCheck:
         return SealedCheck(self.name, self.runs, self.options, self.cwd, ctx)

@@ -165,8 +165,7 @@ def baseline_of(first: TestReport, second: TestReport) -> Baseline:
     before, after = first.states, second.states
     names = [*before, *(name for name in after if name not in before)]
     flaky = tuple(name for name in names if before.get(name) != after.get(name))
-    states = {name: str(before.get(name, after.get(name))) for name in names}
-    return Baseline(states, flaky)
+    return Baseline({name: str(before.get(name, after.get(name))) for name in names}, flaky)
 
 
 SECONDS = 60.0
@@ -514,38 +513,23 @@ def plant(
                 "search": search,
             }
             text += _PYTEST_IMPORTS.format(**fields, **more)
-        imports = names[2] if modules else ""
-        return Canary(f"{beside}{name}", text, names[0], names[1], imports)
+        return Canary(f"{beside}{name}", text, names[0], names[1], names[2] if modules else "")
     if runner.name == "node":
         text = _NODE_CANARY.format(**fields)
         # The suffix makes it CommonJS, whatever the `type` of the package is.
         return Canary(f"{beside}{names[3]}.test.cjs", text, names[0], names[1])
     if runner.name == "cargo":
-        return _rust(fields, names[3], tests)
-    return _go(fields, beside, names[3], tests, read)
-
-
-def _rust(fields: Mapping[str, object], name: str, tests: Sequence[str]) -> Canary | None:
-    programs = [path for path in tests if re.fullmatch(r"(?:.*/)?tests/[^/]+\.rs", path)]
-    if not programs:
-        return None
-    place = f"{_beside(programs)}z{name}.rs"
-    return Canary(place, _RUST.format(**fields), str(fields["right"]), str(fields["wrong"]))
-
-
-def _go(
-    fields: Mapping[str, object],
-    beside: str,
-    name: str,
-    tests: Sequence[str],
-    read: Callable[[str], bytes],
-) -> Canary | None:
+        programs = [path for path in tests if re.fullmatch(r"(?:.*/)?tests/[^/]+\.rs", path)]
+        if not programs:
+            return None
+        place = f"{_beside(programs)}z{names[3]}.rs"
+        return Canary(place, _RUST.format(**fields), names[0], names[1])
     mine = next((path for path in tests if _folder(path) == beside and path.endswith(".go")), None)
     package = None if mine is None else _PACKAGE.search(read(mine))
     if package is None:
         return None
     text = _GO_CANARY.format(package=package[1].decode(), **fields)
-    return Canary(f"{beside}z{name}_test.go", text, str(fields["right"]), str(fields["wrong"]))
+    return Canary(f"{beside}z{names[3]}_test.go", text, names[0], names[1])
 
 
 def _beside(tests: Sequence[str]) -> str:

@@ -161,8 +161,7 @@ class SealedCheck:
                 f"the check is flaky: on the same files it exited with {codes[0]} and with {codes[1]}",
                 code=FLAKY,
             )
-        evaluation = evaluation_of_exit(self.name, measured)
-        return Sealed(protected, None, "none", paths, evaluation)
+        return Sealed(protected, None, "none", paths, evaluation_of_exit(self.name, measured))
 
     async def _reports(
         self,
@@ -407,8 +406,7 @@ class SealedCheck:
             if sealed.canaries != "none":
                 tests = sorted(path for path in base if self._rules.is_test(path))
                 canary = await self._canary(tree, tests, {})
-            named = sealed.canaries == "named"
-            measured = await self._measured(tree, paths, canary, named=named)
+            measured = await self._measured(tree, paths, canary, named=sealed.canaries == "named")
             runner = self.command.planted
             verdict = verdict_of(measured, runner, baseline, canary, allowed)
             if verdict.passed and canary is not None and (left != tree or not complete):
@@ -473,8 +471,7 @@ class SealedCheck:
             return evaluation
         if not options.held_out_every and not (options.held_out_required and evaluation.passed):
             return evaluation
-        tree = await self.sealed_tree(change)
-        figures = await self.held_out(tree, sealed.baseline, sealed.paths)
+        figures = await self.held_out(await self.sealed_tree(change), sealed.baseline, sealed.paths)
         evaluation = with_details(self.name, evaluation, {"held_out": figures})
         return gated(evaluation, figures) if options.held_out_required else evaluation
 

@@ -140,8 +140,7 @@ def _stored(
         clean = _as_checked_out(source, [c for c in present if c.path in filtered], git)
         git("update-index", "-z", "--index-info", stdin=b"".join(clean.values()))
         filtered -= clean.keys()
-    tree = git.text("write-tree", "--missing-ok")
-    return Stored(tree, sorted(map(os.fsdecode, filtered)))
+    return Stored(git.text("write-tree", "--missing-ok"), sorted(map(os.fsdecode, filtered)))
 
 
 def _as_checked_out(
@@ -419,7 +418,16 @@ def handed_over(files: Files, result: Result, snapshot: Json) -> dict[str, Json]
     if files.merge == "none" or not ended or store.tree_of(base) == snapshot["tree"]:
         return {}
     found = paths_with_secrets(store, base, commit, files.redactor)
-    work = _described(files, result, snapshot)
+    chain: tuple[tuple[str, str], ...] = ()
+    if files.settings.commits == "iterations":
+        span = f"{base}..{commit}"
+        commits = store.git.text("rev-list", "--reverse", "--first-parent", span).split()
+        items = {item.files["commit"]: item for item in _iterations(result) if item.files}
+        chain = tuple((one, _message_of(files, one, items.get(one))) for one in commits)
+    work = HandOver(
+        base, commit, _message(files, result, snapshot),
+        head=files.head, stored=files.stored, filtered=tuple(files.filtered), submodules=files.submodules, chain=chain,
+    )  # fmt: skip
     if found and files.settings.secrets == "drop":
         # One commit: those of the iterations have the key too.
         work = replace(work, commit=without_changes(store, base, commit, found), chain=())
@@ -446,23 +454,6 @@ def _made(files: Files, result: Result, work: HandOver) -> dict[str, Json]:
     return {**outcome, "patch": str(patch)}
 
 
-def _described(files: Files, result: Result, snapshot: Json) -> HandOver:
-    """Return the description of a snapshot for a branch or a patch."""
-    chain: tuple[tuple[str, str], ...] = ()
-    if files.settings.commits == "iterations":
-        span = f"{files.base}..{snapshot['commit']}"
-        git = files.tree.store.git
-        commits = git.text("rev-list", "--reverse", "--first-parent", span).split()
-        items = {item.files["commit"]: item for item in _iterations(result) if item.files}
-        chain = tuple((commit, _message_of(files, commit, items.get(commit))) for commit in commits)
-    message = _message(files, result, snapshot)
-    commit = snapshot["commit"]
-    return HandOver(
-        files.base, commit, message,
-        head=files.head, stored=files.stored, filtered=tuple(files.filtered), submodules=files.submodules, chain=chain,
-    )  # fmt: skip
-
-
 def _message(files: Files, result: Result, snapshot: Json) -> str:
     """Return the message of the commit, with the run as trailers."""
     number, history = snapshot.get("iteration", 0), result.history
@@ -485,8 +476,7 @@ def _message(files: Files, result: Result, snapshot: Json) -> str:
 
 def _iterations(result: Result) -> list[Iteration]:
     """Return the iterations of a result and of its loops."""
-    inner = (item for one in result.loops.values() for item in one.history)
-    return [*result.history, *inner]
+    return [*result.history, *(item for one in result.loops.values() for item in one.history)]
 
 
 def _message_of(files: Files, commit: str, item: Iteration | None) -> str:

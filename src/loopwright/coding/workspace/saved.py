@@ -145,9 +145,15 @@ class SavedWorkspace:
         # The beginning of a hash may have digits only.
         if commit := self._by_hash(text):
             return commit
+        hint = ""
+        # The hashes that a text may mean; a short number is none.
+        if not text.isdigit() or len(text) >= SHORTEST:
+            hashes = [commit[:ABBREVIATED] for commit in self._commits]
+            names = ", ".join(hashes[:5]) + (", …" if len(hashes) > 5 else "")
+            hint = nearest(text[:ABBREVIATED].lower(), hashes) or f", with the hashes {names}"
         raise ConfigurationError(
             f"{self.run}: {self.loop_of(loop)} has no snapshot {text}; it has 0 (the start) to {max(known)}"
-            + self._hint(text)
+            + hint
         )
 
     def _by_hash(self, text: str) -> str:
@@ -169,14 +175,6 @@ class SavedWorkspace:
         """The commits that have a number, or no record."""
         numbered = (commit for one in self.loops.values() for commit in one.values())
         return list(dict.fromkeys([self.base, *numbered, *self.lost]))
-
-    def _hint(self, text: str) -> str:
-        """Return the hashes that may be meant by a text that is no number."""
-        if text.isdigit() and len(text) < SHORTEST:
-            return ""
-        hashes = [commit[:ABBREVIATED] for commit in self._commits]
-        names = ", ".join(hashes[:5]) + (", …" if len(hashes) > 5 else "")
-        return nearest(text[:ABBREVIATED].lower(), hashes) or f", with the hashes {names}"
 
     def changes(self, commit: str) -> dict[str, list[int]]:
         """Return the paths that a snapshot changed since the one before it, with lines added and removed."""
@@ -314,8 +312,7 @@ class SavedWorkspace:
                 inner("update-ref", f"refs/heads/iteration-{number}" if number else HEAD, commit)
             inner("symbolic-ref", "HEAD", HEAD)
             file = scratch / "files.bundle"
-            words = ("bundle", "create", "--quiet", str(file), "HEAD", "--branches")
-            inner(*words)
+            inner("bundle", "create", "--quiet", str(file), "HEAD", "--branches")
             return file.read_bytes()
 
     @property

@@ -285,24 +285,20 @@ def refuse_tracked(home: Path) -> None:
         ConfigurationError: with the command that takes them out of it.
     """
     for place in dict.fromkeys((home.absolute(), home.resolve())):
-        if names := _tracked(place):
+        names: list[bytes] = []
+        # There may be no repository, or no git.
+        with contextlib.suppress(GitError):
+            asked = ("ls-files", "-z", "--", f":(literal){place.name}")
+            names = Git(cwd=place.parent)(*asked).split(b"\0") if os.path.lexists(place) else []
+        if any(names):
             elsewhere = [] if place.parent == Path.cwd() else ["-C", str(place.parent)]
             # -f: the index may have contents that are neither in the last commit nor on the disk.
             words = [*elsewhere, "rm", "-r", "--cached", "-f", place.name]
             raise ConfigurationError(
-                f"{home} has files that git tracks, such as {names[0]}, so a checkout would replace them, and nothing in "
+                f"{home} has files that git tracks, such as {os.fsdecode(names[0])}, so a checkout would replace them, and nothing in "
                 f"it is used; take it out of the repository, and keep its files, with: git {shlex.join(words)}"
                 + ("" if Home(home).known else f"; then {Home(home).ways_out}")
             )
-
-
-def _tracked(place: Path) -> list[str]:
-    try:
-        words = ("ls-files", "-z", "--", f":(literal){place.name}")
-        listed = Git(cwd=place.parent)(*words) if os.path.lexists(place) else b""
-    except GitError:  # no repository, or no git
-        return []
-    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
 def hash_of(text: object) -> str:
@@ -364,8 +360,7 @@ class GitStore:
             _remove(self.folder)
             git = Git(cwd=self.home)
             if source is not None:
-                options = ("--bare", "--local", "--quiet")
-                git("clone", *options, "--", str(source), str(temporary))
+                git("clone", "--bare", "--local", "--quiet", "--", str(source), str(temporary))
             else:
                 git("init", "--bare", "--quiet", "--", str(temporary))
             fresh = Git(temporary, cwd=self.home)
@@ -465,8 +460,7 @@ class GitStore:
 
     def parent_of(self, commit: str) -> str:
         """Return the commit from which an iteration continued, or ""."""
-        row = self.git.text("log", "-1", "--format=%H%x09%P%x09%s", commit)
-        capture = Capture.of(row)
+        capture = Capture.of(self.git.text("log", "-1", "--format=%H%x09%P%x09%s", commit))
         return self.find(f"{commit}^^") if capture.name == PUT_BACK else capture.parent
 
     def pack(self, prefix: str, without: str, old: Sequence[str] = ()) -> str:

@@ -322,8 +322,7 @@ class FileTree:
             self.git("update-index", *words, stdin=paths)
         if not self._indexed:
             self._indexed = self.git.text("write-tree")
-        left_out = sorted(os.fsdecode(path) for path in listing.left_out)
-        return self._indexed, left_out
+        return self._indexed, sorted(map(os.fsdecode, listing.left_out))
 
     def index_from(self, commit: str) -> None:
         """Set the index to a commit, and keep the times of the files that it has unchanged."""
@@ -529,8 +528,7 @@ class FileTree:
     def _nested_without(self, commit: str) -> Iterator[bytes]:
         """Iterate over the `.git` of repositories that the commit does not have."""
         for path in self.memory.get("nested", ()):
-            words = ("ls-tree", "-z", "--full-tree", commit, "--", path)
-            if not self.store.git(*words):
+            if not self.store.git("ls-tree", "-z", "--full-tree", commit, "--", path):
                 yield os.fsencode(path) + b".git"
 
     def pack(self) -> None:
@@ -640,7 +638,14 @@ def prepare(
     else:
         tree.index.unlink(missing_ok=True)
     tree.index_from(source.head)
-    submodules = _without_submodules(tree) if source.head else {}
+    submodules: dict[str, str] = {}
+    if source.head:
+        rows = tree.git("ls-files", "-s", "-z").split(b"\0")
+        entries = [row.split(b"\t", 1) for row in rows if row.startswith(b"160000 ")]
+        submodules = {os.fsdecode(path): meta.split()[1].decode() for meta, path in entries}
+        if submodules:
+            # Their files are captured instead of their commits; a merge puts the commits back.
+            tree.drop(map(os.fsencode, submodules))
     words = ("ls-files", "-z", "--", *(f":(literal){name}" for name in journal))
     if journal and (known := tree.git(*words).split(b"\0")[:-1]):
         # One that is committed: like a submodule it is not captured, and the result leaves it as it is.
@@ -657,19 +662,7 @@ def prepare(
     tree.rules.write_text(text)
     # Tracked paths that the rules ignore stay part of every snapshot.
     words = ("ls-files", "-z", "-c", "-i", "-X", str(tree.rules))
-    always = tree.git(*words)
-    (tree.private / "always").write_bytes(always)
-    return submodules
-
-
-def _without_submodules(tree: FileTree) -> dict[str, str]:
-    """Remove the submodules from the index; return their commits by path."""
-    rows = tree.git("ls-files", "-s", "-z").split(b"\0")
-    entries = [row.split(b"\t", 1) for row in rows if row.startswith(b"160000 ")]
-    submodules = {os.fsdecode(path): meta.split()[1].decode() for meta, path in entries}
-    if submodules:
-        # Their files are captured instead of their commits; a merge puts the commits back.
-        tree.drop(map(os.fsencode, submodules))
+    (tree.private / "always").write_bytes(tree.git(*words))
     return submodules
 
 

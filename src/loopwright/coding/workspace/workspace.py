@@ -633,8 +633,7 @@ class Files:
         # While a step was busy, the changes are its own; between steps they come from outside.
         if edits != "discard" and not memory.get("busy") and present != memory.get("tree"):
             if edits == "report":
-                names = sorted(tree.store.changes(memory["tree"], present))
-                return {"paths": names}
+                return {"paths": sorted(tree.store.changes(memory["tree"], present))}
             # The edit stays in place.
             changed = tree.store.changes(memory["tree"], present)
             adopted = tree.keep(present)
