@@ -416,8 +416,10 @@ class FunctionTool(Tool):
         try:
             self._model.model_validate(arguments)
         except ValidationError as error:
-            problems = error.errors()[:3]
-            return "; ".join(f"{_place(one['loc'])}{one['msg']}" for one in problems)
+            return "; ".join(
+                f"{'.'.join(map(str, one['loc']))}{': ' if one['loc'] else ''}{one['msg']}"
+                for one in error.errors()[:3]
+            )
         return ""
 
     async def invoke(self, arguments: dict[str, Json], ctx: Context) -> object:
@@ -433,10 +435,6 @@ class FunctionTool(Tool):
         # Pydantic models as JSON. The codec checks all other values.
         dump = getattr(result, "model_dump", None)
         return dump(mode="json") if callable(dump) else result
-
-
-def _place(path: tuple[int | str, ...]) -> str:
-    return f"{'.'.join(str(part) for part in path)}: " if path else ""
 
 
 def _model_of(

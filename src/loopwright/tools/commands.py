@@ -138,21 +138,17 @@ def report_usage(ctx: Context | None, source: UsageSource | None) -> Iterator[Us
             yield report
         finally:
             # Also after a failure or a timeout: the money is spent.
-            _add(report, source, ctx)
-
-
-def _add(report: UsageReport, source: UsageSource | None, ctx: Context | None) -> None:
-    try:
-        usage, problem = report.read(source), ""
-    except LookupError as error:
-        usage, problem = None, str(error.args[0])
-    except (ValueError, RecursionError, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        usage, problem = None, f"its report of usage cannot be read: {reason}"
-    if ctx is not None and usage is not None:
-        ctx.spend(usage)
-    if ctx is not None and problem:
-        ctx.warn(f"{problem}; its cost is not counted", code="unreported_usage")
+            try:
+                usage, problem = report.read(source), ""
+            except LookupError as error:
+                usage, problem = None, str(error.args[0])
+            except (ValueError, RecursionError, OSError) as error:
+                reason = " ".join(str(error).split())[:200]
+                usage, problem = None, f"its report of usage cannot be read: {reason}"
+            if ctx is not None and usage is not None:
+                ctx.spend(usage)
+            if ctx is not None and problem:
+                ctx.warn(f"{problem}; its cost is not counted", code="unreported_usage")
 
 
 def _text_of(path: Path) -> str | None:

@@ -304,7 +304,19 @@ class _Session:
             # A server could show harmless tools to the person who approves, and others later.
             if _digest(current) != _digest(self._listing):
                 await connection.close()
-                self._refused = self._changed(current)
+                old = {str(entry["name"]): entry for entry in self._listing}
+                new = {str(entry["name"]): entry for entry in current}
+                changes = [f"{name} is new" for name in new if name not in old]
+                changes += [f"{name} is gone" for name in old if name not in new]
+                changes += [
+                    f"{name} changed" for name in new if name in old and new[name] != old[name]
+                ]
+                self._refused = StepError(
+                    f"the server {self.server.name} is refused because its tools differ from those at the "
+                    f"start of the run: {', '.join(changes[:5])}. Start a new run to use them.",
+                    kind="tools_changed",
+                    retryable=False,
+                )
                 raise self._refused
         return connection
 
@@ -325,19 +337,6 @@ class _Session:
         self.starts += 1
         self._connection = await _connect()(self.server, self.run.token)
         return self._connection
-
-    def _changed(self, current: Sequence[Mapping[str, Json]]) -> StepError:
-        old = {str(entry["name"]): entry for entry in self._listing or ()}
-        new = {str(entry["name"]): entry for entry in current}
-        changes = [f"{name} is new" for name in new if name not in old]
-        changes += [f"{name} is gone" for name in old if name not in new]
-        changes += [f"{name} changed" for name in new if name in old and new[name] != old[name]]
-        return StepError(
-            f"the server {self.server.name} is refused because its tools differ from those at the "
-            f"start of the run: {', '.join(changes[:5])}. Start a new run to use them.",
-            kind="tools_changed",
-            retryable=False,
-        )
 
     async def aclose(self) -> None:
         """End the server and every process that it started."""

@@ -240,8 +240,7 @@ class McpConnection:
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(ready, mode))
         try:
-            limit = self.server.start_timeout
-            self._client = await self._within(ready, limit, "initialize")
+            self._client = await self._within(ready, self.server.start_timeout, "initialize")
         except BaseException as error:
             await self.close()
             if isinstance(error, MCPError) and error.code not in _MODERN:
@@ -397,8 +396,7 @@ class McpConnection:
         Raises:
             StepError: See `open`.
         """
-        limit = self.server.start_timeout
-        return await self._request(self._pages(), limit, "list_tools")
+        return await self._request(self._pages(), self.server.start_timeout, "list_tools")
 
     async def _pages(self) -> list[dict[str, Json]]:
         tools: list[types.Tool] = []

@@ -67,8 +67,7 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
             raise _bad(f"env: {name!r} is not a variable name. Use letters, digits and _.")
         _check_string(f"env: {name}", f"{name}={value}")
     # The tools of this Python environment are available, activated or not.
-    scripts = str(Path(sys.executable).parent)
-    path = f"{scripts}{os.pathsep}{base.get('PATH', os.defpath)}"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{base.get('PATH', os.defpath)}"
     return {**base, "PATH": path, **variables}
 
 
@@ -202,8 +201,7 @@ class ChildProcess:
         self, transport: asyncio.WriteTransport, protocol: asyncio.BaseProtocol
     ) -> None:
         self._writer = transport
-        loop = asyncio.get_running_loop()
-        self.stdin = asyncio.StreamWriter(transport, protocol, None, loop)
+        self.stdin = asyncio.StreamWriter(transport, protocol, None, asyncio.get_running_loop())
 
     async def _reader(self, pipe: object) -> asyncio.StreamReader:
         stream = asyncio.StreamReader(READ)

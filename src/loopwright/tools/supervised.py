@@ -179,18 +179,11 @@ class Supervised:
                 self._fail(OSError(int(number), os.strerror(int(number))))
             elif event == "ended":
                 self.ended += (EndedProcess(int(number), more[0], more[1]),)
-        if not data:
-            self._finish()
-
-    def _fail(self, error: OSError) -> None:
-        if not self.started.done():
-            self.started.set_exception(error)
-            self.started.exception()  # a program that is ended before its start is not awaited
-
-    def _finish(self) -> None:
-        """The supervisor and the tree are gone. If the supervisor was killed, kill the tree here."""
+        if data:
+            return
+        # The supervisor and the tree are gone. The supervisor would have reported the exit code, so without
+        # one it was killed, and the tree is killed here.
         self._release()
-        # The supervisor would have reported the exit code, so it was killed.
         if self.returncode is None and self.pid:
             end_group(self.pid, kill=True)
             self.returncode = KILLED
@@ -199,6 +192,11 @@ class Supervised:
         self._fail(OSError("its supervisor was ended"))
         for future in (self.exited, self.gone):
             settle(future)
+
+    def _fail(self, error: OSError) -> None:
+        if not self.started.done():
+            self.started.set_exception(error)
+            self.started.exception()  # a program that is ended before its start is not awaited
 
     def _release(self) -> None:
         """Close the connection to the supervisor, which continues if it still works."""
@@ -273,12 +271,15 @@ class _Server:
 
     def _start(self) -> None:
         self.close()
+        # Ours, or in a frozen program the one on PATH.
+        own = "" if getattr(sys, "frozen", False) else sys.executable
+        interpreter = own or shutil.which("python3") or "python3"
         ours, theirs = socket.socketpair()
         with theirs:
             ours.settimeout(PATIENCE)
             # -I and -S: the supervisor must not run code from the environment or from site packages.
             self._process = subprocess.Popen(
-                [_interpreter(), "-I", "-S", "-X", "utf8", str(PROGRAM), str(theirs.fileno())],
+                [interpreter, "-I", "-S", "-X", "utf8", str(PROGRAM), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -303,12 +304,6 @@ class _Server:
 
 _server = _Server()  # belongs to the process, as threads do, and holds no state of a run
 atexit.register(_server.close)
-
-
-def _interpreter() -> str:
-    """Return the Python that runs the supervisor: ours, or in a frozen program the one on PATH."""
-    own = "" if getattr(sys, "frozen", False) else sys.executable
-    return own or shutil.which("python3") or "python3"
 
 
 def settle(future: asyncio.Future[None]) -> None:
