@@ -323,8 +323,7 @@ def canonical(value: Json, *, volatile: Iterable[str] = ()) -> str:
     It accepts any value: a value that is not JSON is represented by its type and text, so that a
     condition never fails on an unusual output.
     """
-    dropped = frozenset(volatile)
-    plain = _strip(value, dropped, 0)
+    plain = _strip(value, frozenset(volatile), 0)
     text = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 

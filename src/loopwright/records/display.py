@@ -85,8 +85,7 @@ def shortened(value: Json, limit: int) -> Json:
     if type(value) is list:
         items = [shortened(item, limit) for item in value]
         # The same object if nothing is cut, so that a declared type and identity survive.
-        same = all(new is old for new, old in zip(items, value, strict=True))
-        return value if same else items
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     if type(value) is dict:
         parts = {key: shortened(item, limit) for key, item in value.items()}
         return value if all(parts[key] is value[key] for key in parts) else parts
@@ -300,7 +299,11 @@ def curve(
     """
     if not points:
         return ""
-    points = _thinned(points)
+    if len(points) > POINTS:
+        size = math.ceil(len(points) / (POINTS - 1))
+        groups = [points[i : i + size] for i in range(0, len(points), size)]
+        # The highest of each group and not the mean: the best score is what a reader searches for.
+        points = [*(max(group, key=lambda point: point[1]) for group in groups[:-1]), points[-1]]
     highest = top or max(value for _, value in points) or 1.0
     # Scores and costs begin at 0; a metric may be negative.
     lowest = min(0.0, *(value for _, value in points))
@@ -358,16 +361,6 @@ def _axes(
             drawn += f'<text x="{x}" y="{low + 12}" text-anchor="{anchor}">{number:g}</text>'
     middle = (LEFT + right) / 2
     return drawn + f'<text x="{middle:.0f}" y="{low + 12}" text-anchor="middle">iteration</text>'
-
-
-def _thinned(points: Sequence[Point]) -> Sequence[Point]:
-    """Return at most POINTS points: the highest of each group, and the last."""
-    size = math.ceil(len(points) / (POINTS - 1))
-    if len(points) <= POINTS:
-        return points
-    # The highest and not the mean: the best score is what a reader searches for.
-    groups = [points[i : i + size] for i in range(0, len(points), size)]
-    return [*(max(group, key=lambda point: point[1]) for group in groups[:-1]), points[-1]]
 
 
 def _joined(points: Sequence[Point]) -> str:

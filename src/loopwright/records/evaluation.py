@@ -214,7 +214,13 @@ class Evaluation(Record):
     def gaps(self) -> list[str]:
         """A line for each sentence of `until` that was answered no."""
         return [
-            _line(sentence, verdict["feedback"])
+            " ".join(
+                (
+                    f"{sentence.rstrip(' .')}: {verdict['feedback']}"
+                    if verdict["feedback"]
+                    else sentence
+                ).split()
+            )
             for sentence, verdict in (self.verdicts or {}).items()
             if verdict["passed"] is False
         ]
@@ -265,11 +271,6 @@ class Evaluation(Record):
             rare = {"impossible": self.impossible, "unjudged": self.unjudged, "tampered": tampered}
             data |= {name: value for name, value in rare.items() if value}
         return data
-
-
-def _line(sentence: str, reason: str) -> str:
-    whole = f"{sentence.rstrip(' .')}: {reason}" if reason else sentence
-    return " ".join(whole.split())
 
 
 def reaches(score: float, threshold: float) -> bool:

@@ -91,23 +91,21 @@ class Columns:
         self.count = 0
 
     def extend(self, items: list[Iteration]) -> None:
-        for item in items[self.count :] if self.count < len(items) else ():
-            rank = item.rank
-            if item.eligible and rank is not None:
-                self._add(rank, item)
-        self.count = len(items)
-
-    def _add(self, score: float, item: Iteration) -> None:
         scores, peaks, means = self.scores, self.peaks, self.best_means
-        # Of the scores before this one, so that a condition compares a score with its past.
-        if item.accepted is None:
-            peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
-        else:
-            peaks.append(_base_of(item))
-        if scores:
-            mean = (scores[-1] + score) / 2
-            means.append(max(mean, means[-1]) if means else mean)
-        scores.append(score)
+        for item in items[self.count :] if self.count < len(items) else ():
+            score = item.rank
+            if score is None or not item.eligible:
+                continue
+            # Of the scores before this one, so that a condition compares a score with its past.
+            if item.accepted is None:
+                peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
+            else:
+                peaks.append(_base_of(item))
+            if scores:
+                mean = (scores[-1] + score) / 2
+                means.append(max(mean, means[-1]) if means else mean)
+            scores.append(score)
+        self.count = len(items)
 
 
 def _base_of(item: Iteration) -> float:

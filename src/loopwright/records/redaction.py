@@ -391,7 +391,12 @@ def described(
     """
     try:
         # An error that a step of this package raises is explained by its message.
-        if not own and not whole and not _concerns_user(error):
+        explained = not own and not whole
+        if explained and not any(
+            _is_users(frame.f_code.co_filename)
+            for link in _linked(error)
+            for frame, _ in traceback.walk_tb(link.__traceback__)
+        ):
             return "", ""
         kind = type(error)
         name = kind.__qualname__
@@ -411,14 +416,6 @@ def last_frame(text: str) -> Frame | None:
 
 def _is_users(file: str) -> bool:
     return not file.startswith((PACKAGE, "<", *_INSTALLED))
-
-
-def _concerns_user(error: BaseException) -> bool:
-    return any(
-        _is_users(frame.f_code.co_filename)
-        for link in _linked(error)
-        for frame, _ in traceback.walk_tb(link.__traceback__)
-    )
 
 
 def _linked(error: BaseException) -> Iterator[BaseException]:
@@ -444,8 +441,7 @@ def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) ->
         if frames:
             shown = "Traceback (most recent call last):\n" + "".join(frames) + shown
         if number:
-            below = links[number - 1]
-            shown += _CAUSED if below.__cause__ is link else _DURING
+            shown += _CAUSED if links[number - 1].__cause__ is link else _DURING
         parts.append(shown)
     # Again over the joined text: a secret may span the lines of two parts.
     text = redact("".join(reversed(parts)))

@@ -231,8 +231,7 @@ def item_stop(record: Iteration) -> Stop:
         kinds = (r for r in Reason if r.status is Status.FAILED and r.value == record.error.kind)
         return Stop(next(kinds, Reason.ERROR), record.error.message)
     # The journal stores the stop of an item as a vote of its evaluation.
-    votes = record.evaluation.votes if record.evaluation is not None else ()
-    for vote in votes:
+    for vote in record.evaluation.votes if record.evaluation is not None else ():
         if isinstance(vote, Mapping) and "ended" in vote:
             return Stop.from_json(vote["ended"])
     return Stop(Reason.COMPLETED)
@@ -586,5 +585,4 @@ def failed_part(result: Result, loops: LoopResults) -> Result:
     """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
     if result.error is not None or result.status is not Status.FAILED:
         return result
-    failed = (loop for loop in reversed(loops.values()) if loop.error is not None)
-    return next(failed, result)
+    return next((loop for loop in reversed(loops.values()) if loop.error is not None), result)

@@ -154,7 +154,10 @@ class ValueType:
         )
         self.flat = _flat(declared)
         self.is_json = bool(self.flat) or _is_json(declared)
-        self.bare = _bare(declared) if self.is_json else None
+        self.bare: type | None = None
+        # dict or list for a type that every object or list has, such as `dict[str, Any]`.
+        if self.is_json and typing.get_args(declared)[-1:] in ((), (Any,), (object,)):
+            self.bare = _JSON_CONTAINERS.get(typing.get_origin(declared) or declared)
         self._codec: TypeCodec | None = None
         # At the declaration: a type without a JSON form fails before anything runs.
         if not self.is_json:
@@ -214,8 +217,7 @@ class ValueType:
         try:
             decoded = type_codec.load(data)
         except ValueError as error:
-            why = f"its recorded form is not valid: {error}"
-            raise self._bad_output(what, why) from error
+            raise self._bad_output(what, f"its recorded form is not valid: {error}") from error
         # Equality finds every lost member; only then is the reason worth a search.
         if (
             not type_codec.equal(decoded, value)
@@ -332,13 +334,6 @@ class ValueType:
 def _text(value: Json) -> bytes:
     """Return the JSON text of a recorded value."""
     return codec.encode(value).encode()
-
-
-def _bare(declared: Any) -> type | None:
-    """Return dict or list for a type that every object or list has, such as `dict[str, Any]`."""
-    kind = _JSON_CONTAINERS.get(typing.get_origin(declared) or declared)
-    last = typing.get_args(declared)[-1:]
-    return kind if last in ((), (Any,), (object,)) else None
 
 
 def _flat(declared: Any) -> tuple[type, ...]:

@@ -237,7 +237,6 @@ def _pairs(value: Any, decoded: Any) -> Iterator[tuple[str, object, object]]:
         pairs = zip(value, decoded, strict=False)
         yield from ((f"[{i}]", one, other) for i, (one, other) in enumerate(pairs))
     elif isinstance(value, BaseModel) or dataclasses.is_dataclass(value):
-        names = vars(value) if isinstance(value, BaseModel) else value.__dataclass_fields__
-        for name in names:
+        for name in vars(value) if isinstance(value, BaseModel) else value.__dataclass_fields__:
             if hasattr(value, name) and hasattr(decoded, name):
                 yield f".{name}", getattr(value, name), getattr(decoded, name)
