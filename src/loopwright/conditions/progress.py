@@ -179,7 +179,11 @@ class RepeatedOutput(Value, Condition):
             return self._earlier(history, labels)
         # The same input again may have the same output; only a changed input makes the repeat a
         # stall.
-        if period == 1 and not self._inputs_differ(history) and self._inputs_change(history):
+        if (
+            period == 1
+            and len({history.label(i, "input", self.volatile) for i in (count - 2, count - 1)}) == 1
+            and self._inputs_change(history)
+        ):
             period = 0
         # A repeat that raised the score is progress: judges differ from vote to vote.
         best = history.best
@@ -201,11 +205,6 @@ class RepeatedOutput(Value, Condition):
             if label == labels[-1] and not (changing and inputs[place] == inputs[-1]):
                 return Stop(Reason.REPEATED_OUTPUT, f"the output is that of iteration {place + 1}")
         return None
-
-    def _inputs_differ(self, history: History) -> bool:
-        count = len(history)
-        a, b = (history.label(i, "input", self.volatile) for i in (count - 2, count - 1))
-        return a != b
 
     def _inputs_change(self, history: History) -> bool:
         """Return whether the input of any iteration so far differs from the first."""

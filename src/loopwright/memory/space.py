@@ -105,25 +105,24 @@ def lessons_of(view: View, action: str = "", *, most: int = 5, facts: int = 5) -
     # An old fact that nothing confirmed comes after a newer one of the same confidence.
     certain = sorted(view.live_facts, key=lambda f: f.confidence * f.relevance, reverse=True)
     return Lessons(
-        tuple(_lesson(item) for item in episodes) if most else (),
+        tuple(
+            Lesson(
+                action=item.action,
+                outcome=item.outcome,
+                score=item.score,
+                description=item.description,
+                feedback=item.feedback,
+                tried=list(item.tried),
+                # The names of the fields are part of recorded outputs and of templates.
+                said=[one.text for one in item.said],
+                at=item.at,
+            )
+            for item in (episodes if most else ())
+        ),
         tuple(fact.text for fact in certain[:facts]),
         view.success_rate(action).rate,
         view.unreadable,
     )
-
-
-def _lesson(item: Episode) -> Lesson:
-    return {
-        "action": item.action,
-        "outcome": item.outcome,
-        "score": item.score,
-        "description": item.description,
-        "feedback": item.feedback,
-        "tried": list(item.tried),
-        # The names of the fields are part of recorded outputs and of templates.
-        "said": [one.text for one in item.said],
-        "at": item.at,
-    }
 
 
 def _line(item: Lesson) -> str:
@@ -317,8 +316,7 @@ class Space:
             raise ConfigurationError(f"memory: {self.name}: there is no episode {episode}")
         if rating is not None:
             codec.number("memory: rating", rating, minimum=0, maximum=1)
-        value = {"episode": episode, "text": text, "rating": rating}
-        await self._write("feedback", value, at, key)
+        await self._write("feedback", {"episode": episode, "text": text, "rating": rating}, at, key)
 
     async def remember(
         self, text: str, *, at: float, category: str = "", confidence: float = 0.5, key: str = ""

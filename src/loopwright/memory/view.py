@@ -210,8 +210,7 @@ def fact_id(text: str, category: str = "") -> str:
     """
     # Case and spaces do not make another fact, and a short id is easier for a model to repeat.
     words = " ".join(text.split()).casefold()
-    data = f"{category}\n{words}".encode("utf-8", "surrogatepass")
-    return hashlib.sha256(data).hexdigest()[:8]
+    return hashlib.sha256(f"{category}\n{words}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 Key = TypeVar("Key")

@@ -111,8 +111,7 @@ class PromptFiles:
         references = tuple(FileReference.from_json(one) for one in recorded)
         # Each content once: the same file may be attached twice.
         digests = dict.fromkeys(reference.digest for reference in references if reference.digest)
-        contents = {digest: await in_thread(store.get, digest) for digest in digests}
-        return references, contents
+        return references, {digest: await in_thread(store.get, digest) for digest in digests}
 
 
 class _ReadFiles(Leaf):
@@ -444,7 +443,11 @@ def prompt(
         >>> run_sync(ask, "France", resources={"models": models}).output
         'Paris'
     """
-    _check_templates(name, text=text, system=system)
+    for field, template in dict[str, object](text=text, system=system).items():
+        if not isinstance(template, str):
+            raise ConfigurationError(
+                f"prompt {name!r}: {field}: {template!r:.40} is not a template. Use a text."
+            )
     declared = None if output is None else value_type(output, name)
     if declared is not None and not declared.is_text:
         if schema is not None:
@@ -461,29 +464,16 @@ def prompt(
         files=files,
         files_root=None if files_root is None else Path(files_root),
     )
-    step.unsupplied = _undefined(step, text, system)
+    items = step.files.items if step.files is not None else ()
+    sources = [str(item.source) for item in items if isinstance(item, TemplatedValue)]
+    missing: dict[str, str] = {}
+    for source in (text, system, *sources):
+        missing |= unsupplied_names(step.name, source)
+    # A model without a provider is an alias, which only the run's models define.
+    step.unsupplied = missing | step.model_settings.unsupplied(f"prompt {step.name!r}")
     step.output_type = declared
     step.input_type = None if input is None else value_type(input, name)
     return step
-
-
-def _check_templates(name: str, **templates: object) -> None:
-    for field, template in templates.items():
-        if not isinstance(template, str):
-            raise ConfigurationError(
-                f"prompt {name!r}: {field}: {template!r:.40} is not a template. Use a text."
-            )
-
-
-def _undefined(step: Prompt, *templates: str) -> dict[str, str]:
-    """Return the names and models that a prompt needs from its run, each with a message."""
-    items = step.files.items if step.files is not None else ()
-    files = [str(item.source) for item in items if isinstance(item, TemplatedValue)]
-    missing: dict[str, str] = {}
-    for template in (*templates, *files):
-        missing |= unsupplied_names(step.name, template)
-    # A model without a provider is an alias, which only the run's models define.
-    return missing | step.model_settings.unsupplied(f"prompt {step.name!r}")
 
 
 def unsupplied_names(name: str, text: str) -> dict[str, str]:

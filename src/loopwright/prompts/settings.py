@@ -406,8 +406,7 @@ class CarriedConversation:
         first = len(self.exchanges) - limits.kept(self.exchanges)
         sent = [*(message for pair in self.exchanges[first:] for message in pair), question]
         if self.summary:
-            content = f"{_BEFORE}\n{self.summary}\n\n{sent[0].content}"
-            sent[0] = replace(sent[0], content=content)
+            sent[0] = replace(sent[0], content=f"{_BEFORE}\n{self.summary}\n\n{sent[0].content}")
         return sent
 
     def answered(self, question: Message, reply: Reply) -> CarriedConversation:

@@ -371,8 +371,7 @@ class ToolStep(CompositeStep):
             arguments if isinstance(arguments, TemplatedValue | None) else fill(dict(arguments))
         )
         self.arguments = template
-        source = "" if template is None else codec.canonical(template.source)
-        self._source = source
+        self._source = "" if template is None else codec.canonical(template.source)
 
     @fingerprinted
     def fingerprint(self) -> str:

@@ -83,8 +83,7 @@ class LogLines:
             **more,
         }
         # Cleaned before it is encoded: escapes in JSON would hide a secret from the redactor.
-        text = json.dumps(self.redactor.clean(fields), ensure_ascii=False, default=str)
-        self.write(text + "\n")
+        self.write(json.dumps(self.redactor.clean(fields), ensure_ascii=False, default=str) + "\n")
 
     def _describe(self, entry: Entry) -> Line:
         """Return the level, the message and the fields of a line."""

@@ -200,23 +200,19 @@ def call_attributes(entry: Entry, facts: Mapping[str, Json], *, capture: bool) -
     if finish := value.get("finish"):
         attributes[FINISH_REASONS] = [FINISHES.get(finish, finish)]
     if capture and value:
-        attributes[OUTPUT_MESSAGES] = _messages(value)
+        # A reply in the message format of the conventions.
+        parts: list[Json] = []
+        if value.get("text"):
+            parts.append({"type": "text", "content": content(value["text"])})
+        parts += [{"type": "tool_call", **call} for call in value.get("tool_calls", ())]
+        reason = value.get("finish", "stop")
+        message = {
+            "role": "assistant",
+            "parts": parts,
+            "finish_reason": FINISHES.get(reason, reason),
+        }
+        attributes[OUTPUT_MESSAGES] = json.dumps([message], ensure_ascii=False)
     return attributes
-
-
-def _messages(reply: Mapping[str, Json]) -> str:
-    """Return a reply in the message format of the conventions."""
-    parts: list[Json] = []
-    if reply.get("text"):
-        parts.append({"type": "text", "content": content(reply["text"])})
-    parts += [{"type": "tool_call", **call} for call in reply.get("tool_calls", ())]
-    finish = reply.get("finish", "stop")
-    attributes = {
-        "role": "assistant",
-        "parts": parts,
-        "finish_reason": FINISHES.get(finish, finish),
-    }
-    return json.dumps([attributes], ensure_ascii=False)
 
 
 def evaluations(name: str, evaluation: Evaluation, *, capture: bool) -> Iterator[dict[str, Json]]:
@@ -369,8 +365,7 @@ class OpenSpan:
     def child(self, part: str, at: float) -> OpenSpan:
         """Return the inner path of a name; it is created if it is new."""
         if part not in self.children:
-            path = f"{self.path}/{part}" if self.path else part
-            self.children[part] = OpenSpan(path, at)
+            self.children[part] = OpenSpan(f"{self.path}/{part}" if self.path else part, at)
         return self.children[part]
 
     @property
@@ -533,7 +528,14 @@ class Trace:
             attributes[PURPOSE] = "judging" if is_judging(path) else "work"
             if replied:
                 self._keep_tool_calls(entry)
-                self._keep_reply(path)
+                # The latest reply of every "execute" around it: evaluations refer to it.
+                parts, reply_span = (
+                    path.split("/"),
+                    span_id(self.info.run_id, self.info.epoch, path),
+                )
+                for place, part in enumerate(parts):
+                    if part == "execute":
+                        self._operations["/".join(parts[: place + 1])] = reply_span
             model = attributes.get(REQUEST_MODEL)
             return f"{CHAT} {model}" if model else CHAT, True, attributes
         if (call := tool_of(path, self._tool_calls.get(above, ()))) is not None:
@@ -574,8 +576,7 @@ class Trace:
         usage = entry.usage
         for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if tokens:
-                attributes_of = {**dimensions, TOKEN_TYPE: kind}
-                self._send(MetricPoint(TOKEN_USAGE, tokens, attributes_of))
+                self._send(MetricPoint(TOKEN_USAGE, tokens, {**dimensions, TOKEN_TYPE: kind}))
 
     def _iteration(self, entry: Entry) -> None:
         record: Iteration = entry.value
@@ -616,14 +617,6 @@ class Trace:
         for measure in record.measures:
             gauge = metric(measure.name)
             self._send(MetricPoint(gauge, measure.value, {LOOP: name}, measure.unit or "1"))
-
-    def _keep_reply(self, path: str) -> None:
-        """Keep a reply as the latest of every "execute" around it: evaluations refer to it."""
-        parts = path.split("/")
-        reply_span = span_id(self.info.run_id, self.info.epoch, path)
-        for place, part in enumerate(parts):
-            if part == "execute":
-                self._operations["/".join(parts[: place + 1])] = reply_span
 
     def _ended(self, entry: Entry) -> None:
         value = entry.value if isinstance(entry.value, Mapping) else {}
@@ -668,8 +661,7 @@ class Trace:
         attributes |= {WORKFLOW: name, RUN_RESUMED: self.resumed}
         if self.capture:
             attributes[INPUT] = content(self.info.input)
-        title = f"{INVOKE_WORKFLOW} {name}"
-        self._span("", title, self._opened, end, attributes, error=error)
+        self._span("", f"{INVOKE_WORKFLOW} {name}", self._opened, end, attributes, error=error)
         dimensions = {WORKFLOW: name, **_only(attributes, STATUS, REASON)}
         self._send(MetricPoint(RUNS, 1, dimensions))
         self._send(MetricPoint(RUN_DURATION, end - self._opened, dimensions))

@@ -184,20 +184,16 @@ def run_virtual(work: Coroutine[object, None, _Answer], *, seed: int | None = No
     try:
         return loop.run_until_complete(work)
     finally:
-        _cancel_remaining(loop)
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        # Limited: a task that catches its cancellation and waits again would never end, so it is abandoned.
+        for _ in range(CLEANUP if left else 0):
+            if all(task.done() for task in left):
+                break
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        # Abandoned tasks are not reported.
+        loop.set_exception_handler(lambda _loop, _context: None)
+        loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-
-
-def _cancel_remaining(loop: VirtualLoop) -> None:
-    """Cancel the remaining tasks. A task that ignores its cancellation is abandoned."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    # Limited: a task that catches its cancellation and waits again would never end.
-    for _ in range(CLEANUP if left else 0):
-        if all(task.done() for task in left):
-            break
-        loop.call_soon(loop.stop)
-        loop.run_forever()
-    loop.set_exception_handler(lambda _loop, _context: None)  # abandoned tasks are not reported
-    loop.run_until_complete(loop.shutdown_asyncgens())

@@ -103,8 +103,7 @@ class FakeAgent:
             or self.options.get("-r")
             or (self.options.get("-s", "") if form == "opencode" else "")
         )
-        chosen = self.options.get("--session-id")
-        self.session = self.resumed or chosen or str(uuid.uuid4())
+        self.session = self.resumed or self.options.get("--session-id") or str(uuid.uuid4())
         self.usage = {"input_tokens": 0, "output_tokens": 0, "usd": 0.0}
         self.text = ""
         self.ended = True
@@ -129,8 +128,7 @@ class FakeAgent:
         self._begin()
         for action in chosen_call(script, self.prompt, iteration):
             for name, value in action.items():
-                done = _ACTIONS[name](self, value)
-                if done:
+                if _ACTIONS[name](self, value):
                     return self.code
         self._end()
         return self.code
@@ -413,8 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_line("fake agent 1.0")
         return 0
     if form not in FORMATS or not script:
-        usage = f"usage: fake_agent --as {'|'.join(FORMATS)} --script FILE [WORDS]"
-        sys.stderr.write(usage + "\n")
+        sys.stderr.write(f"usage: fake_agent --as {'|'.join(FORMATS)} --script FILE [WORDS]\n")
         return 2
     stdin = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
     calls = yaml.safe_load(Path(script).read_text(encoding="utf-8"))
