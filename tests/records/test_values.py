@@ -84,6 +84,6 @@ def test_the_values_of_the_core_are_covered() -> None:
         "Evaluation",
         "Iteration",
         "Result",
-        "Loop",
+        "LoopOptions",
         "OnStall",
     } <= names
