@@ -23,6 +23,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ERROR = "a run without an error or a secret needs it not"
 _RECORDED = "a run without a journal needs it not"
 _HELP = "--version and --help need it not"
+_MODEL = "only a document that asks a model needs it"
+_AGENT = "only a document with an agent needs it"
+_TESTS = "only a document with a test command needs it"
 # Imports of our own modules inside functions: late loading is a decision, so each has its reason.
 LATE = {
     ("loopwright.adapters", "loopwright.prompts.prompt"): "`improve` alone needs prompts",
@@ -39,15 +42,47 @@ LATE = {
     ): "only runs that carry a document need it",
     ("loopwright.conditions.base", "loopwright.records.redaction"): _ERROR,
     ("loopwright.conditions.success", "loopwright._regex"): "only a loop with a pattern needs it",
+    (
+        "loopwright.documents.compiler.tools",
+        "loopwright.coding.workspace.store",
+    ): "only a document with a workspace needs git",
+    (
+        "loopwright.documents.compiler.tools",
+        "loopwright.models.providers.endpoints",
+    ): "only servers with an address need it",
+    (
+        "loopwright.documents.compiler.tools",
+        "loopwright.prompts.tool_prompt",
+    ): "only steps with tools need it",
+    ("loopwright.documents.lints", "loopwright.agents.phased"): _AGENT,
+    ("loopwright.documents.lints", "loopwright.coding.sealed.measure"): _TESTS,
+    (
+        "loopwright.documents.lints",
+        "loopwright.models.providers.endpoints",
+    ): "only limits on calls need the names of providers",
+    ("loopwright.documents.lints", "loopwright.tools.sandbox"): _TESTS,
+    ("loopwright.documents.load", "loopwright.coding.agents.step"): _AGENT,
+    ("loopwright.documents.plan", "loopwright.coding.sealed.clean_copy"): _TESTS,
+    ("loopwright.documents.plan", "loopwright.coding.sealed.protected"): _TESTS,
+    ("loopwright.documents.plan", "loopwright.evaluators.judge"): _MODEL,
+    ("loopwright.documents.plan", "loopwright.models.protocol"): _MODEL,
+    ("loopwright.documents.plan", "loopwright.models.providers.endpoints"): _MODEL,
+    ("loopwright.documents.plan", "loopwright.models.registry"): _MODEL,
+    ("loopwright.documents.plan", "loopwright.prompts.tool_prompt"): _MODEL,
+    ("loopwright.documents.schema.traverse", "loopwright.agents.phased"): _AGENT,
+    ("loopwright.documents.schema.traverse", "loopwright.tools.mcp"): "only servers need it",
+    (
+        "loopwright.documents.steps",
+        "loopwright.models.reply_text",
+    ): "only a run with a list needs it",
+    ("loopwright.documents.trust", "loopwright.coding.agents.manifest"): _AGENT,
+    ("loopwright.documents.trust", "loopwright.models.providers.endpoints"): _MODEL,
     ("loopwright.engine.deadlines", "loopwright.records.redaction"): _ERROR,
     (
         "loopwright.engine.loop",
         "loopwright.engine.composites",
     ): "only a loop that retries needs them",
-    (
-        "loopwright.engine.loop",
-        "loopwright.engine.metrics",
-    ): "only a loop with metrics needs them",
+    ("loopwright.engine.loop", "loopwright.engine.metrics"): "only a loop with metrics needs them",
     (
         "loopwright.engine.loop",
         "loopwright.engine.workspace_loop",
@@ -75,9 +110,17 @@ LATE = {
     ),
     ("loopwright.records.typed", "loopwright.records.typed_codec"): "needs pydantic",
     (
+        "loopwright.templates.variables",
+        "loopwright.templates.template",
+    ): "only a text with a template needs Jinja",
+    (
         "loopwright.testing.fake_agent",
         "loopwright.coding.agents",
     ): "the fake agent starts in milliseconds",
+    (
+        "loopwright.tools.base",
+        "loopwright.models.protocol",
+    ): "only a model needs the definitions of tools",
     ("loopwright.tools.mcp", "loopwright.tools.mcp_client"): "needs the client of MCP",
     ("loopwright.ui.cli", "loopwright.ui.cli.options"): _HELP,
     ("loopwright.ui.cli", "loopwright.ui.cli.output"): _HELP,
@@ -90,11 +133,17 @@ LATE = {
         "loopwright.ui.cli.show",
         "loopwright.cluster.shared_runs",
     ): "only shared journals have workers",
-    ("loopwright.ui.sources", "loopwright.ui.documents"): "only sources in YAML need the compiler",
+    ("loopwright.ui.documents", "loopwright.documents.compiler.prompts"): _MODEL,
+    (
+        "loopwright.ui.documents",
+        "loopwright.evaluators.judge",
+    ): "only the measurement of a judge needs it",
+    ("loopwright.ui.documents", "loopwright.models.scripted"): "only a dry run needs it",
     (
         "loopwright.ui.run_summary",
         "loopwright.cluster.shared_runs",
     ): "only shared journals have workers",
+    ("loopwright.ui.sources", "loopwright.ui.documents"): "only sources in YAML need the compiler",
 }
 
 # Where a stranger looks first, and what must stand there.

@@ -118,3 +118,38 @@ def test_a_native_document_loads_no_dialect(tmp_path: Path) -> None:
     assert loaded("native.yaml") == ["0", "0"]
     code, count = loaded("foreign.yaml")
     assert code == "0" and int(count) > 0
+
+
+# What a document with a command needs none of; `regex` and `jinja2` are packages of others.
+UNDECLARED = {
+    "jinja2",
+    "loopwright.agents",
+    "loopwright.coding.agents",
+    "loopwright.coding.sealed",
+    "loopwright.coding.until",
+    "loopwright.evaluators",
+    "loopwright.insight.recordings",
+    "loopwright.models",
+    "loopwright.prompts",
+    "loopwright.templates.template",
+    "regex",
+}
+
+
+def test_a_check_loads_what_its_document_declares(tmp_path: Path) -> None:
+    """`loopwright check` of a document with a command loads no models, agents, evaluators, insight or templates."""
+    (tmp_path / "shell.yaml").write_text(
+        "schema: loopwright/1\nname: shell\nworkspace: {path: .}\nsteps:\n  - name: items\n    each:\n"
+        '      items: \'["a", "b"]\'\n      execute: {shell: echo x}\n',
+        encoding="utf-8",
+    )
+    program = (
+        "import sys\nfrom loopwright.ui.cli import main\n"
+        "assert main(['check', 'shell.yaml']) == 0\nprint(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "loopwright.documents.compiler.tools" in loaded
+    assert not loaded & UNDECLARED

@@ -90,6 +90,7 @@ __all__ = [
     "StepTimeout",
     "Stopped",
     "Suspended",
+    "TemplateError",
     "nearest",
 ]
 
@@ -216,6 +217,32 @@ class ConfigurationError(LoopwrightError, ValueError):
         super().__init__(*args)
         self.option = option
         self.advice = advice
+
+
+class TemplateError(ConfigurationError):
+    """A template is invalid, or cannot be rendered with these values.
+
+    Args:
+        reason: The message without the position.
+        line: The line inside the template, from 1. Default: 0, unknown.
+        column: The column inside the line, from 1. Default: 0, unknown.
+
+    Example:
+        >>> from loopwright.templates import compile_template
+        >>> compile_template("{{ name | uper }}")
+        Traceback (most recent call last):
+            ...
+        loopwright.errors.TemplateError: template line 1, column 11: there is no filter 'uper'; did you mean 'upper'?
+    """
+
+    def __init__(self, reason: str, *, line: int = 0, column: int = 0) -> None:
+        place = f"template line {line}" if line else "template"
+        if line and column:
+            place = f"{place}, column {column}"
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from ..documents import Loaded, Settings, load
 from ..documents.project import LoadedDocument, Recorded
 from ..documents.steps import FILE
 from ..errors import ConfigurationError
-from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
 from .shared_runs import CARRIED
 from .trust import TrustedDigests
@@ -171,7 +170,7 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
         **kept,
         replies=str(folder / replies) if replies else None,
         environ=environ,
-        providers=() if replies else PROVIDER_NAMES,
+        providers=() if replies else None,
         root=folder,
         project=folder,
         recorded=Recorded(),

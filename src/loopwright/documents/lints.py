@@ -6,21 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ..agents.phased import BUDGET_TOO_SMALL, PhasedAgent
-from ..coding.sealed.measure import TestCommand
+from .. import templates
 from ..conditions import Budget
 from ..conditions.base import TAGS
 from ..engine.budgets import CANNOT_BIND, cannot_bind
 from ..engine.loop import PASSED_UNREAD, Loop
 from ..engine.loop_options import NO_GOAL, NO_GOAL_SENTENCE
 from ..engine.step import Step
-from ..errors import Problem, nearest
-from ..models.providers.endpoints import ALIASES, PROVIDERS
+from ..errors import Problem, TemplateError, nearest
 from ..records.codec import Json
-from ..templates import TemplateError, compile_expression
-from ..tools.sandbox import sandbox_problem
 from .project import LoadedDocument
-from .schema.document import Action, Document, LoopSpec
+from .schema.document import Action, Document, LoopSpec, PhasedSpec
 from .schema.evaluators import TestsSpec
 from .schema.extensions import has_type
 from .schema.fields import SandboxSpec, SandboxWord
@@ -91,6 +87,11 @@ def _without_effect(budget: Budget | None) -> str:
 
 def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
     """Note token budgets of agents that are smaller than one call of a phase."""
+    every = (part for document in loaded.documents.values() for part in parts(document))
+    if not any(isinstance(part, PhasedSpec) for part in every):
+        return
+    from ..agents.phased import BUDGET_TOO_SMALL, PhasedAgent
+
     # The first document only: the steps of called ones have other places.
     for file, document in list(loaded.documents.items())[:1]:
         source: Source = loaded.sources[file]
@@ -137,6 +138,8 @@ def _document_lints(document: Document) -> _Notes:
 
 def _mounts(sandbox: SandboxSpec | SandboxWord | None) -> bool:
     """Return whether a sandbox of ours, which can mount files read-only, works here."""
+    from ..tools.sandbox import sandbox_problem
+
     mode = sandbox.mode if isinstance(sandbox, SandboxSpec) else sandbox
     other = isinstance(sandbox, SandboxSpec) and sandbox.wrap
     return mode in ("auto", "bubblewrap") and not other and not sandbox_problem()
@@ -184,6 +187,8 @@ def _sealed_tests(document: Document) -> _Notes:
                         "changes it back; use sandbox: auto where bubblewrap works"
                     ),
                 )
+            if check.sealed:
+                from ..coding.sealed.measure import TestCommand
             if check.sealed and not TestCommand(check.command, report=check.report).has_report:
                 yield (
                     (*at, "tests"),
@@ -213,6 +218,10 @@ def _loops_with_files(
 
 def _unused_limits(document: Document) -> _Notes:
     """Note limits whose name is no provider and no step or tool of the document."""
+    if not document.limits:
+        return
+    from ..models.providers.endpoints import ALIASES, PROVIDERS
+
     names = {name for part in parts(document) if (name := getattr(part, "name", None))}
     names |= {*document.tools, *PROVIDERS, *ALIASES, "default"}
     names |= {name.partition(":")[0] for name in models_in(document)}
@@ -264,7 +273,7 @@ def _constant(text: str, at: Location) -> _Notes:
     if inner.startswith("{{") and inner.endswith("}}"):
         inner = inner[2:-2].strip()
     try:
-        expression = compile_expression(inner)
+        expression = templates.compile_expression(inner)
         if expression.names:
             return
         holds = bool(expression.evaluate({}))

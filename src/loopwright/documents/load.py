@@ -16,24 +16,23 @@ from pathlib import Path
 
 import yaml
 
-from ..coding.agents.step import unpriced
 from ..conditions import Budget, tightest
 from ..engine.budgets import Limits, MemoryPermits, SharedLimits, strictest
 from ..engine.composites import with_timeout
 from ..engine.loop import Loop
 from ..engine.step import Step
 from ..errors import ConfigurationError, DocumentError, LoopwrightWarning, Problem, listed, nearest
-from ..models.providers.endpoints import PROVIDER_NAMES
 from ..records.codec import Json
-from .compiler.compilation import NATIVE, Compilation, Location, extension
-from .compiler.prompts import SCRIPTED, resources
+from ..records.redaction import Redactor, secrets_in
+from .compiler.compilation import COMPILER, NATIVE, Compilation, Location, extension, named
 from .compiler.steps import KINDS, compile_document
 from .detect import REPEATABLE, Dialect, parse
 from .lints import lints, merge_repeats
 from .plan import missing, plan
-from .project import LoadedDocument, Project, Recorded, Settings, shown_path
+from .project import SCRIPTED, LateModels, LoadedDocument, Project, Recorded, Settings, shown_path
 from .schema.document import ACTIONS, Document
 from .schema.fields import SETTINGS
+from .schema.traverse import models_in, variables_in
 from .schema.validate import NOTHING_LEFT_OUT
 from .steps import DocumentWorkflow, RootWorkflow
 from .trust import LocalActions, local_actions
@@ -475,10 +474,10 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         # Two passes may report the same problem; a dict removes repeats and keeps the order.
         raise DocumentError(dict.fromkeys(_in_order(project)))
     project.problems += _unpriced(workflow, _budget(document, settings), project)
-    run_resources = resources(document, settings, project)
+    run_resources = _resources(document, settings, project)
     limits = _limits(project)
     if limits:
-        run_resources["permits"] = SharedLimits(MemoryPermits(), limits)
+        run_resources = {**run_resources, "permits": SharedLimits(MemoryPermits(), limits)}
     if project.problems:
         raise DocumentError(project.problems)
     step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
@@ -539,9 +538,7 @@ def check(path: str | Path, settings: Settings | None = None) -> tuple[Problem, 
         [(3, 'steps[0].sett')]
     """
     try:
-        load(
-            path, settings or Settings(execute=False, environ=os.environ, providers=PROVIDER_NAMES)
-        )
+        load(path, settings or Settings(execute=False, environ=os.environ, providers=None))
     except DocumentError as error:
         return tuple(error.problems)
     return ()
@@ -650,6 +647,10 @@ def _limits(project: Project) -> dict[str, Limits]:
 
 def _unpriced(step: Step, budget: Budget | None, project: Project) -> list[Problem]:
     """Return the problems of coding agents whose cost is unknown under a budget in US dollars."""
+    if not project.coding:
+        return []
+    from ..coding.agents.step import unpriced
+
     capped = {id(part) for part in _under_usd(step, budget)}
     return [
         replace(place, message=unpriced(agent.name, agent.manifest))
@@ -666,6 +667,25 @@ def _under_usd(step: Step, budget: Budget | None, *, capped: bool = False) -> It
     for part in step.parts():
         own = part.budget if isinstance(part, Loop) else None
         yield from _under_usd(part, own, capped=capped)
+
+
+def _resources(document: Document, settings: Settings, project: Project) -> Mapping[str, Json]:
+    """Return the resources of a run; those for models only now if the document names a model or asks one."""
+
+    def made() -> dict[str, Json]:
+        result: dict[str, Json] = named(f"{COMPILER}.prompts:resources")(
+            document, settings, project
+        )
+        return result
+
+    documents = project.documents.values()
+    if project.asks or settings.model or settings.replies is not None:
+        return made()
+    if any(item.prices or any(True for _ in models_in(item)) for item in documents):
+        return made()
+    variables = {name for item in documents for name in variables_in(item)}
+    redactor = Redactor(secrets_in(settings.environ, variables))
+    return LateModels({"redactor": redactor} if redactor else {}, made)
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:

@@ -21,24 +21,14 @@ from urllib.parse import urlsplit
 
 from .._extras import missing as missing_extra
 from .._extras import sentence
-from ..coding.agents.calls import is_missing
-from ..coding.sealed.clean_copy import protected_files
-from ..coding.sealed.protected import Protection
-from ..coding.workspace.store import problem_with_git
 from ..conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
 from ..engine.lists import MOST_ITEMS
 from ..engine.loop import Loop
 from ..engine.loop_options import DEFAULT_LIMIT, has_check
 from ..engine.step import Step
 from ..errors import ConfigurationError, Problem
-from ..evaluators.judge import KNOWN_BAD, votes_of
-from ..models.protocol import Message, Request
-from ..models.providers.endpoints import Endpoint, endpoint_of, is_loopback_name
-from ..models.registry import split_model
-from ..prompts.settings import PromptSettings
-from ..prompts.tool_prompt import MAX_ROUNDS
 from ..records.codec import Json
-from .project import LoadedDocument, Sent
+from .project import LoadedDocument
 from .schema.document import (
     Action,
     Document,
@@ -62,10 +52,11 @@ from .schema.traverse import (
     phases_of,
     variables_of,
 )
-from .trust import command_line, hosts_of, local_actions, provider_of
+from .trust import command_line, hosts_of, local_actions
 
 if TYPE_CHECKING:
-    from .project import LocalNeed
+    from ..models.providers.endpoints import Endpoint
+    from ..prompts.settings import PromptSettings
 
 __all__ = [
     "missing",
@@ -171,6 +162,9 @@ def _protected(loaded: LoadedDocument) -> list[str]:
                 check if isinstance(check, TestsSpec) or check is None else TestsSpec(command=check)
             )
             if spec is not None and spec.sealed:
+                from ..coding.sealed.clean_copy import protected_files
+                from ..coding.sealed.protected import Protection
+
                 rules = Protection(spec.command, tuple(spec.protect), tuple(spec.allow))
                 files |= dict.fromkeys(protected_files(folders[0], rules))
     return list(files)
@@ -201,6 +195,8 @@ def _collect(document: Document, result: dict[str, list[str]]) -> None:
 
 def _collect_hosts(model: str, url: str | None, result: dict[str, list[str]]) -> None:
     """Collect the host of a model or a server, and the names of the variables with its keys."""
+    from ..models.providers.endpoints import provider_of
+
     result["hosts"] += hosts_of(model, url)
     if not url and (provider := provider_of(model)) is not None:
         result["environment"] += (*provider.keys, *provider.places)
@@ -262,6 +258,8 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     own = len(action.consensus.voters) if action.consensus else 0
     # With tools: each reply that calls tools, and the answer.
     if action.prompt is not None:
+        from ..prompts.tool_prompt import MAX_ROUNDS
+
         own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
         own += int(getattr(action.conversation, "summary", False))
     if action.loop is not None:
@@ -290,6 +288,8 @@ def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
     for evaluator in evaluators(loop):
         per_iteration += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):
+            from ..evaluators.judge import KNOWN_BAD
+
             tests = len(KNOWN_BAD) if judge.self_test else 0
             # The winner is judged again with all votes, `rejudge` times.
             after += judge.rejudge * _judge_calls(judge)
@@ -331,6 +331,8 @@ def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str
 
 def _judge_calls(judge: JudgeSpec) -> int:
     """Return the maximum of model calls of one verdict."""
+    from ..evaluators.judge import votes_of
+
     votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
     return votes * len(judge.criteria or (1,)) * _calls_per_vote(judge)
 
@@ -340,6 +342,8 @@ def _calls_per_vote(judge: JudgeSpec) -> int:
 
     With tools, the calls are every reply that calls tools, and the answer.
     """
+    from ..prompts.tool_prompt import MAX_ROUNDS
+
     replies = (judge.max_tool_rounds or MAX_ROUNDS) + 1 if judge.tools else 1
     return REQUESTS_PER_VOTE * replies
 
@@ -369,28 +373,12 @@ def missing(
             result += [
                 source.problem(at, words) for words in _missing_for_server(server, environ, servers)
             ]
-    for place, need in loaded.needs:
-        if isinstance(need, Sent) and _may_be_written(loaded, place):
+    for place, missing_here in loaded.needs:
+        if place.path.endswith("each.items") and _may_be_written(loaded, place):
             continue
-        if words := _missing_here(need):
+        if words := missing_here():
             result.append(replace(place, message=words))
     return list(dict.fromkeys(result))
-
-
-def _missing_here(need: LocalNeed) -> str:
-    """Return the problem of a program, a folder, a file or git, or ""."""
-    if need == "git":
-        return problem_with_git()
-    if isinstance(need, Path):
-        return "" if need.is_dir() else f"there is no folder {str(need)!r}"
-    if isinstance(need, Sent):
-        there = need.path is None or need.folder or need.path.is_file()
-        return "" if there else f"there is no file {need.written}"
-    program = need.program[0]
-    if not is_missing(program, {}):
-        return ""
-    hint = f"; install it with: {need.install}" if need.install else ""
-    return f"there is no program {program!r} on PATH{hint}"
 
 
 def _may_be_written(loaded: LoadedDocument, place: Problem) -> bool:
@@ -415,6 +403,8 @@ class _Servers:
 
     def unreachable(self, url: str) -> bool:
         """Return whether no server answers at the address of a server on this machine."""
+        from ..models.providers.endpoints import is_loopback_name
+
         parts = urlsplit(url)
         host = parts.hostname or ""
         # A check must not contact hosts on the network: that could cost time, or reveal the project.
@@ -449,6 +439,10 @@ def _missing_for_models(
 def _missing_for_model(
     name: str, prompt_settings: PromptSettings, environ: Mapping[str, str], servers: _Servers
 ) -> str:
+    from ..models.protocol import Message, Request
+    from ..models.providers.endpoints import endpoint_of
+    from ..models.registry import split_model
+
     provider, model = split_model(name)
     # The endpoint does not depend on the messages, but a request needs one.
     messages = (Message("user", "?"),)

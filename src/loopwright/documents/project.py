@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
-from ..coding.agents import AgentStep, Manifest
 from ..conditions import Budget, RunLimits
 from ..engine.budgets import Limits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
-from ..prompts.settings import PromptSettings
 from ..records.codec import Json
 from .schema.document import Document
 from .schema.traverse import functions_in
 from .schema.validate import Gaps
 from .yaml.reader import Source
+
+if TYPE_CHECKING:
+    from ..coding.agents import AgentStep
+    from ..prompts.settings import PromptSettings
 
 __all__ = ["LoadedDocument", "Project", "Recorded", "Sent", "Settings", "shown_path"]
 
@@ -89,7 +91,7 @@ class Settings(RunLimits):
         max_effects: Budget in effects: functions, commands, calls of tools and of models.
         environ: The environment in which keys are looked up. Default: empty.
         allowed_hosts: Private hosts that may be called.
-        providers: The providers that may be used. Default: all.
+        providers: The providers that may be used; None for those of Loopwright. Default: all.
         root: The folder that files must be in. Default: the folder of the document.
         project: The folder to search for other documents. Default: the current folder if it contains `root`.
         execute: Import Python functions. Default: True. Without it they are only checked.
@@ -115,7 +117,7 @@ class Settings(RunLimits):
     transcript: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()
-    providers: tuple[str, ...] = ()
+    providers: tuple[str, ...] | None = ()
     root: Path | None = None
     project: Path | None = None
     execute: bool = True
@@ -140,8 +142,42 @@ class Sent:
     folder: bool = False
     models: tuple[tuple[str, str], ...] = ()
 
+    def missing(self) -> str:
+        """Return the sentence on a file that does not exist, or ""."""
+        there = self.path is None or self.folder or self.path.is_file()
+        return "" if there else f"there is no file {self.written}"
 
-LocalNeed = Manifest | Path | Sent | Literal["git"]  # a program, a folder, a file or git
+
+# What a document needs on this machine, such as a program or a folder: returns a sentence if it is missing, else "".
+LocalNeed = Callable[[], str]
+
+
+SCRIPTED = "scripted:replies"  # the model of a document without one, with scripted replies
+_OF_MODELS = ("models", "model")
+
+
+class LateModels(Mapping[str, Json]):
+    """The resources of a run whose document names no model: those for models are made when a step asks for them.
+
+    A function of Python in the document may.
+    """
+
+    def __init__(self, own: Mapping[str, Json], make: Callable[[], Mapping[str, Json]]) -> None:
+        self._own = own
+        self._make = make
+        self._made: Mapping[str, Json] = {}
+
+    def __getitem__(self, name: str) -> Json:
+        if name not in _OF_MODELS:
+            return self._own[name]
+        self._made = self._made or self._make()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*_OF_MODELS, *self._own))
+
+    def __len__(self) -> int:
+        return len(_OF_MODELS) + len(self._own)
 
 
 @dataclass(frozen=True)
@@ -149,9 +185,9 @@ class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
-    settings of model calls with their places, `needs` the programs of agents, the folders, the files of lists and git, `models` the models
-    with their addresses, `contents` the files with their bytes, `keys` the variables and the hosts that receive them,
-    `sent` the files of this machine that a model may receive.
+    settings of model calls with their places, `needs` what says that a program, a folder, a file of a list or git is
+    missing, with its place, `models` the models with their addresses, `contents` the files with their bytes, `keys` the
+    variables and the hosts that receive them, `sent` the files of this machine that a model may receive.
     """
 
     name: str

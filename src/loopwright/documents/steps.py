@@ -22,11 +22,9 @@ from ..engine.loop_memory import MemoryEffect
 from ..engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ..engine.workflow import Workflow
 from ..errors import StepError
-from ..models.reply_text import clean_text, read_json, strip_fence
 from ..records import Reason, Result, Status, Usage, codec
 from ..records.codec import Json, text_of
 from ..records.typed import CARRIERS, ValueType, json_of, own_json
-from ..templates import Expression
 from ..templates.variables import TemplatedValue, rendered
 
 __all__ = [
@@ -94,6 +92,8 @@ class Items(ItemsStep):
             raise _refused(f"{FILE}{name} cannot be read: {why}", ctx.path) from error
         if len(raw) > MAX_BYTES:
             raise _refused(f"{FILE}{name} has more than {MAX_BYTES:,} bytes; split it", ctx.path)
+        from ..models.reply_text import clean_text
+
         return clean_text(raw.decode("utf-8-sig", "replace"))
 
 
@@ -122,6 +122,8 @@ def items_of(value: Json, path: str = "") -> list[Json]:
                 f"items: there is no value; {expected}. Does the run have an input?", path
             )
         raise _refused(f"items: {expected}, not {type(value).__name__}", path)
+    from ..models.reply_text import read_json, strip_fence
+
     text = strip_fence(value)
     # Only a text that looks like JSON is parsed: a list of lines is the usual reply of a model.
     if text.startswith("["):
@@ -317,7 +319,7 @@ class Conditional(Wrapper):
 
     name: str
     inner: Step
-    condition: Expression | TemplatedValue
+    condition: TemplatedValue
     text: str
 
     @fingerprinted

@@ -19,17 +19,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..coding.agents.manifest import load_manifest
 from ..errors import ConfigurationError
-from ..models.providers.endpoints import ALIASES, PROVIDERS, Provider
 from .compiler import functions
 from .project import GENERATED, LoadedDocument, Sent, shown_path
 from .schema.document import Document
 from .schema.evaluators import JudgeSpec
 from .schema.models import CodingAgentSpec
 from .schema.traverse import commands_in, functions_in, parts
+
+if TYPE_CHECKING:
+    from ..models.providers.endpoints import Provider
 
 __all__ = [
     "LocalActions",
@@ -38,7 +40,6 @@ __all__ = [
     "hosts_of",
     "local_actions",
     "program_actions",
-    "provider_of",
 ]
 
 _MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, not a program
@@ -142,15 +143,11 @@ def hosts_of(model: str, url: str | None) -> list[str]:
     """Return the host of a model or a server, if there is one."""
     if url:
         return [urlsplit(url.strip()).hostname or url]
+    from ..models.providers.endpoints import provider_of
+
     provider = provider_of(model)
     host = None if provider is None else _host(provider)
     return [host] if host else []
-
-
-def provider_of(model: str) -> Provider | None:
-    """Return the provider of a model."""
-    name = model.partition(":")[0]
-    return PROVIDERS.get(ALIASES.get(name, name))
 
 
 def _host(provider: Provider) -> str | None:
@@ -204,6 +201,8 @@ def _programs(
     """Iterate over the programs that the manifests of coding agents name."""
     for part in parts(document):
         if isinstance(part, CodingAgentSpec):
+            from ..coding.agents.manifest import load_manifest
+
             content = contents.get(Path(os.path.realpath(folder / part.cli)))
             # An invalid manifest is reported by the compiler.
             with suppress(ConfigurationError):

@@ -5,37 +5,41 @@ compares recorded votes with labels of people. Nothing here changes a run. Only 
 asks a model.
 """
 
-from .._statistics import Estimate
-from .backtest import (
-    Backtest,
-    Pair,
-    PolicyResult,
-    StoppingPolicy,
-    Suggestion,
-    grid,
-    policy_from_json,
-    suggestions,
-)
-from .comparing import ComparedRun, Comparison, compare
-from .judge_bench import (
-    JudgeCase,
-    JudgeMeasurement,
-    JudgeReport,
-    cases_from_jsonl,
-    measure_judge,
-    measurement_input,
-    robustness_set,
-)
-from .recordings import (
-    LeftOut,
-    Recording,
-    Recordings,
-    loop_named,
-    recorded_loop,
-    recordings_of,
-    selected,
-)
-from .report import Replay, frontier_svg, replay
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .._statistics import Estimate
+    from .backtest import (
+        Backtest,
+        Pair,
+        PolicyResult,
+        StoppingPolicy,
+        Suggestion,
+        grid,
+        policy_from_json,
+        suggestions,
+    )
+    from .comparing import ComparedRun, Comparison, compare
+    from .judge_bench import (
+        JudgeCase,
+        JudgeMeasurement,
+        JudgeReport,
+        cases_from_jsonl,
+        measure_judge,
+        measurement_input,
+        robustness_set,
+    )
+    from .recordings import (
+        LeftOut,
+        Recording,
+        Recordings,
+        loop_named,
+        recorded_loop,
+        recordings_of,
+        selected,
+    )
+    from .report import Replay, frontier_svg, replay
 
 __all__ = [
     "Backtest",
@@ -68,3 +72,56 @@ __all__ = [
     "selected",
     "suggestions",
 ]
+
+# Loaded at first use: a command that loads documents needs none of them.
+_MODULES = {
+    ".._statistics": ("Estimate",),
+    ".backtest": (
+        "Backtest",
+        "Pair",
+        "PolicyResult",
+        "StoppingPolicy",
+        "Suggestion",
+        "grid",
+        "policy_from_json",
+        "suggestions",
+    ),
+    ".comparing": (
+        "ComparedRun",
+        "Comparison",
+        "compare",
+    ),
+    ".judge_bench": (
+        "JudgeCase",
+        "JudgeMeasurement",
+        "JudgeReport",
+        "cases_from_jsonl",
+        "measure_judge",
+        "measurement_input",
+        "robustness_set",
+    ),
+    ".recordings": (
+        "LeftOut",
+        "Recording",
+        "Recordings",
+        "loop_named",
+        "recorded_loop",
+        "recordings_of",
+        "selected",
+    ),
+    ".report": (
+        "Replay",
+        "frontier_svg",
+        "replay",
+    ),
+}
+
+if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
+
+    def __getattr__(name):
+        for module, names in _MODULES.items():
+            if name in names:
+                value = getattr(import_module(module, __name__), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,13 +11,12 @@ import operator
 from collections.abc import Callable
 from typing import TypeGuard
 
+from ..errors import TemplateError
 from ..records.codec import Json
 from .values import (
     ITEM,
     Meter,
     Missing,
-    TemplateError,
-    TemplateValue,
     equal,
     find,
     kind,
@@ -26,6 +25,7 @@ from .values import (
     to_json,
     to_text,
 )
+from .variables import TemplateValue
 
 __all__ = [
     "COMPARISONS",

@@ -37,7 +37,7 @@ from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ..errors import LoopwrightError
+from ..errors import LoopwrightError, TemplateError
 from ..records.codec import Json
 from .filters import COMPARISONS, FILTERS, METHODS, PREDICATES, is_number, items_of
 from .values import (
@@ -48,8 +48,6 @@ from .values import (
     TOKENS,
     Meter,
     Missing,
-    TemplateError,
-    TemplateValue,
     find,
     kind,
     shown,
@@ -57,6 +55,7 @@ from .values import (
     to_data,
     to_text,
 )
+from .variables import TemplateValue
 
 __all__ = [
     "METER",

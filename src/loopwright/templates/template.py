@@ -29,7 +29,7 @@ from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.visitor import NodeTransformer
 
-from ..errors import LoopwrightError, Problem, nearest
+from ..errors import LoopwrightError, Problem, TemplateError, nearest
 from .filters import FILTERS, METHODS, PREDICATES
 from .sandbox import (
     METER,
@@ -45,15 +45,14 @@ from .sandbox import (
 from .values import (
     DEPTH,
     LOOP_DEPTH,
-    LOOP_FIELDS,
     NUMBER_BITS,
     SOURCE_CHARS,
     Meter,
     Missing,
-    TemplateError,
     to_data,
     to_text,
 )
+from .variables import COUNTER_FIELDS
 
 __all__ = [
     "Expression",
@@ -65,8 +64,6 @@ __all__ = [
     "rename_loops",
     "rewrite",
 ]
-
-COUNTER_FIELDS = LOOP_FIELDS | {"cycle"}
 
 
 def rename_loops(parts: Collection[nodes.Node]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The values of a template: plain data, text with fields, and the meter that counts the work on them.
+"""The values of a template: plain data, and the meter that counts the work on them.
 
 1. Values are copied, so a template reaches only None, bool, int, float, str, list, dict with string keys
    and `TemplateValue`. Other values are refused and never printed by their `repr`.
@@ -14,7 +14,6 @@ import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
 
@@ -22,13 +21,13 @@ from jinja2 import Undefined
 from jinja2.runtime import LoopContext
 from jinja2.utils import missing
 
-from ..errors import ConfigurationError, nearest
+from ..errors import TemplateError, nearest
+from .variables import LOOP_FIELDS, TemplateValue
 
 __all__ = [
     "DEPTH",
     "ITEM",
     "LOOP_DEPTH",
-    "LOOP_FIELDS",
     "NUMBER_BITS",
     "RANGE_ITEMS",
     "REPEATED_ITEMS",
@@ -38,8 +37,6 @@ __all__ = [
     "VALUE_ITEMS",
     "Meter",
     "Missing",
-    "TemplateError",
-    "TemplateValue",
     "equal",
     "find",
     "kind",
@@ -74,36 +71,6 @@ ITEM = 64
 NODE = 20
 # The time to print an integer grows with the square of its length, so longer ones are refused.
 INTEGER_BITS = 4096
-LOOP_FIELDS = frozenset(
-    {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
-    | {"revindex", "revindex0"}
-)
-
-
-class TemplateError(ConfigurationError):
-    """A template is invalid, or cannot be rendered with these values.
-
-    Args:
-        reason: The message without the position.
-        line: The line inside the template, from 1. Default: 0, unknown.
-        column: The column inside the line, from 1. Default: 0, unknown.
-
-    Example:
-        >>> from loopwright.templates import compile_template
-        >>> compile_template("{{ name | uper }}")
-        Traceback (most recent call last):
-            ...
-        loopwright.templates.values.TemplateError: template line 1, column 11: there is no filter 'uper'; did you mean 'upper'?
-    """
-
-    def __init__(self, reason: str, *, line: int = 0, column: int = 0) -> None:
-        place = f"template line {line}" if line else "template"
-        if line and column:
-            place = f"{place}, column {column}"
-        super().__init__(f"{place}: {reason}")
-        self.reason = reason
-        self.line = line
-        self.column = column
 
 
 class Meter:
@@ -170,31 +137,6 @@ class Meter:
             raise TemplateError(f"loops more than {ITERATIONS:,} times in all")
         self.read(count * nodes * NODE)
         self.write(count * chars)
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateValue:
-    """Text with fields: it prints as `text`, and `{{ value.name }}` is `fields["name"]`.
-
-    Args:
-        text: The printed text. An empty text is false in conditions.
-        fields: Plain data or further values of this kind, by name. Default: none.
-
-    Example:
-        >>> from loopwright.templates import compile_template
-        >>> reply = TemplateValue("Paris", {"score": 0.9})
-        >>> compile_template("{{ reply }}: {{ reply.score }}").render({"reply": reply})
-        'Paris: 0.9'
-    """
-
-    text: str
-    fields: Mapping[str, object] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __bool__(self) -> bool:
-        return bool(self.text)
 
 
 class Missing(Undefined):

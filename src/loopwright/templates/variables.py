@@ -11,23 +11,18 @@ A workflow that is called with `with:` has these values instead of its caller's,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ..engine.context import Context, Scope
-from ..errors import StepError
+from ..errors import StepError, TemplateError
 from ..records import Evaluation, History, Iteration, Result
 from ..records.codec import Json
 from ..records.display import idea_of
 from ..records.history import table_text
-from . import (
-    Expression,
-    Template,
-    TemplateError,
-    TemplateValue,
-    compile_expression,
-    compile_template,
-)
-from .template import COUNTER_FIELDS
+
+if TYPE_CHECKING:
+    from .template import Expression, Template
 
 __all__ = [
     "FIXED",
@@ -35,7 +30,9 @@ __all__ = [
     "OF_ITERATIONS",
     "OF_LOOPS",
     "OF_ROUNDS",
+    "TemplateValue",
     "TemplatedValue",
+    "expression",
     "fill",
     "needed",
     "rendered",
@@ -52,6 +49,37 @@ OF_ROUNDS = frozenset({
     "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea", "verdicts",
 })  # fmt: skip
 OF_ITERATIONS = OF_ROUNDS | {"iteration"}  # fields of `loop.last` and `loop.best`
+# Fields of the counter of a `{% for %}` that paths read, and all of its fields.
+LOOP_FIELDS = frozenset(
+    {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
+    | {"revindex", "revindex0"}
+)
+COUNTER_FIELDS = LOOP_FIELDS | {"cycle"}
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateValue:
+    """Text with fields: it prints as `text`, and `{{ value.name }}` is `fields["name"]`.
+
+    Args:
+        text: The printed text. An empty text is false in conditions.
+        fields: Plain data or further values of this kind, by name. Default: none.
+
+    Example:
+        >>> from loopwright.templates import compile_template
+        >>> reply = TemplateValue("Paris", {"score": 0.9})
+        >>> compile_template("{{ reply }}: {{ reply.score }}").render({"reply": reply})
+        'Paris: 0.9'
+    """
+
+    text: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
 
 
 def variables(ctx: Context, value: Json) -> dict[str, Json]:
@@ -241,18 +269,31 @@ def fill(source: Json) -> TemplatedValue:
     return TemplatedValue(source, lambda _: source, frozenset())
 
 
+def expression(source: str) -> TemplatedValue:
+    """Compile an expression, such as that of an `if`.
+
+    Raises:
+        TemplateError: For an invalid expression.
+    """
+    from .template import compile_expression
+
+    compiled = compile_expression(source)
+    return TemplatedValue(source, compiled.evaluate, needed(compiled))
+
+
 def _text(source: str) -> TemplatedValue:
     bare = source.strip()
     if "{" not in bare:
         return TemplatedValue(source, lambda _: source, frozenset())
+    from .template import compile_template
+
     inner = bare[2:-2]
     if bare.startswith("{{") and bare.find("}}") == len(bare) - 2 and "{{" not in inner:
         try:
-            expression = compile_expression(inner.strip("-+").strip())
+            return replace(expression(inner.strip("-+").strip()), source=source)
         except TemplateError:
             compile_template(source)  # raises an error with the position in the text
             raise
-        return TemplatedValue(source, expression.evaluate, needed(expression))
     template = compile_template(source)
     return TemplatedValue(source, template.render, needed(template))
 
@@ -273,7 +314,7 @@ def needed(part: Template | Expression) -> frozenset[str]:
     return part.required | supplied | items | steps | wrong
 
 
-def rendered(part: TemplatedValue | Template | Expression, ctx: Context, value: Json) -> Json:
+def rendered(part: TemplatedValue, ctx: Context, value: Json) -> Json:
     """Render a compiled template for a context.
 
     Raises:
@@ -281,9 +322,6 @@ def rendered(part: TemplatedValue | Template | Expression, ctx: Context, value: 
             function of its values.
     """
     try:
-        if isinstance(part, TemplatedValue):
-            return part.fill(part.variables_of(ctx, value))
-        run = part.render if isinstance(part, Template) else part.evaluate
-        return run(variables(ctx, value))
+        return part.fill(part.variables_of(ctx, value))
     except TemplateError as error:
         raise StepError(str(error), path=ctx.path, kind="template", retryable=False) from error

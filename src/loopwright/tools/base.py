@@ -23,7 +23,16 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, Unpack, get_type_hints, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypedDict,
+    Unpack,
+    get_type_hints,
+    overload,
+    runtime_checkable,
+)
 
 from pydantic import (
     BaseModel,
@@ -41,12 +50,14 @@ from ..engine.functions import in_thread
 from ..engine.run_state import NO_EXIT, NO_STUB, Stub
 from ..engine.step import Function, Leaf, digest_of, fingerprinted, source_digest
 from ..errors import ConfigurationError, StepError
-from ..models.protocol import ToolDefinition
 from ..records import codec
 from ..records import json_schema as structured
 from ..records.codec import Json
 from ..records.display import marker, shown
 from ..records.redaction import described
+
+if TYPE_CHECKING:
+    from ..models.protocol import ToolDefinition
 
 __all__ = [
     "HARD_LIMIT",
@@ -189,6 +200,8 @@ class Tool(Leaf):
 
     def described(self) -> ToolDefinition:
         """Return the definition that a model receives."""
+        from ..models.protocol import ToolDefinition
+
         return ToolDefinition(self.name, self.description, self.schema)
 
     def problem_with(self, arguments: Json) -> str:

@@ -11,33 +11,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from .. import insight
 from ..documents import Loaded, Settings, load
 from ..documents.compiler.functions import function
-from ..documents.compiler.prompts import models_alone
 from ..documents.project import Recorded
 from ..documents.trust import LocalActions, TrustStore, program_actions
 from ..engine.loop import Loop
 from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, LoopwrightError, nearest
-from ..evaluators.judge import Judge
-from ..insight import (
-    JudgeMeasurement,
-    LeftOut,
-    Recording,
-    Recordings,
-    loop_named,
-    recorded_loop,
-    recordings_of,
-    selected,
-)
 from ..journal import Entry, Journal, RunInfo
-from ..models.providers.endpoints import PROVIDER_NAMES
-from ..models.scripted import dry_run_resources
 from ..records.codec import Json
 from .journals import find_run
 from .sources import RunSource, SourceSettings, load_again
+
+if TYPE_CHECKING:
+    from ..evaluators.judge import Judge
 
 __all__ = [
     "LocalActions",
@@ -86,12 +76,14 @@ def measurement_of(source: RunSource, bench: Mapping[str, Json]) -> RunSource:
         bench: how the run measures: `step`, `votes` and `at_once`.
     """
     judge = judge_of(source.step, source.name, str(bench["step"]))
-    step = JudgeMeasurement(judge, votes=bench["votes"], at_once=bench["at_once"])
+    step = insight.JudgeMeasurement(judge, votes=bench["votes"], at_once=bench["at_once"])
     changed = {"step": step, "source": {**source.source, "bench": dict(bench)}}
     return cast("RunSource", replace(cast("Any", source), **changed))
 
 
 def _judges(step: Step, path: str) -> Iterator[tuple[str, Judge]]:
+    from ..evaluators.judge import Judge
+
     here = f"{path}/{step.name}".strip("/")
     if isinstance(step, Judge):
         yield here, step
@@ -124,7 +116,7 @@ def document_of(
     document_settings = Settings(
         sets=settings.sets, model=settings.model, model_url=settings.model_url, replies=settings.replies,
         transcript=settings.transcript, agents=settings.agents, **settings.limits(),
-        environ=os.environ, providers=() if settings.replies else PROVIDER_NAMES,
+        environ=os.environ, providers=() if settings.replies else None,
         root=Path(root) if root else None, execute=execute, agreed=contents,
         lenient=settings.lenient, recorded=Recorded.from_json(settings.documents, only=settings.recorded_only),
     )  # fmt: skip
@@ -142,6 +134,8 @@ def program_of(
 
 def models_of(settings: SourceSettings) -> Mapping[str, Any]:
     """Return the models of a Python step with the settings of the command line."""
+    from ..documents.compiler.prompts import models_alone
+
     return models_alone(
         Settings(
             model=settings.model, model_url=settings.model_url, replies=settings.replies,
@@ -152,6 +146,8 @@ def models_of(settings: SourceSettings) -> Mapping[str, Any]:
 
 def without_effects(source: RunSource) -> RunSource:
     """Return a source whose effects are replaced by the rules of its scripted model."""
+    from ..models.scripted import dry_run_resources
+
     resources = {
         name: source.resources[name] for name in _KEPT_RESOURCES if name in source.resources
     }
@@ -164,15 +160,15 @@ async def selected_runs(
 ) -> list[tuple[RunInfo, list[Entry]]]:
     """Return the runs that selectors name, with their entries; see `insight.selected`."""
     names = [s if ":" in s else (await find_run(store, s)).run_id for s in selectors]
-    runs = await selected(store, names, now=time.time(), mix=mix)
+    runs = await insight.selected(store, names, now=time.time(), mix=mix)
     return [(info, await store.entries(info.run_id)) for info in runs]
 
 
-def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Recordings:
+def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> insight.Recordings:
     """Return the recordings of a loop, decided as each run was: by the rules that are recorded with it."""
-    loops: dict[str, Loop | LeftOut] = {}
-    items: list[Recording] = []
-    left_out: list[LeftOut] = []
+    loops: dict[str, Loop | insight.LeftOut] = {}
+    items: list[insight.Recording] = []
+    left_out: list[insight.LeftOut] = []
     for info, entries in runs:
         # The limits of the command line are part of the source, and not of the fingerprint.
         key = info.fingerprint + json.dumps(
@@ -181,26 +177,26 @@ def recordings_in(runs: Sequence[tuple[RunInfo, list[Entry]]], name: str) -> Rec
         if key not in loops:
             loops[key] = _loop_of(info, name)
         loop = loops[key]
-        if isinstance(loop, LeftOut):
-            left_out.append(LeftOut(info.run_id, loop.why))
+        if isinstance(loop, insight.LeftOut):
+            left_out.append(insight.LeftOut(info.run_id, loop.why))
             continue
-        for one in recordings_of(info, entries, loop):
-            if isinstance(one, LeftOut):
+        for one in insight.recordings_of(info, entries, loop):
+            if isinstance(one, insight.LeftOut):
                 left_out.append(one)
             else:
                 items.append(one)
     found = next((loop.name for loop in loops.values() if isinstance(loop, Loop)), name)
-    return Recordings(found, items, left_out)
+    return insight.Recordings(found, items, left_out)
 
 
-def _loop_of(info: RunInfo, name: str) -> Loop | LeftOut:
-    if (loop := recorded_loop(info, name)) is not None:
+def _loop_of(info: RunInfo, name: str) -> Loop | insight.LeftOut:
+    if (loop := insight.recorded_loop(info, name)) is not None:
         return loop
     # Recorded before the rules were: the documents that are kept with the run.
     if "file" in info.source and "documents" not in info.source:
-        return LeftOut(info.run_id, "its document was too large to be kept with the run")
+        return insight.LeftOut(info.run_id, "its document was too large to be kept with the run")
     try:
         step = load_again(info, SourceSettings(recorded_only=True), execute=False).step
     except LoopwrightError as error:
-        return LeftOut(info.run_id, str(error).splitlines()[0])
-    return loop_named(step, name)
+        return insight.LeftOut(info.run_id, str(error).splitlines()[0])
+    return insight.loop_named(step, name)

@@ -30,8 +30,7 @@ from .templates import node_expression, node_fill, node_template
 __all__ = ["LANGUAGE", "compile_criteria", "compile_node"]
 
 
-# No names are needed: undefined names in the conditions of a loop node are empty.
-LANGUAGE = TemplateLanguage(node_fill, node_expression, lambda _: ())
+LANGUAGE = TemplateLanguage(node_fill, node_expression)
 
 
 def compile_criteria(

@@ -1,6 +1,6 @@
 """The compilation of one document: the names it can use, its problems and its steps.
 
-The kinds of steps come in as a table, `kinds`, so that this module imports none of them.
+The kinds of steps come in as a table of texts, `kinds`, and a kind is loaded with the first step of it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...engine.composites import retry, with_timeout
 from ...engine.context import Context
 from ...engine.functions import ANNOTATION_UNREADABLE
 from ...engine.step import Leaf, Step, acceptable
-from ...errors import ConfigurationError, DocumentError, Problem, listed, nearest
+from ...errors import ConfigurationError, DocumentError, Problem, TemplateError, listed, nearest
 from ...records.codec import Json
-from ...templates import Expression, TemplateError, compile_expression
 from ...templates.variables import (
     FIXED,
     OF_ITEMS,
@@ -29,11 +28,9 @@ from ...templates.variables import (
     OF_LOOPS,
     OF_ROUNDS,
     TemplatedValue,
+    expression,
     fill,
-    needed,
 )
-from ...tools.base import Tool
-from ...tools.mcp import McpServer
 from ..project import Project, Sent
 from ..schema.document import Action, StepSpec
 from ..schema.traverse import holds_loops, is_loop, running_order
@@ -56,7 +53,12 @@ from .functions import (
     unreadable_annotation,
 )
 
+if TYPE_CHECKING:
+    from ...tools.base import Tool
+    from ...tools.mcp import McpServer
+
 __all__ = [
+    "COMPILER",
     "NATIVE",
     "Compilation",
     "CompileCall",
@@ -64,24 +66,23 @@ __all__ = [
     "Location",
     "TemplateLanguage",
     "extension",
+    "named",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateLanguage:
-    """A template language: `fill` compiles a value, `expression` a condition, `names` returns the names it uses."""
+    """A template language: `fill` compiles a value, `expression` a condition."""
 
     fill: Callable[[Json], TemplatedValue]
-    expression: Callable[[str], Expression | TemplatedValue]
-    names: Callable[[Expression | TemplatedValue], Iterable[str]]
+    expression: Callable[[str], TemplatedValue]
 
 
-NATIVE = TemplateLanguage(
-    fill, compile_expression, lambda one: needed(one) if isinstance(one, Expression) else one.names
-)
+NATIVE = TemplateLanguage(fill, expression)
 
 # What gives keys and words of a document the meaning that another dialect knows. As text, so that a document without
 # them loads no dialect.
+COMPILER = "loopwright.documents.compiler"
 _EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
         "loop_node": "loopwright.dialects.orka.compile:LANGUAGE",
@@ -102,7 +103,12 @@ _EXTENSIONS: Mapping[str, str] = MappingProxyType(
 
 def extension(key: str) -> Any:
     """Return what another dialect has for a key or a word of native documents, loaded at first use."""
-    module, _, name = _EXTENSIONS[key].partition(":")
+    return named(_EXTENSIONS[key])
+
+
+def named(reference: str) -> Any:
+    """Return what a text `module:name` stands for; its module is loaded at first use."""
+    module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
 
@@ -124,8 +130,8 @@ CompileCall = Callable[["Compilation", str, Location, frozenset[str]], DocumentW
 class Compilation:
     """The compilation of one document.
 
-    `defined` holds the names that templates can use, `used` the names that they use, by place. `kinds` compile the
-    kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
+    `defined` holds the names that templates can use, `used` the names that they use, by place. `kinds` name what compiles
+    the kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
     `declared` also has the names of those with problems. `gaps` are the parts that were left out for their problems.
     `in_workspace` is whether a workspace surrounds the part.
     """
@@ -133,7 +139,7 @@ class Compilation:
     source: Source
     folder: Path
     project: Project
-    kinds: Mapping[str, CompileKind]
+    kinds: Mapping[str, str]
     call: CompileCall
     defined: frozenset[str] = frozenset()
     problems: list[Problem] = field(default_factory=list)
@@ -153,6 +159,14 @@ class Compilation:
         if not own and self.gaps.explains(path):
             return
         self.problems.append(self.source.problem(path, message, key=key))
+
+    def need(self, path: Location, missing: Callable[[], str]) -> None:
+        """Record what says that a program, a file or a folder is missing on this machine."""
+        self.project.needs.append((self.source.problem(path, ""), missing))
+
+    def need_folder(self, path: Location, folder: Path) -> None:
+        """Record that steps need a folder."""
+        self.need(path, lambda: "" if folder.is_dir() else f"there is no folder {str(folder)!r}")
 
     def with_names(self, names: Iterable[str]) -> Compilation:
         """Return the compilation of a part that can use more names."""
@@ -318,8 +332,9 @@ class Compilation:
 
     def action(self, spec: Action, name: str, path: Location) -> Step | None:
         """Compile an action with its input, its time limit and its failure handling."""
-        compile_kind = self.kinds.get(spec.kind) or extension(spec.kind)
-        step: Step | None = compile_kind(self, spec, name, path)
+        of_native = self.kinds.get(spec.kind)
+        compile_kind: CompileKind = named(of_native) if of_native else extension(spec.kind)
+        step = compile_kind(self, spec, name, path)
         if step is None:
             return None
         # An explicit `input: null` is an input; a missing key is the output of the step before.
@@ -405,7 +420,7 @@ class Compilation:
         result = self.attempt((*here, "if"), lambda: self.templates.expression(text))
         if result is None:
             return step
-        self.names((*here, "if"), self.templates.names(result))
+        self.names((*here, "if"), result.names)
         return Conditional(spec.name, step, result, text)
 
 

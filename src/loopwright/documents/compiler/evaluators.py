@@ -258,9 +258,7 @@ def _tests(
     if spec.held_out is not None:
         # Outside of the workspace on purpose, and often outside of the project.
         hidden = options["held_out"] = compilation.folder / spec.held_out
-        compilation.project.needs.append(
-            (compilation.source.problem((*path, "held_out"), ""), hidden)
-        )
+        compilation.need_folder((*path, "held_out"), hidden)
     # A check needs no network, and the tests of an agent must not need one either.
     options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)
     return compilation.attempt(path, lambda: tests(spec.command, cwd=cwd, **options))

@@ -8,7 +8,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import ConfigurationError, DocumentError, Problem, StepError, listed, nearest
+from ...errors import (
+    ConfigurationError,
+    DocumentError,
+    Problem,
+    StepError,
+    TemplateError,
+    listed,
+    nearest,
+)
 from ...evaluators.answers import Answer, answer
 from ...evaluators.judge import (
     MOST,
@@ -32,17 +40,16 @@ from ...models import (
     secrets_in,
 )
 from ...models.protocol import MAX_TOOL_CALLS, File
-from ...models.providers.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
+from ...models.providers.endpoints import PROVIDER_NAMES, origin_of, owner_of, provider_of
 from ...models.registry import MODEL_VARIABLE, model_of_environment, split_model
 from ...prompts.prompt import Prompt, Text, file_of
 from ...prompts.settings import Conversation, PromptSettings
 from ...prompts.tool_prompt import MAX_ROUNDS, Selected, ToolPrompt
 from ...records.codec import Json
-from ...templates import TemplateError
 from ...templates.variables import TemplatedValue
 from ...tools.base import Tool
 from ...tools.mcp import McpServer
-from ..project import Project, Settings
+from ..project import SCRIPTED, Project, Settings
 from ..schema.document import Action, Document
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
 from ..schema.extensions import VoterSpec
@@ -404,7 +411,7 @@ def _record_key(compilation: Compilation, key: str, url: str, models: list[str])
         ConfigurationError: If a provider's own key would be sent to another host.
     """
     for name in models:
-        provider = PROVIDERS.get(ALIASES.get(name.partition(":")[0], name.partition(":")[0]))
+        provider = provider_of(name)
         address = url or (provider.base_url if provider is not None else "")
         if not address:
             continue  # an unknown provider is reported elsewhere
@@ -466,8 +473,9 @@ def _report_model(compilation: Compilation, problem: str, at: Location | None) -
         compilation.project.problems.append(wrong)
 
 
-def _problem_of_model(name: str, providers: Sequence[str]) -> str:
+def _problem_of_model(name: str, providers: Sequence[str] | None) -> str:
     """Return the problem of the name of a model, or ""."""
+    providers = PROVIDER_NAMES if providers is None else providers
     provider, colon, _ = name.partition(":")
     if not colon:
         return f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
@@ -486,7 +494,6 @@ def timers(call: float | None, answer: float | None = None) -> Timers:
 
 
 _DEFAULT_TIMERS = Timers()
-SCRIPTED = "scripted:replies"  # the model of a document without one, with scripted replies
 
 
 def resources(document: Document, settings: Settings, project: Project) -> dict[str, Json]:

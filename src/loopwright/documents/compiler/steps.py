@@ -11,32 +11,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ...agents.phased import PHASES_CAPPED, PhasedAgent
-from ...agents.phased_run import PHASES
-from ...agents.reasoning import ReasoningAgent
 from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
-from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
-from ..schema.traverse import given_needs, has_groups, needs_of, phases_of
+from ..schema.traverse import given_needs, has_groups, needs_of
 from ..steps import FILE, CallDocument, DocumentWorkflow, Items, RecallFacts, RememberFact, SetValue
 from ..yaml.reader import Location
-from .compilation import Compilation, CompileKind, extension
-from .evaluators import compile_evaluators
-from .loops import compile_loop
-from .prompts import compile_prompt, compile_settings
-from .tools import (
-    compile_agent,
-    compile_command,
-    compile_tool_step,
-    compile_tools,
-    compile_workspace,
-    resolve_tools,
-)
+from .compilation import COMPILER, Compilation, extension, named
 
 __all__ = [
     "KINDS",
@@ -46,9 +31,7 @@ __all__ = [
     "compile_fallback",
     "compile_memory",
     "compile_parallel",
-    "compile_phased",
     "compile_python",
-    "compile_reasoning",
     "compile_set",
     "compile_steps",
 ]
@@ -171,8 +154,7 @@ def compile_each(
     allowed = compilation.folder
     if written.startswith(FILE):
         allowed = compilation.sent(written.removeprefix(FILE), (*path, "items"), written)
-        place = compilation.source.problem((*path, "items"), "")
-        compilation.project.needs.append((place, compilation.project.sent[-1]))
+        compilation.need((*path, "items"), compilation.project.sent[-1].missing)
     inner = compilation.with_names(["loop", *(f"loop.{field}" for field in OF_ITEMS)])
     if spec.at_once > 1:  # these items have no files
         inner = replace(inner, in_workspace=False)
@@ -197,101 +179,27 @@ def compile_each(
     )
 
 
-# Names in the templates of phases, in addition to the names of the steps before.
-PHASE_NAMES = ("loop", "task", "plan", "results")
-
-
-def compile_phased(
-    compilation: Compilation, action: Action, name: str, at: Location
-) -> PhasedAgent | None:
-    """Compile a phased agent; None if it has problems."""
-    assert action.phased is not None
-    spec, path = action.phased, (*at, "phased")
-    before = len(compilation.problems)
-    inner = compilation.with_names(PHASE_NAMES)
-    steps: dict[str, Json] = {
-        phase: inner.action(action, phase, (*path, phase)) for phase, action in phases_of(spec)
-    }
-    evaluate = compile_evaluators(inner, spec.evaluate, path)
-    if spec.role not in (None, spec.preset) and "preset" in spec.model_fields_set:
-        compilation.problem((*path, "role"), f"preset is {spec.preset!r}; set only one of them")
-    capabilities = [
-        one
-        for i, reference in enumerate(spec.capabilities)
-        if (one := _capability(compilation, reference, (*path, "capabilities", i))) is not None
-    ]
-    if len(compilation.problems) > before:
-        return None
-    # A check imports no Python, so the objects are placeholders that the agent would refuse.
-    if not compilation.project.execute:
-        capabilities = []
-    planning, execution, refinement = spec.token_split
-    # Only fields that are set: the preset of the agent supplies the others.
-    values = spec.model_fields_set - {*PHASES, "evaluate", "capabilities", "token_split", "role"}
-    fields = {field: value for field in values if (value := getattr(spec, field)) is not None}
-    if spec.role is not None:
-        fields["preset"] = spec.role
-    result: PhasedAgent | None = compilation.attempt(
-        path,
-        lambda: PhasedAgent(
-            **steps, name=name, evaluate=evaluate, capabilities=capabilities,
-            token_split=(planning, execution, refinement), **fields,
-        ),
-    )  # fmt: skip
-    for code, sentence in result.warnings if result is not None else ():
-        if code == PHASES_CAPPED:  # `lints` reports the others
-            note = compilation.source.problem((*path, "max_iterations"), sentence, code=code)
-            compilation.project.notes.append(note)
-    return result
-
-
-def _capability(compilation: Compilation, reference: str, at: Location) -> object:
-    result = compilation.function(at, reference)
-    if result is None or not compilation.project.execute:
-        return result
-    return compilation.attempt(at, result)
-
-
-def compile_reasoning(
-    compilation: Compilation, action: Action, name: str, at: Location
-) -> ReasoningAgent | None:
-    """Compile a reasoning agent; None if it has problems."""
-    assert action.reasoning is not None
-    spec, path = action.reasoning, (*at, "reasoning")
-    prompt = compilation.template((*path, "prompt"), spec.prompt) if spec.prompt else ""
-    system = compilation.template((*path, "system"), spec.system) if spec.system else ""
-    prompt_settings = compile_settings(compilation, spec, path)
-    tools = resolve_tools(compilation, spec.tools, (*path, "tools"))
-    if prompt_settings is None or tools is None:
-        return None
-    return compilation.attempt(
-        path,
-        lambda: ReasoningAgent(
-            prompt, name=name, role=spec.role, goal=spec.goal, backstory=spec.backstory,
-            system=system, max_iterations=spec.max_iterations, mode=spec.mode,
-            notice_lead=spec.notice_lead, max_prompt_chars=spec.max_prompt_chars, model_settings=prompt_settings,
-            tools=tools, tool_rounds=spec.max_tool_rounds,
-        ),
-    )  # fmt: skip
-
-
-KINDS: Mapping[str, CompileKind] = MappingProxyType(
+# What compiles each kind, as text: a document loads those of its own steps.
+KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "python": compile_python,
-        "shell": compile_command,
-        "workflow": compile_call,
-        "loop": compile_loop,
-        "each": compile_each,
-        "steps": compile_steps,
-        "parallel": compile_parallel,
-        "fallback": compile_fallback,
-        "prompt": compile_prompt,
-        "tool": compile_tool_step,
-        "phased": compile_phased,
-        "reasoning": compile_reasoning,
-        "agent": compile_agent,
-        "memory": compile_memory,
-        "set": compile_set,
+        kind: f"{COMPILER}.{module}:compile_{function}"
+        for kind, module, function in (
+            ("python", "steps", "python"),
+            ("shell", "tools", "command"),
+            ("workflow", "steps", "call"),
+            ("loop", "loops", "loop"),
+            ("each", "steps", "each"),
+            ("steps", "steps", "steps"),
+            ("parallel", "steps", "parallel"),
+            ("fallback", "steps", "fallback"),
+            ("prompt", "prompts", "prompt"),
+            ("tool", "tools", "tool_step"),
+            ("phased", "agents", "phased"),
+            ("reasoning", "agents", "reasoning"),
+            ("agent", "agents", "agent"),
+            ("memory", "steps", "memory"),
+            ("set", "steps", "set"),
+        )
     }
 )
 
@@ -301,13 +209,18 @@ def compile_document(
 ) -> DocumentWorkflow | None:
     """Compile a document for a caller that supplies the names in `value`; None if it has problems."""
     declared = frozenset({*document.tools, *document.servers, *compilation.gaps.tools})
-    tools = compile_tools(document, compilation)
+    tools = {}
+    if document.tools or document.servers:
+        tools = named(f"{COMPILER}.tools:compile_tools")(document, compilation)
     around = compilation.in_workspace or document.workspace is not None
     inner = replace(
         compilation.with_names(value), tools=tools, declared=declared, in_workspace=around
     )
     result = inner.steps(document.steps, ("steps",))
-    workspace = compile_workspace(compilation, document.workspace, ("workspace",))
+    workspace = None
+    if document.workspace is not None:
+        compile_workspace = named(f"{COMPILER}.tools:compile_workspace")
+        workspace = compile_workspace(compilation, document.workspace, ("workspace",))
     names = {spec.name for spec in document.steps}
     # With gaps the named step may be one that was left out.
     defined = document.output is None or document.output in names or compilation.gaps.names

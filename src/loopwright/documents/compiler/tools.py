@@ -1,4 +1,4 @@
-"""Commands, tools, servers, coding agents and workspaces of documents, and the steps that use them.
+"""Commands, tools, servers and workspaces of documents, and the steps that use them.
 
 A command is a list or a constant script: values reach it through the environment and standard input only.
 """
@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ...coding.agents.manifest import Manifest, load_manifest
-from ...coding.agents.step import AgentStep, agent
-from ...coding.workspace import Workspace
+from ...coding import workspace
 from ...engine.context import Context
 from ...engine.step import Step
 from ...errors import listed, nearest
-from ...models.providers.endpoints import origin_of
-from ...prompts.tool_prompt import Selected, ToolStep
 from ...records.codec import Json
 from ...templates.variables import TemplatedValue, rendered
 from ...tools.base import NAME, Tool, tool
@@ -25,14 +21,16 @@ from ...tools.mcp import McpServer, mcp_server
 from ...tools.sandbox import Sandbox
 from ..schema.document import Action, Document, WorkspaceKind, WorkspaceSpec
 from ..schema.fields import SandboxSpec, SandboxWord, ServerSpec, ToolSpec
-from ..schema.models import CodingAgentSpec
 from ..schema.traverse import variables_of
 from ..yaml.reader import Location
 from .compilation import Compilation
 
+if TYPE_CHECKING:
+    from ...coding.workspace import Workspace
+    from ...prompts.tool_prompt import Selected, ToolStep
+
 __all__ = [
     "command_value",
-    "compile_agent",
     "compile_command",
     "compile_sandbox",
     "compile_tool_step",
@@ -168,6 +166,8 @@ def _check_name(compilation: Compilation, at: Location, name: str) -> bool:
 def _server(
     compilation: Compilation, name: str, spec: ServerSpec, at: Location
 ) -> McpServer | None:
+    from ...models.providers.endpoints import origin_of
+
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     place = origin_of(spec.url) if spec.url else f"the server {name}"
     # The user approves which variables a server receives.
@@ -238,6 +238,9 @@ def resolve_tools(
             )
         else:
             chosen.setdefault(owner, []).append(inner)
+    if chosen:
+        from ...prompts.tool_prompt import Selected
+
     # One selection for each server, so that its list of tools is requested once.
     result += [Selected(compilation.tools[owner], inner) for owner, inner in chosen.items()]
     return None if len(compilation.problems) > before else result
@@ -251,13 +254,15 @@ def compile_tool_step(
     compilation: Compilation, spec: Action, name: str, at: Location
 ) -> ToolStep | None:
     """Compile one call of a tool; None if it has problems."""
+    from ...prompts.tool_prompt import ToolStep
+
     path = (*at, "tool")
     assert spec.tool is not None
     tools = resolve_tools(compilation, [spec.tool], path, alone=True)
     if not tools:
         return None
     (one,) = tools
-    if not isinstance(one, Tool | Selected):
+    if isinstance(one, McpServer):
         compilation.problem(
             path, f"{spec.tool!r} is a server; name one of its tools: {spec.tool}.NAME"
         )
@@ -282,78 +287,6 @@ def compile_tool_step(
     return ToolStep(one, name=name, arguments=arguments)
 
 
-# The options that are passed on as they are, if the document sets them.
-_PLAIN = (
-    "model", "session", "permissions", "max_turns", "max_usd", "timeout", "idle_timeout", "pass_env", "home",
-    "args", "billing", "count_notional", "stream", "workspace", "idempotent",
-)  # fmt: skip
-
-
-def compile_agent(
-    compilation: Compilation, action: Action, name: str, at: Location
-) -> AgentStep | None:
-    """Compile a task for a coding agent; None if it has problems."""
-    assert action.agent is not None
-    spec, path = action.agent, (*at, "agent")
-    prompt = compilation.template((*path, "prompt"), spec.prompt)
-    env = {k: command_value(compilation, (*path, "env", k), v) for k, v in spec.env.items()}
-    for i, word in enumerate(spec.args):
-        if "{{" in word or "{%" in word:
-            message = "args cannot contain template values; pass values through env or the prompt"
-            compilation.problem((*path, "args", i), message)
-    manifest = _manifest(compilation, spec, path)
-    if spec.cwd is not None or spec.workspace == "here":
-        # A document of somebody else must not work in other folders.
-        cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
-    if manifest is None:
-        return None
-    # The user approves which variables the program receives. A manifest could have the name of another program.
-    names = manifest.keys if spec.pass_env is None else spec.pass_env
-    compilation.project.keys += [f"{variable} to the agent {spec.cli}" for variable in names]
-    # A path may be one of the workspace, which a setup makes.
-    if "/" not in manifest.program[0] and "PATH" not in spec.env:
-        compilation.project.needs.append((compilation.source.problem((*path, "cli"), ""), manifest))
-    options: dict[str, Any] = {
-        key: value
-        for key in _PLAIN
-        if key in spec.model_fields_set and (value := getattr(spec, key)) is not None
-    }
-    options["sandbox"] = compile_sandbox(compilation, spec.sandbox)
-    output = spec.output if isinstance(spec.output, str) else spec.output["schema"]
-    price = None if spec.price is None else {"input": spec.price.input, "output": spec.price.output}
-    if spec.cwd is not None or spec.workspace == "here":
-        options["cwd"] = cwd
-    step = compilation.attempt(
-        path,
-        lambda: agent(manifest, prompt, name=name, env=env, output=output, price=price, **options),
-    )
-    if step is not None:
-        compilation.project.coding.append((compilation.source.problem(path, ""), step))
-    return step
-
-
-def _manifest(compilation: Compilation, spec: CodingAgentSpec, path: Location) -> Manifest | None:
-    if "/" in spec.cli or spec.cli.endswith((".yaml", ".yml")):
-        # Reported here, because a file outside the project is not read.
-        before = len(compilation.problems)
-        file = Path(compilation.inside(spec.cli, (*path, "cli")))
-        if len(compilation.problems) > before:
-            return None
-        return compilation.attempt(
-            (*path, "cli"), lambda: load_manifest(str(file), content=_content(compilation, file))
-        )
-    return compilation.attempt((*path, "cli"), lambda: load_manifest(spec.cli))
-
-
-def _content(compilation: Compilation, file: Path) -> bytes | None:
-    """Return the content of a manifest, read once: the approval covers the bytes that the run uses."""
-    contents = compilation.project.contents
-    # A missing file is reported by the reader of manifests.
-    if file not in contents and (file.is_file() or compilation.project.settings.recorded.has(file)):
-        contents[file] = compilation.project.content(file)
-    return contents.get(file)
-
-
 def compile_workspace(
     compilation: Compilation, spec: WorkspaceSpec | WorkspaceKind | None, at: Location
 ) -> Workspace | None:
@@ -362,11 +295,10 @@ def compile_workspace(
         return None
     value = WorkspaceSpec(kind=spec) if isinstance(spec, str) else spec
     path = compilation.inside(value.path, (*at, "path"))
-    here = at if isinstance(spec, str) else (*at, "path")
-    compilation.project.needs += [
-        (compilation.source.problem(at, ""), "git"),
-        (compilation.source.problem(here, ""), Path(path)),
-    ]
+    from ...coding.workspace.store import problem_with_git
+
+    compilation.need(at, problem_with_git)
+    compilation.need_folder(at if isinstance(spec, str) else (*at, "path"), Path(path))
     for name in ("setup", "reset"):
         command = getattr(value, name)
         if command and not is_constant(compilation, command, (*at, name)):
@@ -376,4 +308,6 @@ def compile_workspace(
         for name in WorkspaceSpec.model_fields
         if name not in ("path", "merge")
     }
-    return compilation.attempt(at, lambda: Workspace(path, merge=value.merge or "", **options))
+    return compilation.attempt(
+        at, lambda: workspace.Workspace(path, merge=value.merge or "", **options)
+    )

@@ -20,7 +20,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ...models.protocol import SAMPLING
 from ...records.codec import Json
 from ..yaml.limits import shorten
 
@@ -145,10 +144,11 @@ Accepted = Annotated[
         }
     ),
 ]
+NAME_PATTERN = r"[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}"
 # Letters of any script. The JSON Schema uses a range, because the regular expressions of editors have no \p{L}.
 Identifier = Annotated[
     str,
-    Field(pattern=r"^[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}$"),
+    Field(pattern=f"^{NAME_PATTERN}$"),
     WithJsonSchema(
         {
             "type": "string",
@@ -171,9 +171,6 @@ class Part(StrictModel):
 
     # Built once, together with the model that contains it, which keeps the import fast.
     model_config = ConfigDict(defer_build=True)
-
-
-SETTINGS = (*SAMPLING, "extra_headers", "on_cutoff")
 
 
 class SettingsFields(Part):
@@ -217,6 +214,8 @@ class SettingsFields(Part):
         None, description="Headers of the request. Keys belong in api_key_env."
     )
 
+
+SETTINGS = tuple(SettingsFields.model_fields)
 
 SandboxWord = Literal["auto", "bubblewrap", "own", "none"]
 SANDBOX = (

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...agents.phased import effective, preset
-from ...agents.phased_run import PHASES
 from ...conditions import CEILING
 from ...engine.loop_options import DEFAULT_LIMIT
 from ...records.codec import Json
-from ...tools.mcp import VARIABLE
 from ..yaml.reader import Location
 from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, WorkspaceSpec
 from .evaluators import JudgeSpec, MetricSpec
@@ -115,6 +112,8 @@ def variables_of(part: Json) -> Iterator[str]:
     yield from filter(None, (value.get("api_key_env"), value.get("token_env")))
     yield from value.get("pass_env") or ()
     if isinstance(part, ServerSpec):
+        from ...tools.mcp import VARIABLE
+
         for text in (*part.env.values(), *part.headers.values()):
             yield from VARIABLE.findall(text)
 
@@ -151,13 +150,15 @@ def has_groups(document: Document) -> bool:
 
 def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
     """Iterate over the phases of an agent that have a step, each with its step."""
-    for phase in PHASES:
+    for phase in ("planning", "execution", "refinement"):
         if (action := getattr(spec, phase)) is not None:
             yield phase, action
 
 
 def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
     """Return the limits of an agent's phases by name, and the limit of all phases together."""
+    from ...agents.phased import effective, preset
+
     usual = preset(spec.role or spec.preset, spec.task_complexity or "")
     limits = {}
     for phase, _ in phases_of(spec):

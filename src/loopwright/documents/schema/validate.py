@@ -9,13 +9,13 @@ from itertools import islice
 from types import UnionType
 from typing import Annotated, Generic, TypeVar, Union, get_args, get_origin
 
-import regex
 from pydantic import BaseModel, ValidationError
 
 from ...errors import DocumentError, Problem, listed, nearest
 from ...records.codec import Json, flow_text
 from ..yaml.limits import shorten
 from ..yaml.reader import Location, Source
+from .fields import NAME_PATTERN
 
 __all__ = [
     "NOTHING_LEFT_OUT",
@@ -339,7 +339,6 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
     return []
 
 
-_NAME = regex.compile(r"[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}")  # the pattern of `fields.Identifier`
 _BY_NAME = ("tools", "servers", "prices")  # mappings whose entries are left out one by one
 
 
@@ -462,12 +461,14 @@ def _leave_step_out(kind: Kind[Model], value: dict[str, Json], at: Location, gap
             outer = outer[part]
         except (KeyError, IndexError, TypeError):
             return gaps  # the outer step is already left out
+    import regex  # a document without problems needs it not
+
     index = int(at[-1])
     if not isinstance(outer, list) or index >= len(outer):
         return gaps
     raw = outer[index]
     name = raw.get("name") if isinstance(raw, Mapping) else None
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or regex.fullmatch(NAME_PATTERN, name) is None:
         name = f"step {index + 1}"
         gaps = replace(gaps, names=True)
     outer[index] = kind.stand_in(str(at[-2]), name, raw)

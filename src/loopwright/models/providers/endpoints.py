@@ -405,9 +405,15 @@ def is_own_address(request: Request) -> bool:
     return is_own_origin(request.provider, request.base_url)
 
 
+def provider_of(name: str) -> Provider | None:
+    """Return the provider of a name, of an alias, or of a model as `provider:model`."""
+    name = name.partition(":")[0]
+    return PROVIDERS.get(ALIASES.get(name, name))
+
+
 def is_own_origin(provider: str, base_url: str) -> bool:
     """Whether a URL is that of a provider, where known prices apply; no URL means the provider's."""
-    own_provider = PROVIDERS.get(ALIASES.get(provider, provider))
+    own_provider = provider_of(provider)
     if own_provider is None or not base_url:
         return True
     try:
