@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -92,7 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words == ["--version"]:  # without the parser, which takes longer than the answer
             return _version()
         with _stopped_early(words):
-            code = _app(words)(words, prog_name="loopwright", standalone_mode=False)
+            app = _app(words)
+            if not gc.isenabled():  # the start of the process has switched it off
+                gc.freeze()
+                gc.enable()
+            code = app(words, prog_name="loopwright", standalone_mode=False)
     except KeyboardInterrupt:
         # 128 + 2, as shells report the end by SIGINT.
         return 130
