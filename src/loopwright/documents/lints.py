@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from .. import templates
@@ -18,9 +18,8 @@ from ..records.codec import Json
 from .project import LoadedDocument
 from .schema.document import Action, Document, LoopSpec, PhasedSpec
 from .schema.evaluators import TestsSpec
-from .schema.extensions import has_type
 from .schema.fields import SandboxSpec, SandboxWord
-from .schema.traverse import models_in, parts, questions
+from .schema.traverse import conditions_in, models_in, parts, questions
 from .yaml.reader import Location, Source
 
 __all__ = [
@@ -321,20 +320,10 @@ def _passes_unread(loop: LoopSpec) -> bool:
     judged = any(item is not None and (item.judge or item.confidence) for item in value)
     if not judged or loop.node is not None or loop.optimises or loop.termination is not None:
         return False
-    trees = (loop.until, loop.guards)
-    return any(map(_has_goal, trees)) and not any(map(_reads_verdict, trees))
-
-
-def _reads_verdict(tree: Json) -> bool:
-    """Return whether a condition of a tree reads `passed`; a class of the user may."""
-    if isinstance(tree, list):
-        return any(map(_reads_verdict, tree))
-    if isinstance(tree, Mapping):
-        # A condition in the format of `termination` includes `passed`.
-        return bool({"passed", "python", "type", "all_criteria_met"} & tree.keys()) or any(
-            _reads_verdict(tree.get(tag)) for tag in ("any_of", "all_of")
-        )
-    return tree in ("passed", "all_criteria_met")
+    # A class of the user may read `passed`, and a condition in the format of `termination` includes it.
+    reading = {"passed", "all_criteria_met", "python", "type"}
+    both = [loop.until, loop.guards]
+    return _has_goal(both) and not any(tag in reading for tag, _ in conditions_in(both))
 
 
 def _lacks_goal(loop: LoopSpec) -> bool:
@@ -345,27 +334,17 @@ def _lacks_goal(loop: LoopSpec) -> bool:
     scored = any(item.score is not None and item.score.tests is None for item in specs)
     if not scored or loop.node is not None or loop.optimises:
         return False
-    return not (_has_goal(loop.ends[1]) or _has_goal(loop.guards))
+    return not _has_goal([loop.ends[1], loop.guards])
 
 
 def _has_goal(tree: Json) -> bool:
     """Return whether a tree of conditions has a condition of success."""
-    if isinstance(tree, str):
-        return tree not in TAGS or _is_goal(tree)
-    if isinstance(tree, list):
-        return any(_has_goal(item) for item in tree)
-    if has_type(tree):
-        return tree["type"] == "confidence" or _has_goal(tree.get("conditions"))
-    if isinstance(tree, Mapping):
-        inner = ("any_of", "all_of")
-        return any(_has_goal(v) if tag in inner else _is_goal(tag) for tag, v in tree.items())
+    for tag, value in conditions_in(tree):
+        kind = TAGS.get(tag)
+        goal = value["type"] == "confidence" if tag == "type" else kind is None or kind.goal
+        if goal and not (kind is not None and kind.hard):
+            return True
     return False
-
-
-def _is_goal(tag: str) -> bool:
-    """Return whether the condition of a tag is one of success."""
-    kind = TAGS.get(tag)
-    return kind is None or (kind.goal and not kind.hard)
 
 
 def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:

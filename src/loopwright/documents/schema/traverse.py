@@ -18,6 +18,7 @@ from .models import CodingAgentSpec
 __all__ = [
     "commands_in",
     "condition_limit",
+    "conditions_in",
     "evaluators",
     "functions_in",
     "given_needs",
@@ -103,7 +104,9 @@ def functions_in(document: Document) -> Iterator[str]:
         if isinstance(part, PhasedSpec):
             yield from part.capabilities
         for name in ("until", "guards"):
-            yield from python_conditions(getattr(part, name, None))
+            for tag, value in conditions_in(getattr(part, name, None)):
+                if tag == "python" and isinstance(value["python"], str):
+                    yield value["python"]
 
 
 def variables_of(part: Json) -> Iterator[str]:
@@ -209,34 +212,37 @@ def _models_of(action: Action) -> Iterator[str]:
         yield from _models_of(inner)
 
 
+def conditions_in(tree: Json) -> Iterator[tuple[str, Json]]:
+    """Iterate over the conditions in a list or tree of `until` or `guards`, each as its tag and its value.
+
+    A sentence has the tag `judged`. A class of Python, and a condition in the format of `termination`, has the tag
+    `python` or `type`, and all of its fields as the value.
+    """
+    if isinstance(tree, str):
+        yield ("judged", tree) if " " in tree.strip() else (tree, None)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from conditions_in(item)
+    elif has_type(tree):
+        yield "type", tree
+        yield from conditions_in(tree.get("conditions"))
+    elif isinstance(tree, Mapping) and "python" in tree:
+        yield "python", tree
+    elif isinstance(tree, Mapping):
+        for tag, value in tree.items():
+            if tag in ("any_of", "all_of"):
+                yield from conditions_in(value)
+            else:
+                yield tag, value
+
+
 def questions(until: Json) -> Iterator[tuple[str, str | None]]:
     """Iterate over the sentences in a condition tree, each with its own model or None."""
-    if isinstance(until, str):
-        if " " in until.strip():
-            yield until, None
-    elif isinstance(until, list):
-        for item in until:
-            yield from questions(item)
-    elif isinstance(until, Mapping):
-        for tag, value in until.items():
-            if tag in ("any_of", "all_of"):
-                yield from questions(value)
-            elif tag == "judged" and isinstance(value, Mapping):
-                yield str(value.get("sentence", "")), value.get("model")
-            elif tag == "judged":
-                yield str(value), None
-
-
-def python_conditions(tree: Json) -> Iterator[str]:
-    """Iterate over the classes of conditions that a tree of conditions names: `{python: "module:Class"}`."""
-    if isinstance(tree, list):
-        for item in tree:
-            yield from python_conditions(item)
-    elif isinstance(tree, Mapping):
-        if isinstance(reference := tree.get("python"), str):
-            yield reference
-        for tag in ("any_of", "all_of"):
-            yield from python_conditions(tree.get(tag))
+    for tag, value in conditions_in(until):
+        if tag == "judged" and isinstance(value, Mapping):
+            yield str(value.get("sentence", "")), value.get("model")
+        elif tag == "judged":
+            yield str(value), None
 
 
 def condition_limit(loop: LoopSpec) -> int:
@@ -250,22 +256,12 @@ def condition_limit(loop: LoopSpec) -> int:
 
 
 def _limits(tree: Json) -> Iterator[int]:
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _limits(item)
-    elif has_type(tree):
-        if tree["type"] == "max_iterations" and isinstance(tree.get("limit"), int):
-            yield tree["limit"]
-        yield from _limits(tree.get("conditions"))
-    elif isinstance(tree, Mapping) and "python" not in tree:
-        for tag, value in tree.items():
-            if tag in ("any_of", "all_of"):
-                yield from _limits(value)
-            elif tag in ("max_iterations", "phase_limit"):
-                limit = value.get("limit") if isinstance(value, Mapping) else value
-                # An invalid limit is reported by the compiler.
-                if isinstance(limit, int):
-                    yield limit
+    for tag, value in conditions_in(tree):
+        kind = value["type"] if tag == "type" else tag
+        limit = value.get("limit") if isinstance(value, Mapping) else value
+        # An invalid limit is reported by the compiler.
+        if kind in ("max_iterations", "phase_limit") and isinstance(limit, int):
+            yield limit
 
 
 def is_loop(spec: Action) -> bool:
