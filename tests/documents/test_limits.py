@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.documents.yaml.limits import MAX_BYTES
+from loopwright.documents.yaml.bounds import MAX_BYTES
 from loopwright.documents.yaml.reader import read
 from loopwright.errors import DocumentError
 

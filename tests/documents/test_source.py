@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopwright.documents.yaml import limits
+from loopwright.documents.yaml import bounds
 from loopwright.documents.yaml.reader import Source, Stage, read
 from loopwright.errors import DocumentError
 
@@ -122,14 +122,14 @@ def test_json_is_read_as_json(value: Any, ascii_only: bool, indent: Any) -> None
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     source = read(text, "f.json")
     assert source.value == value
-    lines = limits.split_lines(text)
+    lines = bounds.split_lines(text)
     for path in paths(value):
         line, column = source.position(path)
         found = value
         for part in path:
             found = found[part]
         written = json.dumps(found, ensure_ascii=ascii_only, indent=indent)
-        assert lines[line - 1][column - 1 :].startswith(limits.split_lines(written)[0])
+        assert lines[line - 1][column - 1 :].startswith(bounds.split_lines(written)[0])
 
 
 def test_an_alias_is_a_copy() -> None:
@@ -171,7 +171,7 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_reading_ends_after_a_hundred_problems() -> None:
     """A document of nothing but mistakes does not bury its reader."""
     found = problems("a: 1\n" * 500)
-    assert len(found) == limits.MAX_PROBLEMS + 1
+    assert len(found) == bounds.MAX_PROBLEMS + 1
     assert found[-1] == "f.yaml:101:1: reading stops after 100 problems"
 
 
@@ -306,7 +306,7 @@ def test_any_text_is_read_or_refused(text: str | bytes) -> None:
 def test_the_parser_without_libyaml_keeps_the_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where libyaml is missing, the parser in Python gives the same values and refuses the same."""
     expected = read(WORKFLOW, "f.yaml")
-    monkeypatch.setattr(limits, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(bounds, "_LOADER", yaml.SafeLoader)
     source = read(WORKFLOW, "f.yaml")
     assert source.value == expected.value
     assert all(source.position(p) == expected.position(p) for p in paths(source.value))

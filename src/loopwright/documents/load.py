@@ -36,7 +36,7 @@ from .schema.traverse import models_in, variables_in
 from .schema.validate import NOTHING_LEFT_OUT
 from .steps import DocumentWorkflow, RootWorkflow
 from .trust import LocalActions, local_actions
-from .yaml.limits import resolve
+from .yaml.bounds import resolve
 from .yaml.reader import Source, read
 
 __all__ = [

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import yaml
 
-from ...documents.yaml.limits import shorten
+from ...documents.yaml.bounds import shorten
 from ...documents.yaml.reader import Location, Source
 from ...engine.composites import run_all
 from ...engine.context import Context

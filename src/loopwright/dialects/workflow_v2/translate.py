@@ -17,7 +17,7 @@ from ...documents.project import Project
 from ...documents.schema.document import Action, Document
 from ...documents.schema.fields import StrictModel
 from ...documents.schema.validate import Gaps, Kind, placeholder, readable, validated
-from ...documents.yaml.limits import MAX_PROBLEMS
+from ...documents.yaml.bounds import MAX_PROBLEMS
 from ...documents.yaml.reader import Location, Source, translated
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json

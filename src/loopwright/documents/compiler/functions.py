@@ -24,7 +24,7 @@ from ...engine.functions import types_of
 from ...engine.step import Step
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
-from ..yaml.limits import shorten
+from ..yaml.bounds import shorten
 
 __all__ = [
     "Function",

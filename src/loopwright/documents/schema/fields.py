@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
-from ..yaml.limits import shorten
+from ..yaml.bounds import shorten
 
 __all__ = [
     "ANSWER_TIMEOUT",

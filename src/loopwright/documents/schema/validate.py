@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from ...errors import DocumentError, Problem, listed, nearest
 from ...records.codec import Json, flow_text
-from ..yaml.limits import shorten
+from ..yaml.bounds import shorten
 from ..yaml.reader import Location, Source
 from .fields import NAME_PATTERN
 

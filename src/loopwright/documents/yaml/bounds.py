@@ -1,9 +1,9 @@
-"""Limits of the YAML parser, messages for its errors, and scalars by the core schema of YAML 1.2.
+"""Bounds of the YAML parser, messages for its errors, and scalars by the core schema of YAML 1.2.
 
 1. `decode` accepts at most `MAX_BYTES` of UTF-8 without control characters.
 2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or whose aliases expand to more than
    `MAX_NODES` values or `MAX_CHARACTERS` of text. `reader` counts while it reads. The parser only supplies
-   events, one at a time, and stops at a limit: its own composer recurses in C, and 40,000 nested brackets
+   events, one at a time, and stops at a bound: its own composer recurses in C, and 40,000 nested brackets
    crash the process.
 3. An error of the parser becomes one sentence with a position and, for common mistakes, the remedy.
 

@@ -20,8 +20,8 @@ import yaml
 
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json
-from . import limits
-from .limits import CORE, Place, Scalar, resolve, short_tag, shorten
+from . import bounds
+from .bounds import CORE, Place, Scalar, resolve, short_tag, shorten
 
 __all__ = [
     "Child",
@@ -343,7 +343,7 @@ def read(text: str | bytes, file: str, *, repeatable: frozenset[str] = frozenset
     Raises:
         DocumentError: With every problem up to the one that ends the reading.
     """
-    return _Reader(file, limits.decode(text, file), repeatable).read()
+    return _Reader(file, bounds.decode(text, file), repeatable).read()
 
 
 class _Key(NamedTuple):
@@ -369,7 +369,7 @@ class _Reader:
         self.file = file
         self.text = text
         self.repeatable = repeatable
-        self.lines = limits.split_lines(text)
+        self.lines = bounds.split_lines(text)
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
         self.stages: list[Stage] = []
@@ -390,10 +390,10 @@ class _Reader:
             yaml.DocumentStartEvent: self._document,
         }
         try:
-            for event in limits.events(self.text, self.lines):
+            for event in bounds.events(self.text, self.lines):
                 if handler := take.get(type(event)):
-                    handler(event, limits.place_of(event.start_mark))
-        except limits.UnreadableError as error:
+                    handler(event, bounds.place_of(event.start_mark))
+        except bounds.UnreadableError as error:
             # The parser often stops at a position that already has a clearer message.
             if not any((one.line, one.column) == error.place for one in self.problems):
                 self._report(error.place, str(error))
@@ -415,9 +415,9 @@ class _Reader:
     def _report(self, place: Place, message: str, path: Location | None = None) -> None:
         display = written(self._path() if path is None else path)
         self.problems.append(Problem(self.file, *place, display, message))
-        if len(self.problems) == limits.MAX_PROBLEMS:
+        if len(self.problems) == bounds.MAX_PROBLEMS:
             # A binary file could otherwise have a problem in every line.
-            message = f"reading stops after {limits.MAX_PROBLEMS} problems"
+            message = f"reading stops after {bounds.MAX_PROBLEMS} problems"
             self.problems.append(Problem(self.file, *place, "", message))
             raise DocumentError(self.problems)
 
@@ -492,10 +492,10 @@ class _Reader:
         self._add(node, place, expanded=True)
 
     def _check_depth(self, levels: int, place: Place) -> None:
-        if len(self.frames) + levels > limits.MAX_DEPTH:
+        if len(self.frames) + levels > bounds.MAX_DEPTH:
             self._stop(
                 place,
-                f"the document is nested more than {limits.MAX_DEPTH} levels deep; flatten it",
+                f"the document is nested more than {bounds.MAX_DEPTH} levels deep; flatten it",
             )
 
     def _add(self, node: Node, place: Place, *, expanded: bool = False) -> None:
@@ -503,8 +503,8 @@ class _Reader:
         # An alias counts with all that it expands to ("billion laughs").
         self.size += node.size if expanded else 1
         self.characters += node.characters if expanded else len(node.text or "")
-        if self.size > limits.MAX_NODES or self.characters > limits.MAX_CHARACTERS:
-            self._stop(place, limits.TOO_LARGE)
+        if self.size > bounds.MAX_NODES or self.characters > bounds.MAX_CHARACTERS:
+            self._stop(place, bounds.TOO_LARGE)
         if not self.frames:
             self.root = Child(node, place, place)
             return
@@ -525,7 +525,7 @@ class _Reader:
         if node.children is not None:
             row, column = frame.place
             if place == (row, column + 1) and self.lines[row - 1][column - 1 :].startswith("{{"):
-                self._report(frame.place, limits.template_complaint(self.lines[row - 1], column))
+                self._report(frame.place, bounds.template_complaint(self.lines[row - 1], column))
             else:
                 self._report(place, "a key must be a text, not a list or a mapping")
         elif not node.quoted and node.text == "<<":
