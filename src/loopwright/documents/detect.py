@@ -78,7 +78,12 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     Raises:
         DocumentError: if nothing is left.
     """
-    _refuse_repeats(source)
+    # The reader joins repeated keys for `workflow/v2.0` before the dialect is known.
+    keys = [stage.key for stage in source.stages]
+    for key in keys:
+        if keys.count(key) > 1:
+            message = f"{key!r} is set twice; join the lists"
+            raise DocumentError([source.problem((key,), message, key=True)])
     document, problems, gaps = readable(_KIND, source.value, source)
     if document is None:
         raise DocumentError(problems)
@@ -108,7 +113,12 @@ def _is_loop_nodes(source: Source, _lenient: bool) -> bool:
 
 def _is_v2(source: Source, lenient: bool) -> bool:
     declared = source.value.get("$schema")
-    if declared is not None or not _is_v2_fragment(source.value):
+    # A document that names no dialect may have steps or loops with the keys of this one.
+    lists = [value for key in REPEATABLE if isinstance(value := source.value.get(key), list)]
+    fragment = "schema" not in source.value and any(
+        isinstance(item, Mapping) and _V2_KEYS & item.keys() for items in lists for item in items
+    )
+    if declared is not None or not fragment:
         return isinstance(declared, str) and declared.startswith("workflow/")
     # Without `lenient` a guess is refused: a wrong dialect would report misleading problems.
     if lenient:
@@ -116,15 +126,6 @@ def _is_v2(source: Source, lenient: bool) -> bool:
     # The native dialect first: an author who writes a new document needs no older one.
     message = f"names no dialect; begin with schema: {NATIVE_SCHEMA}, or with $schema: {V2_SCHEMA}"
     raise DocumentError([source.problem((), message)])
-
-
-def _is_v2_fragment(value: Mapping[str, Json]) -> bool:
-    """Whether a document that names no dialect has steps or loops with the keys of `workflow/v2.0`."""
-    lists = [value[key] for key in REPEATABLE if isinstance(value.get(key), list)]
-    items = [item for items in lists for item in items]
-    return "schema" not in value and any(
-        isinstance(item, Mapping) and _V2_KEYS & item.keys() for item in items
-    )
 
 
 def _stand_in(_list: str, name: str, raw: Json) -> dict[str, Json]:
@@ -143,15 +144,6 @@ _KIND = Kind(
     version="schema",
     keeps=True,
 )
-
-
-# The reader joins repeated keys for `workflow/v2.0` before the dialect is known.
-def _refuse_repeats(source: Source) -> None:
-    keys = [stage.key for stage in source.stages]
-    for key in keys:
-        if keys.count(key) > 1:
-            message = f"{key!r} is set twice; join the lists"
-            raise DocumentError([source.problem((key,), message, key=True)])
 
 
 # Also for documents of no dialect, whose problems it reports.

@@ -70,9 +70,10 @@ def _unbound(loaded: LoadedDocument) -> Iterator[Problem]:
         at: Location = ("budget",) if document.budget is not None else ()
         yield source.problem(at, _without_effect(loaded.budget), code=CANNOT_BIND)
     places = dict(_loops(document))
-    for loop in _unbound_loops(loaded.step):
-        message = _without_effect(loop.budget)
-        yield source.problem(places.get(loop.name, ()), message, code=CANNOT_BIND)
+    for loop in _parts(loaded.step):
+        if isinstance(loop, Loop) and loop.unbound:
+            message = _without_effect(loop.budget)
+            yield source.problem(places.get(loop.name, ()), message, code=CANNOT_BIND)
 
 
 def _without_effect(budget: Budget | None) -> str:
@@ -108,10 +109,6 @@ def _parts(step: Step) -> Iterator[Step]:
     yield step
     for part in step.parts():
         yield from _parts(part)
-
-
-def _unbound_loops(step: Step) -> Iterator[Loop]:
-    return (part for part in _parts(step) if isinstance(part, Loop) and part.unbound)
 
 
 def _loops(document: Document) -> Iterator[tuple[str, Location]]:

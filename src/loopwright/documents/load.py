@@ -88,15 +88,11 @@ def _style(text: str) -> str | None:
     if "\n" in text:
         # A block that keeps several last line breaks would include the empty line between two steps.
         return "|" if text.strip("\n") and not text.endswith("\n\n") else '"'
-    return None if _is_text(text) else '"'
-
-
-def _is_text(text: str) -> bool:
     # By our own scalars (YAML 1.2), not by PyYAML's: "yes" and "1:30" are texts here.
     try:
-        return resolve(text) == text
+        return None if resolve(text) == text else '"'
     except ValueError:
-        return False
+        return '"'
 
 
 def _list(printer: yaml.SafeDumper, items: list[Json]) -> yaml.SequenceNode:
@@ -421,7 +417,11 @@ class _Loader:
             project.notes += dialect.translator.remarks(document, source, self._called)
         # Variables of `--set` belong to the first document only; it passes them on through `with`.
         if len(project.open) == 1:
-            project.settable = _settable(document, compilation)
+            # `given.NAME` is the long form of a variable's name in templates.
+            used = {name.removeprefix("given.") for _, names in compilation.used for name in names}
+            reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
+            variables = {name for name in used if name.partition(".")[0] not in reserved}
+            project.settable = frozenset({*variables, *document.env})
         return workflow
 
     def _called(self, name: str) -> Document | None:
@@ -471,8 +471,13 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     if settings.strict:
         project.problems += project.notes
     if project.problems or workflow is None:
+        problems = project.problems
+        if project.gaps:  # several passes reported them
+            # The documents in the order in which they were read.
+            files = list(dict.fromkeys(problem.file for problem in problems))
+            problems = sorted(problems, key=lambda p: (files.index(p.file), p.line, p.column))
         # Two passes may report the same problem; a dict removes repeats and keeps the order.
-        raise DocumentError(dict.fromkeys(_in_order(project)))
+        raise DocumentError(dict.fromkeys(problems))
     project.problems += _unpriced(workflow, _budget(document, settings), project)
     run_resources = _resources(document, settings, project)
     limits = _limits(project)
@@ -570,15 +575,6 @@ def convert(path: str | Path, settings: Settings | None = None) -> str:
     return to_native_yaml(next(iter(loaded.documents.values())))
 
 
-def _in_order(project: Project) -> list[Problem]:
-    """Return the problems in the order of their places, if several passes reported them."""
-    if not project.gaps:
-        return project.problems
-    # The documents in the order in which they were read.
-    files = list(dict.fromkeys(problem.file for problem in project.problems))
-    return sorted(project.problems, key=lambda p: (files.index(p.file), p.line, p.column))
-
-
 def _project(root: Path, settings: Settings) -> Path:
     """Return the folder to search for documents: the caller's, else the current folder if it contains the root."""
     if settings.project or settings.root:
@@ -586,15 +582,6 @@ def _project(root: Path, settings: Settings) -> Path:
     current = Path.cwd()
     inside = Path(os.path.realpath(root)).is_relative_to(os.path.realpath(current))
     return current if inside else root
-
-
-def _settable(document: Document, compilation: Compilation) -> frozenset[str]:
-    """Return the names of the variables in the templates of a document, and of its constants."""
-    # `given.NAME` is the long form of a variable's name in templates.
-    used = {name.removeprefix("given.") for _, names in compilation.used for name in names}
-    reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
-    variables = {name for name in used if name.partition(".")[0] not in reserved}
-    return frozenset({*variables, *document.env})
 
 
 def _refuse_unused(settings: Settings, project: Project) -> None:

@@ -36,7 +36,6 @@ from .schema.document import (
     LoopSpec,
     PhasedSpec,
     StepSpec,
-    WorkspaceSpec,
 )
 from .schema.evaluators import JudgeSpec, TestsSpec
 from .schema.fields import ServerSpec
@@ -55,7 +54,6 @@ from .schema.traverse import (
 from .trust import command_line, hosts_of, local_actions
 
 if TYPE_CHECKING:
-    from ..models.providers.endpoints import Endpoint
     from ..prompts.settings import PromptSettings
 
 __all__ = [
@@ -155,7 +153,11 @@ def _protected(loaded: LoadedDocument) -> list[str]:
     files = dict[str, None]()
     for name, document in loaded.documents.items():
         spaces = [part.__dict__.get("workspace") for part in parts(document)]
-        folders = [Path(name).parent / _path(space) for space in spaces if space is not None]
+        folders = [
+            Path(name).parent / ("." if isinstance(space, str) else space.path)
+            for space in spaces
+            if space is not None
+        ]
         checks = [part.tests for part in parts(document) if isinstance(part, EvaluateSpec)]
         for check in checks if folders and folders[0].is_dir() else ():
             spec = (
@@ -168,10 +170,6 @@ def _protected(loaded: LoadedDocument) -> list[str]:
                 rules = Protection(spec.command, tuple(spec.protect), tuple(spec.allow))
                 files |= dict.fromkeys(protected_files(folders[0], rules))
     return list(files)
-
-
-def _path(workspace: WorkspaceSpec | str) -> str:
-    return "." if isinstance(workspace, str) else workspace.path
 
 
 def _collect(document: Document, result: dict[str, list[str]]) -> None:
@@ -412,14 +410,10 @@ class _Servers:
             return False
         address = host, parts.port or (443 if parts.scheme == "https" else 80)
         if address not in self._results:
-            self._results[address] = _connects(*address)
+            self._results[address] = False
+            with suppress(OSError), socket.create_connection(address, TIMEOUT):
+                self._results[address] = True
         return not self._results[address]
-
-
-def _connects(host: str, port: int) -> bool:
-    with suppress(OSError), socket.create_connection((host, port), TIMEOUT):
-        return True
-    return False
 
 
 def _missing_for_models(
@@ -457,17 +451,11 @@ def _missing_for_model(
         endpoint = endpoint_of(request, environ)
     except ConfigurationError as error:
         return str(error)
-    if words := _missing_package(endpoint):
-        return words
+    if missing_extra(endpoint.extra):
+        return sentence(f"the provider {endpoint.provider}", endpoint.extra)
     if servers.unreachable(endpoint.base_url):
         return f"no server answers at {endpoint.base_url}; start it, or check with --offline"
     return ""
-
-
-def _missing_package(endpoint: Endpoint) -> str:
-    if not missing_extra(endpoint.extra):
-        return ""
-    return sentence(f"the provider {endpoint.provider}", endpoint.extra)
 
 
 def _missing_for_server(

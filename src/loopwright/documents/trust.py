@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError
@@ -29,9 +28,6 @@ from .schema.document import Document
 from .schema.evaluators import JudgeSpec
 from .schema.models import CodingAgentSpec
 from .schema.traverse import commands_in, functions_in, parts
-
-if TYPE_CHECKING:
-    from ..models.providers.endpoints import Provider
 
 __all__ = [
     "LocalActions",
@@ -146,20 +142,14 @@ def hosts_of(model: str, url: str | None) -> list[str]:
     from ..models.providers.endpoints import provider_of
 
     provider = provider_of(model)
-    host = None if provider is None else _host(provider)
+    if provider is None:
+        return []
+    if provider.places:
+        # A part that a variable sets is shown by the name of the variable.
+        place = f"${provider.places[0]}"
+        return [provider.base_url.removeprefix("https://").replace("{PLACE}", place)]
+    host = urlsplit(provider.base_url.replace("{PLACE}", "place")).hostname
     return [host] if host else []
-
-
-def _host(provider: Provider) -> str | None:
-    """Return the host of a provider; a part that a variable sets is shown by the name of the variable."""
-    place = f"${provider.places[0]}" if provider.places else ""
-    if provider.base_url == "{PLACE}":
-        return place
-    return (
-        urlsplit(provider.base_url.replace("{PLACE}", "place")).hostname
-        if not place
-        else (provider.base_url.removeprefix("https://").replace("{PLACE}", place))
-    )
 
 
 def program_actions(

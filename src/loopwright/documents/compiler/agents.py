@@ -41,11 +41,14 @@ def compile_phased(
     evaluate = compile_evaluators(inner, spec.evaluate, path)
     if spec.role not in (None, spec.preset) and "preset" in spec.model_fields_set:
         compilation.problem((*path, "role"), f"preset is {spec.preset!r}; set only one of them")
-    capabilities = [
-        one
-        for i, reference in enumerate(spec.capabilities)
-        if (one := _capability(compilation, reference, (*path, "capabilities", i))) is not None
-    ]
+    capabilities: list[Json] = []
+    for i, reference in enumerate(spec.capabilities):
+        at = (*path, "capabilities", i)
+        one = compilation.function(at, reference)
+        if one is not None and compilation.project.execute:
+            one = compilation.attempt(at, one)
+        if one is not None:
+            capabilities.append(one)
     if len(compilation.problems) > before:
         return None
     # A check imports no Python, so the objects are placeholders that the agent would refuse.
@@ -69,13 +72,6 @@ def compile_phased(
             note = compilation.source.problem((*path, "max_iterations"), sentence, code=code)
             compilation.project.notes.append(note)
     return result
-
-
-def _capability(compilation: Compilation, reference: str, at: Location) -> object:
-    result = compilation.function(at, reference)
-    if result is None or not compilation.project.execute:
-        return result
-    return compilation.attempt(at, result)
 
 
 def compile_reasoning(

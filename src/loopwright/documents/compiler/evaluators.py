@@ -120,7 +120,14 @@ def compile_evaluators(
         deterministic += _deterministic(compilation, spec, at)
         if spec.metric is not None:
             measured.append(compile_metric(compilation, spec.metric, (*at, "metric")))
-        model_based += _model_based(compilation, spec, at)
+        if spec.judge is not None:
+            of_model = (
+                JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
+            )
+            model_based.append(_judge(compilation, of_model, (*at, "judge")))
+        if spec.confidence is not None:
+            place = (*at, "confidence")
+            model_based.append(compile_confidence(compilation, spec.confidence, place))
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
     graded = any(spec.graded for spec in specs)
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
@@ -164,16 +171,6 @@ def _deterministic(
         if function is not None:
             compiled.append(compilation.attempt(path, lambda: as_step(function, name="evaluate")))
     return compiled
-
-
-def _model_based(compilation: Compilation, spec: EvaluateSpec, path: Location) -> list[Step | None]:
-    result: list[Step | None] = []
-    if spec.judge is not None:
-        judge = JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
-        result.append(_judge(compilation, judge, (*path, "judge")))
-    if spec.confidence is not None:
-        result.append(compile_confidence(compilation, spec.confidence, (*path, "confidence")))
-    return result
 
 
 def _check(compilation: Compilation, spec: CheckSpec, path: Location) -> Step | None:

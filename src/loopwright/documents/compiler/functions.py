@@ -55,7 +55,12 @@ def resolve_reference(reference: str, folder: Path) -> bool:
     module, name = _split(reference)
     source = _source_file(module, folder)
     if source is None:
-        _check_attribute(reference, sys.modules.get(module), name)
+        # Also a module without source, such as a built-in one.
+        there, first = sys.modules.get(module), name.split(".")[0]
+        if there is not None and not hasattr(there, first):
+            raise ConfigurationError(
+                f"{reference!r}: {there.__name__} has no {first!r}{nearest(first, dir(there))}"
+            )
         return True  # a compiled module that is not imported yet; the import will report problems
     tree = _tree(reference, source)
     names = {n for node in tree.body for n in _defined(node)}
@@ -93,9 +98,10 @@ def _tree(reference: str, source: Path) -> ast.Module:
     try:
         return ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigurationError(
-            f"{reference!r}: {source.name} cannot be read: {_reason(error)}"
-        ) from error
+        why = str(error) or "it is nested too deeply"
+        if isinstance(error, SyntaxError):
+            why = f"{error.msg} on line {error.lineno}" if error.lineno else error.msg
+        raise ConfigurationError(f"{reference!r}: {source.name} cannot be read: {why}") from error
 
 
 def unreadable_annotation(target: Function | Step) -> str:
@@ -121,7 +127,13 @@ def undefined_annotation(reference: str, folder: Path) -> str:
     if source is None:
         return ""
     tree = _tree(reference, source)
-    names = {n for node in tree.body if not _is_for_checkers(node) for n in _defined(node)}
+    names = {
+        n
+        for node in tree.body
+        # The names of `if TYPE_CHECKING:` do not exist when the module runs.
+        if not (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+        for n in _defined(node)
+    }
     functions = (n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     node = next((n for n in functions if n.name == name), None)
     if node is None or "*" in names:
@@ -136,11 +148,6 @@ def undefined_annotation(reference: str, folder: Path) -> str:
                     f"be read (the module does not define {used!r}); its values are passed as JSON"
                 )
     return ""
-
-
-def _is_for_checkers(node: ast.stmt) -> bool:
-    """Return whether a statement is `if TYPE_CHECKING:`, whose names do not exist when the module runs."""
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
 def _names_in(annotation: ast.expr | None) -> Iterator[str]:
@@ -181,15 +188,6 @@ def _is_plain(node: ast.stmt, name: str) -> bool:
     # A decorator may change the parameters, so a decorated function is not known to be plain.
     parameters = [*node.args.posonlyargs, *node.args.args]
     return len(parameters) <= 1 and node.args.vararg is None and not node.decorator_list
-
-
-def _check_attribute(reference: str, module: ModuleType | None, name: str) -> None:
-    """Check a name of an imported module without source, such as a built-in module."""
-    first = name.split(".")[0]
-    if module is not None and not hasattr(module, first):
-        raise ConfigurationError(
-            f"{reference!r}: {module.__name__} has no {first!r}{nearest(first, dir(module))}"
-        )
 
 
 def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Json:
@@ -259,12 +257,6 @@ def function(
             f"{reference!r} is of type {type(result).__name__}; name a function"
         )
     return result  # type: ignore[no-any-return]
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.msg} on line {error.lineno}" if error.lineno else error.msg
-    return str(error) or "it is nested too deeply"
 
 
 def _split(reference: str) -> tuple[str, str]:

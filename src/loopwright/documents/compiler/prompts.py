@@ -456,21 +456,17 @@ def _models(
         return None
     for name in models:
         if problem := _problem_of_model(name, settings.providers):
-            of_step = getattr(spec, "models", None) or spec.model
-            _report_model(compilation, problem, (*at, "model") if of_step else None)
+            wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
+            if not settings.model:
+                of_step = getattr(spec, "models", None) or spec.model
+                of_document: Location = ("model",) if defaults.get("model") else ("models",)
+                place = (*at, "model") if of_step else of_document
+                wrong = compilation.source.problem(place, problem)
+            # Every step receives the model of the caller or of the document; one report is enough.
+            if wrong not in compilation.project.problems:
+                compilation.project.problems.append(wrong)
             return None
     return list(models)
-
-
-def _report_model(compilation: Compilation, problem: str, at: Location | None) -> None:
-    """Report the invalid name of a model at its place: the option of the caller, the step, or the document."""
-    wrong = Problem(compilation.source.file, 0, 0, "", f"--model: {problem}")
-    if not compilation.project.settings.model:
-        key = "model" if compilation.defaults.get("model") else "models"
-        wrong = compilation.source.problem((key,) if at is None else at, problem)
-    # Every step receives the model of the caller or of the document; one report is enough.
-    if wrong not in compilation.project.problems:
-        compilation.project.problems.append(wrong)
 
 
 def _problem_of_model(name: str, providers: Sequence[str] | None) -> str:

@@ -228,7 +228,9 @@ def resolve_tools(
         if one is None:
             defined = (owner if dot else name) in compilation.declared
             if not defined and not compilation.gaps.head:
-                hint = nearest(name, compilation.declared) or _tool_hint(name, compilation.declared)
+                known = sorted(compilation.declared)
+                hint = nearest(name, known) or listed(name, known, lead="there are")
+                hint = hint or "; declare it in tools:"
                 compilation.problem(place, f"there is no tool or server {name!r}{hint}", own=True)
         elif not dot:
             result.append(one)
@@ -244,10 +246,6 @@ def resolve_tools(
     # One selection for each server, so that its list of tools is requested once.
     result += [Selected(compilation.tools[owner], inner) for owner, inner in chosen.items()]
     return None if len(compilation.problems) > before else result
-
-
-def _tool_hint(name: str, names: frozenset[str]) -> str:
-    return listed(name, sorted(names), lead="there are") or "; declare it in tools:"
 
 
 def compile_tool_step(

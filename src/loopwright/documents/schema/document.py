@@ -237,17 +237,13 @@ class Action(SettingsFields, CommandFields, PromptFields):
                 "action", "needs exactly one of {kinds}, but {present}",
                 {"kinds": ", ".join(ACTIONS), "present": result},
             )  # fmt: skip
-        self._fits(value[0])
-        return self
-
-    def _fits(self, kind: str) -> None:
-        fields = self.model_fields_set
         for name, kinds in _ONLY.items():
-            if name in fields and kind not in kinds:
+            if name in fields and value[0] not in kinds:
                 raise PydanticCustomError(
                     "misplaced", "{name} belongs to {kinds}, not to {kind}",
-                    {"name": name.rstrip("_"), "kinds": " or ".join(kinds), "kind": kind},
+                    {"name": name.rstrip("_"), "kinds": " or ".join(kinds), "kind": value[0]},
                 )  # fmt: skip
+        return self
 
 
 # The fields of some actions only. In another action they would have no effect, which is refused.

@@ -232,7 +232,8 @@ def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hin
         )
     if kind == "too_short":
         count, minimum = item["ctx"]["actual_length"], item["ctx"]["min_length"]
-        return f"list should have at least {_items(minimum)}, not {count}"
+        noun = "item" if minimum == 1 else "items"
+        return f"list should have at least {minimum} {noun}, not {count}"
     if kind in ("literal_error", "enum"):
         return _choice_message(item)
     if kind == "string_pattern_mismatch":
@@ -304,10 +305,6 @@ def _list_hint(item: Mapping[str, Json], place: Location) -> str:
     return (
         f"; write each step as an item that begins with - name: {shorten(str(next(iter(value))))}"
     )
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count} items"
 
 
 def _keys_at(model: type[BaseModel], place: Location) -> list[str]:
@@ -433,8 +430,9 @@ def _pruned(model: type[Model], value: Json) -> tuple[Json, list[Location], set[
 
 def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: Gaps) -> Gaps:
     """Remove an invalid part from a document: the step around it, or a part of its head."""
-    end = _end_of_step(kind, path)
-    if end:
+    # The innermost step around it, if there is one.
+    ends = (n for n in range(len(path), 1, -1) if isinstance(path[n - 1], int))
+    if end := next((n for n in ends if path[n - 2] in kind.lists), 0):
         return _leave_step_out(kind, value, path[:end], gaps)
     if not path:
         return replace(gaps, head=True)
@@ -446,12 +444,6 @@ def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: 
         return replace(gaps, tools=gaps.tools | {str(path[1])})
     value.pop(key, None)
     return replace(gaps, head=True)
-
-
-def _end_of_step(kind: Kind[Model], path: Location) -> int:
-    """Return the length of the path of the innermost step on a path; 0 if there is none."""
-    ends = (n for n in range(len(path), 1, -1) if isinstance(path[n - 1], int))
-    return next((n for n in ends if path[n - 2] in kind.lists), 0)
 
 
 def _leave_step_out(kind: Kind[Model], value: dict[str, Json], at: Location, gaps: Gaps) -> Gaps:

@@ -124,7 +124,9 @@ def decode(text: str | bytes, file: str) -> str:
         text = _from_utf8(text, file)
     # Editors on Windows add a byte order mark.
     text = text.removeprefix("\ufeff")
-    if not _printable(text) and (result := _UNPRINTABLE.search(text)):
+    # A text of printable ASCII, found faster than by the search for other characters, has none.
+    printable = text.isascii() and not text.encode().translate(None, _PLAIN)
+    if not printable and (result := _UNPRINTABLE.search(text)):
         _refuse(
             file,
             _place(text, result.start()),
@@ -136,11 +138,6 @@ def decode(text: str | bytes, file: str) -> str:
         place = _place(text, result.start())
         _refuse(file, place, "%TAG directives are not allowed; remove the line")
     return _join_pairs(text) if text.lstrip()[:1] in ("{", "[") else text
-
-
-def _printable(text: str) -> bool:
-    """Return whether a text is printable ASCII; faster than a search for other characters."""
-    return text.isascii() and not text.encode().translate(None, _PLAIN)
 
 
 def _utf8_length(text: str) -> int:
@@ -212,7 +209,10 @@ def events(text: str, lines: list[str]) -> Iterator[yaml.Event]:
             last = event
             yield event
     except yaml.MarkedYAMLError as error:
-        raise UnreadableError(*_explain(error, _spot(error, lines, last))) from error
+        at = _within(lines, error.problem_mark or error.context_mark)
+        start = _within(lines, error.context_mark or error.problem_mark)
+        spot = _Spot(lines[at[0] - 1], at, lines[start[0] - 1], start, last)
+        raise UnreadableError(*_explain(error, spot)) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The %-escapes of a tag may form bytes that are not text; in pure Python so may other escapes.
         place = place_of(last.end_mark if last else None)
@@ -232,12 +232,6 @@ def _explain(error: yaml.MarkedYAMLError, spot: _Spot) -> tuple[Place, str]:
             place, message = remedy(spot)
             return place, f"not valid YAML: {message}"
     return spot.place, f"not valid YAML: {error.problem or error.context}"
-
-
-def _spot(error: yaml.MarkedYAMLError, lines: list[str], last: yaml.Event | None) -> _Spot:
-    place = _within(lines, error.problem_mark or error.context_mark)
-    start = _within(lines, error.context_mark or error.problem_mark)
-    return _Spot(lines[place[0] - 1], place, lines[start[0] - 1], start, last)
 
 
 def _within(lines: list[str], mark: _Mark | None) -> Place:

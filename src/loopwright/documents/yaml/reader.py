@@ -155,19 +155,14 @@ class Source:
     def _find(self, path: Location) -> tuple[Child, bool]:
         child = self.root
         for part in path:
-            below = _below(child.node, part)
-            if below is None:
+            children = child.node.children
+            if isinstance(children, dict) and str(part) in children:
+                child = children[str(part)]
+            elif isinstance(children, list) and isinstance(part, int) and 0 <= part < len(children):
+                child = children[part]
+            else:
                 return child, False
-            child = below
         return child, True
-
-
-def _below(node: Node, part: str | int) -> Child | None:
-    if isinstance(node.children, dict):
-        return node.children.get(str(part))
-    if isinstance(node.children, list) and isinstance(part, int) and 0 <= part < len(node.children):
-        return node.children[part]
-    return None
 
 
 def _offset_of(word: str, text: str) -> int | None:
@@ -445,17 +440,15 @@ class _Reader:
         try:
             value = resolve(event.value, tag=event.tag, quoted=not bare)
         except ValueError as error:
+            top = self.frames[-1] if self.frames else None
+            is_key = top is not None and top.key is None and isinstance(top.node.children, dict)
             # A key is always text, so `.inf: 1` is valid.
-            if not (bare and self._expects_key()):
+            if not (bare and is_key):
                 self._report(place, str(error))
         node = Node(value, event.value, not bare, characters=len(event.value))
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         self._add(node, place)
-
-    def _expects_key(self) -> bool:
-        top = self.frames[-1] if self.frames else None
-        return top is not None and top.key is None and isinstance(top.node.children, dict)
 
     def _open(self, event: yaml.CollectionStartEvent, place: Place) -> None:
         self._check_depth(1, place)
