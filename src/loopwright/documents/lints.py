@@ -17,9 +17,8 @@ from ..errors import Problem, TemplateError, nearest
 from ..records.codec import Json
 from .project import LoadedDocument
 from .schema.document import Action, Document, LoopSpec, PhasedSpec
-from .schema.evaluators import TestsSpec
 from .schema.fields import SandboxSpec, SandboxWord
-from .schema.traverse import conditions_in, models_in, parts, questions
+from .schema.traverse import conditions_in, models_in, parts, placed_evaluators, questions
 from .yaml.reader import Location, Source
 
 __all__ = [
@@ -166,14 +165,10 @@ def _sealed_tests(document: Document) -> _Notes:
         for found in _loops_with_files(step, ("steps", i), around=bool(document.workspace))
     )
     for loop, where in loops:
-        several = isinstance(loop.evaluate, list)
-        specs = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
-        for place, spec in enumerate(specs):
-            tests = None if spec is None else spec.tests
-            if tests is None:
+        for at, spec in placed_evaluators(loop, where):
+            check = spec.tests_spec
+            if check is None:
                 continue
-            check = tests if isinstance(tests, TestsSpec) else TestsSpec(command=tests)
-            at: Location = (*where, "evaluate", *([place] if several else []))
             if check.sealed and not _mounts(check.sandbox):
                 yield (
                     (*at, "tests"),
@@ -312,9 +307,8 @@ def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes:
 
 def _passes_unread(loop: LoopSpec) -> bool:
     """Return whether a judge gives verdicts that no condition of success reads."""
-    value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
     # Other evaluators give the score 1 with a verdict of true.
-    judged = any(item is not None and (item.judge or item.confidence) for item in value)
+    judged = any(item.judge or item.confidence for _, item in placed_evaluators(loop))
     if not judged or loop.node is not None or loop.optimises or loop.termination is not None:
         return False
     # A class of the user may read `passed`, and a condition in the format of `termination` includes it.
@@ -325,10 +319,9 @@ def _passes_unread(loop: LoopSpec) -> bool:
 
 def _lacks_goal(loop: LoopSpec) -> bool:
     """Return whether a loop has scores and no condition that they satisfy."""
-    value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
+    scores = (item.score for _, item in placed_evaluators(loop))
     # The share of passing tests is a score with a verdict.
-    specs = [item for item in value if item is not None]
-    scored = any(item.score is not None and item.score.tests is None for item in specs)
+    scored = any(score is not None and score.tests is None for score in scores)
     if not scored or loop.node is not None or loop.optimises:
         return False
     return not _has_goal([loop.ends[1], loop.guards])
@@ -348,11 +341,8 @@ def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:
     """Iterate over the sentences that a model judges in a loop, with their places."""
     for sentence, _ in questions(loop.until):
         yield sentence, (*at, "until")
-    many = isinstance(loop.evaluate, list)
-    value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
-    for i, item in enumerate(value):
-        judge = item.judge if item is not None else None
-        place = (*at, "evaluate", *((i,) if many else ()), "judge")
+    for where, item in placed_evaluators(loop, at):
+        judge, place = item.judge, (*where, "judge")
         if isinstance(judge, str):
             yield judge, place
         elif judge is not None:

@@ -37,7 +37,7 @@ from .schema.document import (
     PhasedSpec,
     StepSpec,
 )
-from .schema.evaluators import JudgeSpec, TestsSpec
+from .schema.evaluators import JudgeSpec
 from .schema.fields import ServerSpec
 from .schema.models import CodingAgentSpec
 from .schema.traverse import (
@@ -158,11 +158,8 @@ def _protected(loaded: LoadedDocument) -> list[str]:
             for space in spaces
             if space is not None
         ]
-        checks = [part.tests for part in parts(document) if isinstance(part, EvaluateSpec)]
-        for check in checks if folders and folders[0].is_dir() else ():
-            spec = (
-                check if isinstance(check, TestsSpec) or check is None else TestsSpec(command=check)
-            )
+        checks = [part.tests_spec for part in parts(document) if isinstance(part, EvaluateSpec)]
+        for spec in checks if folders and folders[0].is_dir() else ():
             if spec is not None and spec.sealed:
                 from ..coding.sealed.clean_copy import protected_files
                 from ..coding.sealed.protected import Protection
@@ -285,7 +282,7 @@ def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
     per_iteration += loop.node.calls if loop.node is not None else 0
     for evaluator in evaluators(loop):
         per_iteration += _evaluation_calls(evaluator, loaded, file)
-        if isinstance(judge := evaluator.judge, JudgeSpec):
+        if (judge := evaluator.judge_spec) is not None:
             from ..evaluators.judge import KNOWN_BAD
 
             tests = len(KNOWN_BAD) if judge.self_test else 0
@@ -317,8 +314,7 @@ def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
 def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str) -> int:
     """Return the maximum of model calls of one evaluation."""
     result = 0
-    if evaluator.judge is not None:
-        judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
+    if (judge := evaluator.judge_spec) is not None:
         result += _judge_calls(judge)
     if evaluator.confidence is not None:
         result += REQUESTS_PER_VOTE

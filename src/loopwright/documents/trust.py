@@ -215,22 +215,18 @@ class _Files:
         """Return the contents of a file, and record them."""
         resolved = Path(os.path.realpath(file))
         if resolved not in self.taken:
-            self.taken[resolved] = self._content(resolved)
+            content = self._contents.get(resolved)
+            with suppress(OSError):
+                if content is None and self._reads:
+                    content = resolved.read_bytes()
+            # A file that was deleted or added since the approval changes the digest.
+            self.taken[resolved] = b"\0" if content is None else content
         return self.taken[resolved]
 
     def take_all(self, files: Iterable[Path]) -> None:
         """Record the contents of several files."""
         for file in files:
             self.take(file)
-
-    def _content(self, file: Path) -> bytes:
-        if file in self._contents:
-            return self._contents[file]
-        with suppress(OSError):
-            if self._reads:
-                return file.read_bytes()
-        # A file that was deleted or added since the approval changes the digest.
-        return b"\0"
 
 
 def _files_named(command: list[str] | str, folder: Path, cwd: str) -> Iterator[Path]:

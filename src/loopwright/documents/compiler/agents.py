@@ -38,7 +38,7 @@ def compile_phased(
     steps: dict[str, Json] = {
         phase: inner.action(action, phase, (*path, phase)) for phase, action in phases_of(spec)
     }
-    evaluate = compile_evaluators(inner, spec.evaluate, path)
+    evaluate = compile_evaluators(inner, spec, path)
     if spec.role not in (None, spec.preset) and "preset" in spec.model_fields_set:
         compilation.problem((*path, "role"), f"preset is {spec.preset!r}; set only one of them")
     capabilities: list[Json] = []

@@ -19,7 +19,7 @@ from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
-from ..schema.document import EvaluateSpec, LoopSpec, ScoreSpec
+from ..schema.document import EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
 from ..schema.evaluators import (
     SEAL_KEYS,
     CheckSpec,
@@ -29,6 +29,7 @@ from ..schema.evaluators import (
     MetricSpec,
     TestsSpec,
 )
+from ..schema.traverse import placed_evaluators
 from ..yaml.reader import Location
 from .compilation import Compilation
 from .prompts import compile_judge, compile_settings
@@ -100,7 +101,7 @@ def _declared(item: DeclaredMetric | str) -> Metric:
 
 def compile_evaluators(
     compilation: Compilation,
-    evaluate: EvaluateSpec | list[EvaluateSpec] | None,
+    spec: LoopSpec | PhasedSpec,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
     *,
@@ -111,25 +112,21 @@ def compile_evaluators(
     With `gated`, a single evaluator is a gate too, so that it has the path that it had in recorded runs, in
     which sentences of `until` were evaluators after it.
     """
-    specs = evaluate if isinstance(evaluate, list) else [evaluate] if evaluate else []
     deterministic: list[Step | None] = []
     measured: list[Step | None] = []
     model_based: list[Step | None] = []
-    for i, spec in enumerate(specs):
-        at = (*path, "evaluate", i) if isinstance(evaluate, list) else (*path, "evaluate")
-        deterministic += _deterministic(compilation, spec, at)
-        if spec.metric is not None:
-            measured.append(compile_metric(compilation, spec.metric, (*at, "metric")))
-        if spec.judge is not None:
-            of_model = (
-                JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
-            )
-            model_based.append(_judge(compilation, of_model, (*at, "judge")))
-        if spec.confidence is not None:
+    graded = False
+    for at, one in placed_evaluators(spec, path):
+        graded = graded or one.graded
+        deterministic += _deterministic(compilation, one, at)
+        if one.metric is not None:
+            measured.append(compile_metric(compilation, one.metric, (*at, "metric")))
+        if one.judge_spec is not None:
+            model_based.append(_judge(compilation, one.judge_spec, (*at, "judge")))
+        if one.confidence is not None:
             place = (*at, "confidence")
-            model_based.append(compile_confidence(compilation, spec.confidence, place))
+            model_based.append(compile_confidence(compilation, one.confidence, place))
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
-    graded = any(spec.graded for spec in specs)
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
     every = [*deterministic, *measured, *model_based]
     return _combined(every, graded=graded, least=1 if gated else 2)
@@ -164,8 +161,11 @@ def _deterministic(
         compiled.append(_checklist(compilation, spec.checklist, (*path, "checklist")))
     if spec.score is not None:
         compiled.append(_score(compilation, spec.score, (*path, "score")))
-    if spec.tests is not None:
-        compiled.append(_tests(compilation, spec.tests, (*path, "tests")))
+    if spec.tests_spec is not None:
+        at = (*path, "tests")
+        whole = isinstance(spec.tests, TestsSpec)
+        place = (*at, "command") if whole else at
+        compiled.append(_tests(compilation, spec.tests_spec, at, place))
     if spec.python is not None:
         function = compilation.function((*path, "python"), spec.python)
         if function is not None:
@@ -240,11 +240,8 @@ def _score(compilation: Compilation, spec: ScoreSpec, path: Location) -> Step | 
     )
 
 
-def _tests(
-    compilation: Compilation, value: TestsSpec | list[str] | str, path: Location
-) -> Step | None:
-    spec = value if isinstance(value, TestsSpec) else TestsSpec(command=value)
-    at = (*path, "command") if isinstance(value, TestsSpec) else path
+def _tests(compilation: Compilation, spec: TestsSpec, path: Location, at: Location) -> Step | None:
+    """Compile sealed tests, whose command is written at `at`."""
     if not is_constant(compilation, spec.command, at):
         return None
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):

@@ -19,6 +19,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import cast
 
 from ...engine.functions import types_of
 from ...engine.step import Step
@@ -143,8 +144,11 @@ def undefined_annotation(reference: str, folder: Path) -> str:
     for annotation in (*(argument.annotation for argument in first), node.returns):
         for used in _names_in(annotation):
             if used not in names:
+                # Without the quotes of a forward reference.
+                text = getattr(annotation, "value", None)
+                text = text if isinstance(text, str) else ast.unparse(cast("ast.expr", annotation))
                 return (
-                    f"{source.name}:{node.lineno}: {name}: the annotation {_written(annotation)!r} cannot "
+                    f"{source.name}:{node.lineno}: {name}: the annotation {text!r} cannot "
                     f"be read (the module does not define {used!r}); its values are passed as JSON"
                 )
     return ""
@@ -172,13 +176,6 @@ def _names_in(annotation: ast.expr | None) -> Iterator[str]:
         for part in ast.iter_child_nodes(annotation):
             if isinstance(part, ast.expr):
                 yield from _names_in(part)
-
-
-def _written(annotation: ast.expr | None) -> str:
-    """Return the text of an annotation, without the quotes of a forward reference."""
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return annotation.value
-    return "" if annotation is None else ast.unparse(annotation)
 
 
 def _is_plain(node: ast.stmt, name: str) -> bool:
@@ -350,7 +347,11 @@ class _ApprovedFinder(MetaPathFinder):
             file = module_path_of(fullname, folder)
             resolved = Path(os.path.realpath(file)) if file is not None else None
             if resolved is not None and resolved in self.contents:
-                return _spec(fullname, resolved, self.contents[resolved])
+                folders = [str(resolved.parent)] if resolved.name == "__init__.py" else None
+                loader = _ApprovedLoader(fullname, resolved, self.contents[resolved])
+                return importlib.util.spec_from_file_location(
+                    fullname, resolved, loader=loader, submodule_search_locations=folders
+                )
             place = folder.joinpath(*fullname.split("."))
             # A folder without `__init__.py` is a namespace package.
             if file is None and any(approved.is_relative_to(place) for approved in self.contents):
@@ -358,31 +359,14 @@ class _ApprovedFinder(MetaPathFinder):
                 spec.submodule_search_locations = [str(place)]
                 return spec
             # Only if a plain import would take this file: an installed package may have the same name.
-            if resolved is not None and _imports_file(fullname, path, target, resolved):
+            usual = resolved and PathFinder.find_spec(fullname, path, target)
+            if usual and usual.origin and Path(os.path.realpath(usual.origin)) == resolved:
                 raise ImportError(
                     f"{file} is not among the approved files: it is new, or no import "
                     "statement names it",
                     name=fullname,
                 )
         return None
-
-
-def _spec(name: str, file: Path, source: bytes) -> ModuleSpec | None:
-    folders = [str(file.parent)] if file.name == "__init__.py" else None
-    loader = _ApprovedLoader(name, file, source)
-    return importlib.util.spec_from_file_location(
-        name, file, loader=loader, submodule_search_locations=folders
-    )
-
-
-def _imports_file(
-    name: str, path: Sequence[str] | None, target: ModuleType | None, file: Path
-) -> bool:
-    """Return whether a plain import takes the module from this file."""
-    spec = PathFinder.find_spec(name, path, target)
-    return (
-        spec is not None and spec.origin is not None and Path(os.path.realpath(spec.origin)) == file
-    )
 
 
 _FINDER = _ApprovedFinder()  # one per process, like sys.modules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -273,11 +273,11 @@ def compile_loop(
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     if compilation.project.settings.former:
         judges, until = sentences_as_judges(compilation, spec, path)
-        evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
+        evaluate = compile_evaluators(compilation, spec, path, judges)
     else:
         until = compile_until(compilation, spec, path)
         asks = any(True for _ in questions_in(until))
-        evaluate = compile_evaluators(compilation, spec.evaluate, path, gated=asks)
+        evaluate = compile_evaluators(compilation, spec, path, gated=asks)
     adapt = _adapt(compilation, spec, path)
     guards = compile_conditions(compilation, spec.guards, (*path, "guards"))
     if spec.max_iterations is not None:
@@ -288,7 +288,12 @@ def compile_loop(
     _check_min_iterations(compilation, spec, path)
     if execute is None:
         return None
-    options = {name: getattr(spec, name) for name in _SAME} | _policies(spec)
+    options = {name: getattr(spec, name) for name in _SAME}
+    options |= {
+        name: make(**value.model_dump())
+        for name, make in _POLICIES.items()
+        if (value := getattr(spec, name)) is not None
+    }
     if spec.max_failures == "none":
         former = compilation.project.settings.former
         options["max_failures"] = FAILURES_IN_A_ROW if former else None
@@ -316,18 +321,6 @@ def compile_loop(
     return with_memory(compilation, spec, result if spec.node is None else whole(result))
 
 
-def _policies(spec: LoopSpec) -> dict[str, object]:
-    """Return what the loop does without progress, with an impossible task and with an undecided judge."""
-    policies: dict[str, object] = {}
-    if spec.on_stall is not None:
-        policies["on_stall"] = OnStall(**spec.on_stall.model_dump())
-    if spec.impossible is not None:
-        policies["impossible"] = Impossible(**spec.impossible.model_dump())
-    if spec.undecided is not None:
-        policies["undecided"] = Undecided(**spec.undecided.model_dump())
-    return policies
-
-
 def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:
     """Note the conditions of success that need an evaluation, if the loop has no evaluator."""
     if loop.evaluate is not None:
@@ -352,6 +345,12 @@ _SAME = (
     "baseline",
     "explore",
 )
+
+
+# What a loop does without progress, with an impossible task and with an undecided judge.
+_POLICIES: Mapping[str, Callable[..., object]] = {
+    "on_stall": OnStall, "impossible": Impossible, "undecided": Undecided,
+}  # fmt: skip
 
 
 def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:

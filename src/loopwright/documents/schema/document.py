@@ -352,6 +352,17 @@ class EvaluateSpec(Part):
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
+    @property
+    def tests_spec(self) -> TestsSpec | None:
+        """The test command with its settings, also if only the command is written."""
+        value = self.tests
+        return TestsSpec(command=value) if isinstance(value, str | list) else value
+
+    @property
+    def judge_spec(self) -> JudgeSpec | None:
+        """The judge with its settings, also if only the criterion is written."""
+        return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
+
 
 LifecycleEvent = Literal["iteration", "limit"]
 

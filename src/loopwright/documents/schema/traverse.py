@@ -31,6 +31,7 @@ __all__ = [
     "parts",
     "phase_limits",
     "phases_of",
+    "placed_evaluators",
     "running_order",
     "variables_in",
     "variables_of",
@@ -173,14 +174,20 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
 
 def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
     """Iterate over the evaluators of a loop or agent, including the judges of sentences in `until`."""
-    value = loop.evaluate
-    if isinstance(value, list):
-        yield from value
-    elif value is not None:
-        yield value
+    yield from (evaluator for _, evaluator in placed_evaluators(loop))
     # A sentence in `until` is a judge, with the same costs.
     for sentence, model in dict(questions(getattr(loop, "until", None))).items():
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence, model=model))
+
+
+def placed_evaluators(
+    loop: LoopSpec | PhasedSpec, at: Location = ()
+) -> Iterator[tuple[Location, EvaluateSpec]]:
+    """Iterate over the evaluators that a loop or agent at a place declares, each with its own place."""
+    if isinstance(loop.evaluate, list):
+        yield from (((*at, "evaluate", i), one) for i, one in enumerate(loop.evaluate))
+    elif loop.evaluate is not None:
+        yield (*at, "evaluate"), loop.evaluate
 
 
 def models_in(document: Document) -> Iterator[str]:

@@ -117,7 +117,9 @@ def decode(text: str | bytes, file: str) -> str:
     Raises:
         DocumentError: For a text that is too large, not UTF-8, or has forbidden characters.
     """
-    if len(text) > MAX_BYTES or (isinstance(text, str) and _utf8_length(text) > MAX_BYTES):
+    if len(text) > MAX_BYTES or (
+        isinstance(text, str) and len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES
+    ):
         message = f"the document is larger than {MAX_BYTES >> 20} MiB"
         _refuse(file, (1, 1), f"{message}; split it, or move large texts to separate files")
     if isinstance(text, bytes):
@@ -138,10 +140,6 @@ def decode(text: str | bytes, file: str) -> str:
         place = _place(text, result.start())
         _refuse(file, place, "%TAG directives are not allowed; remove the line")
     return _join_pairs(text) if text.lstrip()[:1] in ("{", "[") else text
-
-
-def _utf8_length(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _from_utf8(data: bytes, file: str) -> str:
