@@ -162,16 +162,12 @@ def _manifest(compilation: Compilation, spec: CodingAgentSpec, path: Location) -
         file = Path(compilation.inside(spec.cli, (*path, "cli")))
         if len(compilation.problems) > before:
             return None
+        project = compilation.project
+        # Read once: the approval covers the bytes that the run uses. The reader of manifests reports a missing file.
+        if file not in project.contents and (file.is_file() or project.settings.recorded.has(file)):
+            project.contents[file] = project.content(file)
+        content = project.contents.get(file)
         return compilation.attempt(
-            (*path, "cli"), lambda: load_manifest(str(file), content=_content(compilation, file))
+            (*path, "cli"), lambda: load_manifest(str(file), content=content)
         )
     return compilation.attempt((*path, "cli"), lambda: load_manifest(spec.cli))
-
-
-def _content(compilation: Compilation, file: Path) -> bytes | None:
-    """Return the content of a manifest, read once: the approval covers the bytes that the run uses."""
-    contents = compilation.project.contents
-    # A missing file is reported by the reader of manifests.
-    if file not in contents and (file.is_file() or compilation.project.settings.recorded.has(file)):
-        contents[file] = compilation.project.content(file)
-    return contents.get(file)

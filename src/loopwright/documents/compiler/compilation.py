@@ -372,7 +372,11 @@ class Compilation:
                     own=True,
                 )
             visited.setdefault(spec.name, i)
-            self._check_needs(names, spec, place)
+            for n, need in enumerate(spec.needs):
+                if need not in names and not self.gaps.names:
+                    hint = self._nearest(need, names - {spec.name})
+                    message = f"there is no step {need!r}{hint}"
+                    self.problem((*place, "needs", n), message, own=True)
             step = here_on.action(spec, spec.name, place)
             # From the inside out: a skipped step gets the default output, and its status can be accepted.
             if step is not None and spec.if_ is not None:
@@ -404,12 +408,6 @@ class Compilation:
         required = spec.required or step.required
         result = self.attempt(at, lambda: acceptable("step", spec.accept, required=required))
         return step if result is None else Accepting(spec.name, step, result)
-
-    def _check_needs(self, names: set[str], spec: StepSpec, here: Location) -> None:
-        for i, need in enumerate(spec.needs):
-            if need not in names and not self.gaps.names:
-                hint = self._nearest(need, names - {spec.name})
-                self.problem((*here, "needs", i), f"there is no step {need!r}{hint}", own=True)
 
     def when(self, step: Step, spec: StepSpec, here: Location) -> Step:
         """Compile `if:` around a step."""

@@ -72,7 +72,15 @@ def resolve_reference(reference: str, folder: Path) -> bool:
             f"{reference!r}: {source.name} has no {first!r}{nearest(first, names)}"
         )
     _refuse_value(reference, tree, name)
-    return not any(_is_plain(node, name) for node in tree.body)
+    functions = (n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    # A decorator may change the parameters, so only a plain function is known to take one or none.
+    return not any(
+        node.name == name
+        and len([*node.args.posonlyargs, *node.args.args]) <= 1
+        and node.args.vararg is None
+        and not node.decorator_list
+        for node in functions
+    )
 
 
 def _refuse_value(reference: str, tree: ast.Module, name: str) -> None:
@@ -176,15 +184,6 @@ def _names_in(annotation: ast.expr | None) -> Iterator[str]:
         for part in ast.iter_child_nodes(annotation):
             if isinstance(part, ast.expr):
                 yield from _names_in(part)
-
-
-def _is_plain(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement defines a function of this name with one parameter or none."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != name:
-        return False
-    # A decorator may change the parameters, so a decorated function is not known to be plain.
-    parameters = [*node.args.posonlyargs, *node.args.args]
-    return len(parameters) <= 1 and node.args.vararg is None and not node.decorator_list
 
 
 def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Json:

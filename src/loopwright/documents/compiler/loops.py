@@ -285,7 +285,11 @@ def compile_loop(
     if spec.node is not None:
         evaluate, goal, whole = extension("node")(compilation, spec, path, execute)
         until = any_of(goal, until)
-    _check_min_iterations(compilation, spec, path)
+    limit = condition_limit(spec)
+    # A limit below 1, or `true`, is a problem already, of which this one would only be a consequence.
+    if limit >= 1 and limit is not True and spec.min_iterations > limit:
+        what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
+        compilation.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME}
@@ -351,15 +355,6 @@ _SAME = (
 _POLICIES: Mapping[str, Callable[..., object]] = {
     "on_stall": OnStall, "impossible": Impossible, "undecided": Undecided,
 }  # fmt: skip
-
-
-def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:
-    """Report a minimum of iterations above the limit of the loop."""
-    limit = condition_limit(spec)
-    # A limit below 1, or `true`, is a problem already, of which this one would only be a consequence.
-    if limit >= 1 and limit is not True and spec.min_iterations > limit:
-        what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
-        compilation.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
 
 
 def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Step | None:

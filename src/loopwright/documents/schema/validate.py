@@ -235,7 +235,10 @@ def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hin
         noun = "item" if minimum == 1 else "items"
         return f"list should have at least {minimum} {noun}, not {count}"
     if kind in ("literal_error", "enum"):
-        return _choice_message(item)
+        choices = item["ctx"]["expected"]
+        words = choices.replace("'", "").replace(" or ", ", ").split(", ")
+        near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
+        return f"{shorten(_for_display(item['input']))} is not {choices}{near}"
     if kind == "string_pattern_mismatch":
         display = shorten(_for_display(item["input"]))
         return (
@@ -268,13 +271,6 @@ def _key_hint(item: Mapping[str, Json], place: Location, model: type[BaseModel],
     if "execute" in names and key in ("prompt", "shell", "python", "workflow", "set"):
         return "; put the action under execute"
     return nearest(key[:60], names) or listed(key, names, more="see loopwright schema")
-
-
-def _choice_message(item: Mapping[str, Json]) -> str:
-    choices = item["ctx"]["expected"]
-    words = choices.replace("'", "").replace(" or ", ", ").split(", ")
-    near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
-    return f"{shorten(_for_display(item['input']))} is not {choices}{near}"
 
 
 def _for_display(value: Json) -> str:
