@@ -42,6 +42,10 @@ LATE = {
     ): "only runs that carry a document need it",
     ("loopwright.conditions.base", "loopwright.records.redaction"): _ERROR,
     ("loopwright.conditions.success", "loopwright._regex"): "only a loop with a pattern needs it",
+    ("loopwright.documents.compiler.evaluators", "loopwright.coding.sealed.evaluators"): _TESTS,
+    ("loopwright.documents.compiler.evaluators", "loopwright.coding.until"): (
+        "only a judge of changes needs it"
+    ),
     (
         "loopwright.documents.compiler.tools",
         "loopwright.coding.workspace.store",

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ...coding.sealed.evaluators import sealed_metric, tests
-from ...coding.until import JudgeOfChanges
 from ...engine.metrics import Metric, MetricScore
 from ...engine.step import Step, as_step
 from ...evaluators.check import check
@@ -65,6 +63,8 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
         return compilation.attempt(path, lambda: metric(spec.name, command, **options))
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
         return None
+    from ...coding.sealed.evaluators import sealed_metric
+
     options |= spec.model_dump(include=set(SEAL_KEYS))
     return compilation.attempt(path, lambda: sealed_metric(spec.name, command, **options))
 
@@ -145,6 +145,8 @@ def _judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Step | No
     compiled = compile_judge(compilation, spec, at)
     if compiled is None or spec.of != "changes":
         return compiled
+    from ...coding.until import JudgeOfChanges
+
     asked = compiled.model_settings
     models = tuple((model, asked.base_url) for model in asked.models)
     compilation.project.sent.append(Sent("the changes of the workspace", models=models))
@@ -242,6 +244,8 @@ def _score(compilation: Compilation, spec: ScoreSpec, path: Location) -> Step | 
 
 def _tests(compilation: Compilation, spec: TestsSpec, path: Location, at: Location) -> Step | None:
     """Compile sealed tests, whose command is written at `at`."""
+    from ...coding.sealed.evaluators import tests
+
     if not is_constant(compilation, spec.command, at):
         return None
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
