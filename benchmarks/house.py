@@ -83,9 +83,13 @@ LATE = {
     ("loopwright.documents.trust", "loopwright.models.providers.endpoints"): _MODEL,
     ("loopwright.engine.deadlines", "loopwright.records.redaction"): _ERROR,
     (
-        "loopwright.engine.loop",
+        "loopwright.engine.loop_options",
         "loopwright.engine.composites",
     ): "only a loop that retries needs them",
+    (
+        "loopwright.engine.loop_options",
+        "loopwright.engine.metrics",
+    ): "only a loop with metrics needs them",
     ("loopwright.engine.loop", "loopwright.engine.metrics"): "only a loop with metrics needs them",
     (
         "loopwright.engine.loop",
