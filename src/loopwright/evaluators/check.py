@@ -35,7 +35,6 @@ from ..tools.process import CommandResult, tail
 from .score import finder, read_score_by_pattern
 
 if TYPE_CHECKING:
-    from jsonschema import ValidationError
     from jsonschema.protocols import Validator
     from referencing import Resource
     from referencing._core import Resolver
@@ -219,7 +218,13 @@ def json_schema(schema: Schema, *, name: str = "schema") -> FunctionStep:
                 return verdict([Criterion(name, False, reading.detail)])
             value = reading.value
         try:
-            errors = [_line(error) for error in validator.iter_errors(value)]
+            errors = []
+            for error in validator.iter_errors(value):
+                message = _short(error.message)
+                near = library().exceptions.best_match([error])
+                if near is not None and near is not error:  # the closest part of an anyOf or oneOf
+                    message = f"{message} (nearest: {near.json_path}: {_short(near.message)})"
+                errors.append(f"{error.json_path}: {message}")
         # A pattern's time limit has its own error.
         except EvaluationError:
             raise
@@ -250,14 +255,6 @@ def _report(name: str, errors: list[str]) -> Evaluation:
     feedback = "\n".join([f"{name}: {gap}:", *(f"- {line}" for line in lines)])
     criterion = Criterion(name, False, f"{gap}; {errors[0]}")
     return verdict([criterion], feedback=feedback, improvements=lines)
-
-
-def _line(error: ValidationError) -> str:
-    message = _short(error.message)
-    near = library().exceptions.best_match([error])
-    if near is not None and near is not error:  # the closest alternative of an anyOf or oneOf
-        message = f"{message} (nearest: {near.json_path}: {_short(near.message)})"
-    return f"{error.json_path}: {message}"
 
 
 def _short(message: str) -> str:

@@ -198,17 +198,23 @@ class _Gates(CompositeStep[object, Evaluation]):
             ctx.scope.check(checks)
         complete = len(evaluations) == len(self.members)
         merged = _merged(evaluations, complete=complete)
-        due = merged.undecided and ended[-1][1].asks_model and self._due(ctx)
+        due = (
+            merged.undecided
+            and ended[-1][1].asks_model
+            and self.undecided is not None
+            and self.undecided.due(ctx.history)
+        )
         if due:
-            merged = _unjudged(evaluations, ctx)
+            # The members before the judge that could not decide.
+            ctx.warn(UNJUDGED_SENTENCE, code=UNJUDGED)
+            alone = _merged(evaluations[:-1], complete=True)
+            votes = (*alone.votes, *evaluations[-1][1].votes)
+            merged = replace(alone, votes=votes, unjudged=True)
         if self.graded and not due:
             merged = replace(merged, score=_grade(evaluations, len(self.members)))
         if not self.scored:
             merged = replace(merged, score=None, votes=())
         return combined(self.name, merged, ended, ctx)
-
-    def _due(self, ctx: Context) -> bool:
-        return self.undecided is not None and self.undecided.due(ctx.history)
 
 
 def gates(
@@ -295,11 +301,3 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
         # A rejected iteration stays so, whatever another gate reports.
         tampered=next((t for t in tampered if t.rejected), tampered[0] if tampered else None),
     )
-
-
-def _unjudged(results: list[tuple[str, Evaluation]], ctx: Context) -> Evaluation:
-    """Return the evaluation by the members before a judge that could not decide."""
-    ctx.warn(UNJUDGED_SENTENCE, code=UNJUDGED)
-    _, judged = results[-1]
-    alone = _merged(results[:-1], complete=True)
-    return replace(alone, votes=(*alone.votes, *judged.votes), unjudged=True)

@@ -219,7 +219,10 @@ def error_rates(yes: float, votes: Votes, icc: float = 0.0) -> ErrorRates:
         # Every undecided state costs one more vote.
         for (y, n), chance in open_.items():
             expected += chance
-            again = _next_yes(yes, icc, y, n)
+            # The chance that the next vote on this output is a yes: the formula of the module, multiplied by
+            # icc, so that icc = 1 needs no special case.
+            voted = y + n
+            again = (yes * (1 - icc) + y * icc) / (1 - icc + voted * icc) if icc and voted else yes
             after[y + 1, n] += chance * again
             after[y, n + 1] += chance * (1 - again)
         open_ = {}
@@ -229,15 +232,6 @@ def error_rates(yes: float, votes: Votes, icc: float = 0.0) -> ErrorRates:
             elif not votes.decided(y - n, asked):
                 open_[y, n] = chance
     return ErrorRates(accepted, expected)
-
-
-def _next_yes(mean: float, icc: float, yes: int, no: int) -> float:
-    """Return the probability that the next vote on the same output is a yes."""
-    asked = yes + no
-    if icc == 0 or asked == 0:
-        return mean
-    # The formula of the module, multiplied by icc, so that icc = 1 needs no special case.
-    return (mean * (1 - icc) + yes * icc) / (1 - icc + asked * icc)
 
 
 def error_of_lead(accuracy: float, lead: int) -> tuple[float, float]:
@@ -381,11 +375,22 @@ def measured_votes(
     of_judge = values.get("judge")
     # Reports of earlier versions do not name their judge.
     if isinstance(of_judge, Mapping) and of_judge.get("identity") not in (None, identity):
+        criteria = of_judge.get("criteria")
+        names = "; ".join(map(str, criteria)) if isinstance(criteria, list) else "no name"
         raise ConfigurationError(
-            f"{where}: it measures another judge ({_name(of_judge)}). Criterion, model and settings must be "
+            f"{where}: it measures another judge ({names[:80]!r}). Criterion, model and settings must be "
             "the same. Measure this judge with: loopwright bench judge"
         )
-    shares = [_measured_share(values, name, where) for name in _SHARES]
+    shares = []
+    for name in _SHARES:
+        row = values.get(name)
+        if not isinstance(row, Mapping):
+            raise ConfigurationError(
+                f"{where}: it has no {name}. Use the file that loopwright bench judge --out writes."
+            )
+        if "value" not in row:
+            raise ConfigurationError(f"{where}: {name} is unknown: {row.get('why', 'no value')}")
+        shares.append(codec.number(f"{where}: {name}", row["value"], minimum=0, maximum=1))
     if not 0 < codec.number("judge: alpha", alpha, minimum=0) < 1:
         raise ConfigurationError(f"judge: alpha: {alpha} is not between 0 and 1")
     rule = best_rule(*shares, alpha=alpha, most=most)
@@ -410,23 +415,6 @@ def _read(path: Path, where: str) -> Mapping[str, Json]:
     if not isinstance(values, dict):
         raise ConfigurationError(f"{where}: it is not a report of loopwright bench judge")
     return values
-
-
-def _measured_share(values: Mapping[str, Json], name: str, where: str) -> float:
-    row = values.get(name)
-    if not isinstance(row, Mapping):
-        raise ConfigurationError(
-            f"{where}: it has no {name}. Use the file that loopwright bench judge --out writes."
-        )
-    if "value" not in row:
-        raise ConfigurationError(f"{where}: {name} is unknown: {row.get('why', 'no value')}")
-    return codec.number(f"{where}: {name}", row["value"], minimum=0, maximum=1)
-
-
-def _name(of_judge: Mapping[str, Json]) -> str:
-    criteria = of_judge.get("criteria")
-    names = "; ".join(map(str, criteria)) if isinstance(criteria, list) else "no name"
-    return repr(names[:80])
 
 
 # These errors are answers of the model, so the vote is unreadable. All others end the evaluation (rule 4).
@@ -675,37 +663,20 @@ class CriterionVotes:
         # The mean of all readable votes, the losing ones included: it estimates quality, not the verdict.
         scores = [v.verdict.score for v in readable if v.verdict.score is not None]
         score = sum(scores) / len(scores) if scores else None
-        reason = self._reason(accepted)
-        if self.names:
-            return self._by_name(score, accepted, reason)
-        gaps = () if accepted or not reason else (reason,)
-        return Evaluation(
-            score=score,
-            passed=accepted,
-            feedback=reason,
-            improvements=gaps,
-            criteria=(),
-            votes=self.to_json(),
-            impossible=self.impossible,
-        )
-
-    def _reason(self, accepted: bool) -> str:
-        """Return the latest reason on the winning side, otherwise the latest of all."""
-        votes = [v.verdict for v in reversed(self.readable) if v.verdict.reason]
+        # The latest reason on the winning side, otherwise the latest of all.
+        votes = [v.verdict for v in reversed(readable) if v.verdict.reason]
         winning = [verdict for verdict in votes if (verdict.answer == "yes") is accepted]
-        return next((verdict.reason for verdict in (*winning, *votes)), "")
-
-    def _by_name(self, score: float | None, accepted: bool, reason: str) -> Evaluation:
-        """Return the evaluation by criterion. The majority of votes decides about each."""
-        readable = self.readable
-        # A tie fails a criterion: the output has not been shown to meet it.
+        reason = next((verdict.reason for verdict in (*winning, *votes)), "")
+        # The majority decides about each criterion. A tie fails it: the output has not been shown to meet it.
         criteria = tuple(
             Criterion(name, 2 * sum(name not in vote.failed for vote in readable) > len(readable))
             for name in self.names
         )
-        gaps = tuple(item.name for item in criteria if not item.passed)
-        listed = ", ".join(gaps)
-        feedback = reason if not gaps else f"{listed}: {reason}" if reason else listed
+        if criteria:
+            gaps = tuple(item.name for item in criteria if not item.passed)
+            feedback = ": ".join(part for part in (", ".join(gaps), reason) if part)
+        else:
+            gaps, feedback = () if accepted or not reason else (reason,), reason
         return Evaluation(
             score=score,
             passed=accepted,
@@ -713,6 +684,7 @@ class CriterionVotes:
             improvements=gaps,
             criteria=criteria,
             votes=self.to_json(),
+            impossible=self.impossible,
         )
 
     def to_json(self) -> tuple[Json, ...]:

@@ -252,7 +252,12 @@ async def ask(
     answer = read(reply)
     if why := problem(answer):
         again = ctx.child(ctx.below("again"))
-        longer = [*messages, *_second_request(reply, why, form)]
+        # Some endpoints refuse an empty message of the assistant, so the quotation is left out then.
+        own = own_words(reply.text)[:QUOTED]
+        quoted = [Message("assistant", own)] if own.strip() else []
+        form = form.replace("Answer with", "Reply with", 1).rstrip(".")
+        complaint = f"Your verdict could not be read: {why}. {form} and nothing else."
+        longer = [*messages, *quoted, Message("user", complaint)]
         answer = read(await _reply(ask_judge, longer, again, empty))
     return answer
 
@@ -269,16 +274,6 @@ async def _reply(
         if error.kind in empty:
             return Reply("")
         raise
-
-
-def _second_request(reply: Reply, problem: str, form: str) -> list[Message]:
-    """Return the messages that ask again after an unreadable answer."""
-    # Some endpoints refuse an empty message of the assistant, so the quotation is left out then.
-    own = own_words(reply.text)[:QUOTED]
-    quoted = [Message("assistant", own)] if own.strip() else []
-    form = form.replace("Answer with", "Reply with", 1).rstrip(".")
-    complaint = f"Your verdict could not be read: {problem}. {form} and nothing else."
-    return [*quoted, Message("user", complaint)]
 
 
 def own_objects(reply: Reply, text: str, mark: str, names: list[str]) -> Objects:

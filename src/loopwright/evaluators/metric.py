@@ -94,7 +94,10 @@ def metric(
     else:
         shell = ShellStep(command, name=name, pass_env=pass_env, **options)
         step = _of_command(measurement, shell)
-    return repeated(step, repeats=repeats, take=take, gates=[_gate(gate) for gate in gates])
+    checks = [
+        command_check(gate) if isinstance(gate, Sequence) else as_check("", gate) for gate in gates
+    ]
+    return repeated(step, repeats=repeats, take=take, gates=checks)
 
 
 def repeated(
@@ -114,13 +117,6 @@ def repeated(
     step.scores_only = step.measures_only = True
     measured: Step = Repeated(step, {name: (repeats, take)}) if repeats > 1 else step
     return before(measured, *gates) if gates else measured
-
-
-def _gate(gate: Sequence[str] | Check) -> Step:
-    """Return a check that must pass before the measurement."""
-    if isinstance(gate, Sequence):
-        return command_check(gate)
-    return as_check("", gate)
 
 
 def _of_output(reading: _Reading) -> FunctionStep[object, Evaluation]:

@@ -27,7 +27,6 @@ from ..prompts.settings import PromptSettings, settings_of, with_schema
 from ..records import (
     Criterion,
     Evaluation,
-    Iteration,
     Reason,
     Result,
     Status,
@@ -325,9 +324,19 @@ class Rubric(CompositeStep[object, Evaluation]):
         else:
             goal = self.goal or codec.text_of(ctx.initial)
             criteria = self.criteria or await self._derived(goal, ctx)
-            evaluation = self._evaluation(
-                criteria, await self._rate(criteria, goal, text, ctx), ctx
+            question = Rating(tuple(criteria))
+            mark = mark_of(ctx.idempotency_key, text)
+            ratings = await ask(
+                with_schema(self.model_settings, question.schema),
+                # Only the question is cut. The answer is compared with the complete text, which it might repeat.
+                question.messages(goal, cut(text), mark),
+                ctx,
+                read=lambda reply: question.read(reply, text, mark),
+                problem=lambda ratings: ratings.problem,
+                form=question.answer,
+                empty=_EMPTY,
             )
+            evaluation = self._evaluation(criteria, ratings, ctx)
         return Result(Status.SATISFIED, Reason.COMPLETED, "rated", evaluation, name=self.name)
 
     async def _derived(self, goal: str, ctx: Context) -> tuple[str, ...]:
@@ -356,20 +365,6 @@ class Rubric(CompositeStep[object, Evaluation]):
             )
         return tuple(criteria) or ("The goal is met",)
 
-    async def _rate(self, criteria: Sequence[str], goal: str, text: str, ctx: Context) -> Ratings:
-        question = Rating(tuple(criteria))
-        mark = mark_of(ctx.idempotency_key, text)
-        return await ask(
-            with_schema(self.model_settings, question.schema),
-            # Only the question is cut. The answer is compared with the complete text, which it might repeat.
-            question.messages(goal, cut(text), mark),
-            ctx,
-            read=lambda reply: question.read(reply, text, mark),
-            problem=lambda ratings: ratings.problem,
-            form=question.answer,
-            empty=_EMPTY,
-        )
-
     def _evaluation(self, criteria: Sequence[str], ratings: Ratings, ctx: Context) -> Evaluation:
         if ratings.problem:
             feedback = f"the model gave no rating: {ratings.problem}"
@@ -388,7 +383,8 @@ class Rubric(CompositeStep[object, Evaluation]):
         if self.strict:
             passed = all(item.passed for item in items)
         failing = [f"{item.name}: {item.gap}" for item in items if not item.passed]
-        last = _last_score(ctx.last)
+        # An undecided or failed iteration has no score to compare with.
+        last = ctx.last.score if ctx.last is not None and ctx.last.eligible else None
         note: _Note = {
             "band": band(overall),
             "scores": scores,
@@ -419,11 +415,6 @@ def _gap(score: float, gap: str, threshold: float) -> str:
     if reaches(score, threshold):
         return ""
     return f"{gap} ({score:.2f})" if gap else f"rated {score:.2f}, below {threshold:g}"
-
-
-def _last_score(last: Iteration | None) -> float | None:
-    # An undecided or failed iteration has no score to compare with.
-    return last.score if last is not None and last.eligible else None
 
 
 @dataclass(frozen=True)

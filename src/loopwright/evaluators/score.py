@@ -170,11 +170,12 @@ def read_score(
         return _conclude([alone] if alone else [], exact, prose=False)
     # A model often repeats the rated text, which may contain a planted "SCORE: 100".
     candidate_text = squeezed(candidate)
-    matches = [
-        (value, quoted)
-        for value, quoted in _labelled(text, _label_pattern(label))
-        if not (candidate_text and is_repeated(f"{label} {_figures(value)}", candidate_text))
-    ]
+    matches = []
+    for value, quoted in _labelled(text, _label_pattern(label)):
+        figures = _FIGURES.match(value)
+        said = f"{label} {figures[0] if figures else value}"
+        if not (candidate_text and is_repeated(said, candidate_text)):
+            matches.append((value, quoted))
     own = [value for value, quoted in matches if not quoted]
     if matches and not own:
         return _refused("quoted", [value for value, _ in matches])
@@ -186,11 +187,6 @@ def is_repeated(text: str, candidate: str) -> bool:
     own = squeezed(text)
     # "score: 8" does not repeat "score: 85", so no digit may follow.
     return bool(own) and re.search(re.escape(own) + r"(?!\d)", candidate) is not None
-
-
-def _figures(value: str) -> str:
-    match = _FIGURES.match(value)
-    return match[0] if match else value
 
 
 def _label_pattern(label: str) -> re.Pattern[str]:
@@ -257,18 +253,15 @@ def _read_value(value: str, scale: _Scale, prose: bool) -> float | ScoreProblem:
         # "SCORE: 1. The text is ..." begins a list.
         if rest and match and match[0].rstrip(".").isdecimal() and match[0].endswith("."):
             return "unreadable"  # the first item of a list
-    if match is None or (rest and not (prose and _is_prose(rest))):
+    # Only prose without further figures may follow.
+    ends = not rest or (prose and rest.startswith(_PROSE) and not any(map(str.isnumeric, rest)))
+    if match is None or not ends:
         return "unreadable"
     # "1 out of ten" is not 1.
     if match["points"] is None and match["den"] is None and _SPELT_UNIT.match(rest):
         return "unreadable"
     number = _exact(match["number"])
     return _place(-number if match["sign"] else number, match, scale)
-
-
-def _is_prose(rest: str) -> bool:
-    """Whether the rest after a number is prose without further figures."""
-    return rest.startswith(_PROSE) and not any(char.isnumeric() for char in rest)
 
 
 def _exact(number: str) -> Fraction:
@@ -355,7 +348,9 @@ def _read_match(
     token = token.strip(" \t\r\n*_`")
     bare = token.rstrip(_TRAILING)
     match = _VALUE.fullmatch(bare)
-    if match is None or _continues(preceding):
+    before, near = preceding[:-1], preceding[-1:]
+    # A token may continue a number that began before it.
+    if match is None or near.isdigit() or (near in tuple(".,/-\u2013") and before.isdigit()):
         return "unreadable", 0
     # A token with its own unit ends there: "8/10" followed by "/5" is not a second fraction.
     unit = None if match["den"] or match["percent"] else _UNIT_AFTER.match(following)
@@ -366,12 +361,6 @@ def _read_match(
     minus = match["sign"] or (preceding.endswith("-") and not preceding[:-1].isalnum())
     number = _exact(match["number"])
     return _place(-number if minus else number, unit or match, scale), used
-
-
-def _continues(preceding: str) -> bool:
-    """Whether a token continues a number that began before it."""
-    before, near = preceding[:-1], preceding[-1:]
-    return near.isdigit() or (near in tuple(".,/-\u2013") and before.isdigit())
 
 
 def _is_continued(following: str) -> bool:

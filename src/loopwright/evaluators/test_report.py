@@ -429,17 +429,14 @@ class _Reader:
             raise UnreadableReport(f"its elements are nested more than {MAX_ELEMENTS_DEPTH} deep")
         self._stack.append((tag, attributes.get("name", "")))
         if tag in ("testcase", "UnitTestResult"):
-            self._begin(tag, attributes)
+            self._case, self._message, self._text, self._kept = attributes, "", [], 0
+            self._state = TestState.PASSED
+            if tag == "UnitTestResult":
+                outcome = attributes.get("outcome", "").lower()
+                self._state = _OUTCOMES.get(outcome, TestState.FAILED)
         # Outside of a test these tags belong to the suite, such as an error of its setup.
         elif self._case is not None:
             self._outcome(tag, attributes)
-
-    def _begin(self, tag: str, attributes: Mapping[str, str]) -> None:
-        self._case, self._message, self._text, self._kept = attributes, "", [], 0
-        self._state = TestState.PASSED
-        if tag == "UnitTestResult":
-            outcome = attributes.get("outcome", "").lower()
-            self._state = _OUTCOMES.get(outcome, TestState.FAILED)
 
     def _outcome(self, tag: str, attributes: Mapping[str, str]) -> None:
         message = attributes.get("message", "")
@@ -464,7 +461,8 @@ class _Reader:
         if tag not in ("testcase", "UnitTestResult") or self._case is None:
             return
         text = "".join(self._text)
-        self.cases.add(TestCase(self._id(tag), self._state, self._message or _line(text), text))
+        message = self._message or next(filter(None, map(str.strip, text.splitlines())), "")
+        self.cases.add(TestCase(self._id(tag), self._state, message, text))
         self._case = None
 
     def _id(self, tag: str) -> str:
@@ -480,10 +478,6 @@ class _Reader:
 
     def _refuse(self, *_: object) -> None:
         raise UnreadableReport("it has a document type, which reports do not need")
-
-
-def _line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 REPORT_BYTES = 64 * 1024 * 1024  # a bound for memory: the tested code may write the report

@@ -47,14 +47,13 @@ def agreement(texts: Sequence[str]) -> float:
         (1.0, 0.0)
     """
     counts = [Counter(_WORD.findall(text[:_CHARACTERS].casefold())) for text in texts]
-    pairs = [_cosine(a, b) for a, b in combinations(counts, 2)]
+    pairs = []
+    for a, b in combinations(counts, 2):
+        lengths = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
+        common = sum(count * b[word] for word, count in a.items())
+        pairs.append(common / lengths if lengths else 0.0)
     # The square roots of equal counts may give a cosine slightly above 1.
     return round(min(1.0, math.fsum(pairs) / len(pairs)), 4) if pairs else 0.0
-
-
-def _cosine(a: Counter[str], b: Counter[str]) -> float:
-    lengths = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
-    return sum(count * b[word] for word, count in a.items()) / lengths if lengths else 0.0
 
 
 def similarity(
@@ -186,22 +185,16 @@ def trend(scores: History | Iterable[float], threshold: float = 0.85) -> Trend:
     # Rounded, so that 0.85 - 0.80 counts as the swing of 0.05 that a user sees.
     deltas = tuple(round(b - a, 9) for a, b in itertools.pairwise(values))
     mean = round(math.fsum(deltas) / len(deltas), 9) if deltas else 0.0
-    kind = _kind(deltas, mean)
-    return Trend(kind, mean, deltas, _predicted(values, kind, mean, threshold))
-
-
-def _kind(deltas: tuple[float, ...], mean: float) -> str:
     if deltas and max(deltas) >= SWING and min(deltas) <= -SWING:
-        return "fluctuating"
-    if abs(mean) < STILL:
-        return "stable"
-    return "improving" if mean > 0 else "degrading"
-
-
-def _predicted(scores: list[float], kind: str, mean: float, threshold: float) -> int | None:
-    if scores and reaches(scores[-1], threshold):
-        return 0
-    if kind != "improving":
-        return None
-    # The threshold is not reached yet, so at least one more iteration is needed.
-    return max(1, math.ceil(round((threshold - scores[-1]) / mean, 9)))
+        kind = "fluctuating"
+    elif abs(mean) < STILL:
+        kind = "stable"
+    else:
+        kind = "improving" if mean > 0 else "degrading"
+    predicted = None
+    if values and reaches(values[-1], threshold):
+        predicted = 0
+    elif kind == "improving":
+        # The threshold is not reached yet, so at least one more iteration is needed.
+        predicted = max(1, math.ceil(round((threshold - values[-1]) / mean, 9)))
+    return Trend(kind, mean, deltas, predicted)

@@ -210,9 +210,10 @@ def read_verdict(
     # The missing end of a reply, or of its thinking, may contradict the part that arrived.
     if finish == "length":
         return _unparsable("cut")
-    if words_of(text, value=True).unclosed:
+    words = words_of(text, value=True)
+    if words.unclosed:
         return _unparsable("thinking")
-    own = own_words(text, value=True)
+    own = words.text
     objects = objects_of(own, candidate=candidate, mark=mark, names=("verdict",))
     verdicts = [(_of_object(one.members, impossible), one.marked) for one in objects.read]
     # A signed line is the answer of a judge that cannot write JSON; with an object it must agree.
@@ -261,7 +262,9 @@ def _of_object(members: Mapping[str, Any], impossible: bool) -> Verdict:
     score, problem, note = of_100(members.get("score"), one_of_100=answer != "yes")
     if problem:
         return _unparsable("out_of_range")
-    reason = _reason(members.get("reason"))
+    given = members.get("reason")
+    reasons = given if isinstance(given, list) else [given]
+    reason = "; ".join(clean_text(part) for part in reasons if isinstance(part, str))
     # A high score contradicts it: a task that is almost done is not impossible.
     if answer == "impossible" and score is not None and score >= CONTRADICTS:
         return Verdict("no", score=score, reason=reason, contradiction=True)
@@ -269,12 +272,6 @@ def _of_object(members: Mapping[str, Any], impossible: bool) -> Verdict:
     if answer == "yes" and score is not None and not score >= CONTRADICTS:
         return Verdict("no", score=score, reason=reason, contradiction=True)
     return Verdict(answer, score=score, reason=reason, note=note)
-
-
-def _reason(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(clean_text(item) for item in value if isinstance(item, str))
-    return clean_text(value) if isinstance(value, str) else ""
 
 
 def read_signed(text: str, *, nonce: str | None = None, impossible: bool = False) -> Verdict:
