@@ -196,7 +196,13 @@ class Hooks:
 
     def of(self, hook: str) -> list[tuple[str, FunctionStep]]:
         """Return the steps that call one hook, with the names of their capabilities."""
-        return [(name, _leaf(name, one, hook)) for name, one in self._named if _has(one, hook)]
+        # Their own method, not the one without effect of the base class.
+        base = getattr(Capability, hook)
+        return [
+            (name, _leaf(name, one, hook))
+            for name, one in self._named
+            if getattr(type(one), hook, base) not in (None, base)
+        ]
 
     async def begin(self, ctx: Context, state: AgentState) -> None:
         """Call `init` of each capability. The last result is the context."""
@@ -281,11 +287,6 @@ class Hooks:
         """Set the context at the end of a recorded iteration."""
         if isinstance(context, dict):
             self._store(context, context.get(_TURN, 0))
-
-
-def _has(capability: object, hook: str) -> bool:
-    own = getattr(type(capability), hook, None)
-    return own is not None and own is not getattr(Capability, hook)
 
 
 def _leaf(name: str, capability: object, hook: str) -> FunctionStep:

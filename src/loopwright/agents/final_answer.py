@@ -94,7 +94,10 @@ def completion(text: str, prompt: str = "", *, lenient: bool = False) -> str | N
         >>> completion("I must end with TASK_COMPLETE: and my answer.") is None
         True
     """
-    own = _without(own_words(text, value=True), prompt)
+    own, quoted = own_words(text, value=True), prompt.strip()
+    # Only a task with the marker could be mistaken for an answer.
+    if quoted and _LINE.search(quoted):
+        own = own.replace(quoted, "")
     parts, at = [], 0
     for start, end in _thoughts(own):
         parts += [own[at:start], "\n" * (end - start)]
@@ -161,14 +164,6 @@ def _leniently(text: str, named: Sequence[str]) -> str:
     return answer
 
 
-def _without(text: str, prompt: str) -> str:
-    quoted = prompt.strip()
-    # Only a task with the marker could be mistaken for an answer.
-    if not quoted or not _LINE.search(quoted):
-        return text
-    return text.replace(quoted, "")
-
-
 def _markers(text: str) -> Iterator[tuple[re.Match[str], int]]:
     """Iterate over the markers that count: the match in the line, and the start of the answer."""
     fence = ""
@@ -180,14 +175,10 @@ def _markers(text: str) -> Iterator[tuple[re.Match[str], int]]:
                 fence = ""
         elif edge and not (edge[1][0] == "`" and "`" in edge[2]):
             fence = edge[1]
-        elif (match := _LINE.match(line)) is not None and not _listed(match):
+        # With a gap behind it a star is the sign of a list and not emphasis.
+        elif (match := _LINE.match(line)) and not (match["gap"] and match["before"] == "*"):
             yield match, start + match.end()
         start += len(line)
-
-
-def _listed(match: re.Match[str]) -> bool:
-    """Return whether the line is an item of a list, whose star is not emphasis."""
-    return bool(match["gap"]) and match["before"] == "*"
 
 
 def _answer(match: re.Match[str], rest: str) -> str:
@@ -327,17 +318,12 @@ def execution_of(info: RunInfo, entries: Sequence[Entry]) -> list[Execution]:
     """
     entries = surviving(entries)  # without the entries that a rewind discarded
     ended = next((e for e in entries if e.kind == "ended" and not e.path), None)
-    return [_execution(info, e, entries, ended) for e in entries if _begins(e)]
-
-
-def _begins(entry: Entry) -> bool:
-    value = entry.value
-    return (
-        entry.kind == "finished"
-        and entry.path.endswith("/begin")
-        and isinstance(value, dict)
-        and value.get("kind") == "reasoning"
-    )
+    return [
+        _execution(info, e, entries, ended)
+        for e in entries
+        if e.kind == "finished" and e.path.endswith("/begin")
+        if isinstance(e.value, dict) and e.value.get("kind") == "reasoning"
+    ]
 
 
 def _execution(
@@ -371,34 +357,22 @@ def _execution(
     records = [e for e in inside if e.kind == "iteration"]
     # Entries have active seconds, and the beginning has the only wall-clock time.
     last = started + max(0.0, max(calls, default=0.0) - begun.at) if calls else None
-    status, error = _open_status(info, ended, bool(calls))
+    recorded = [float((e.value.steps or {}).get("at") or 0.0) for e in records]
+    status, error, result = "pending", "", None
+    if ended is not None:
+        status, error = "failed", sanitised(f"{info.reason}: {info.detail}")
+        # A limit ended it: the result is the latest text, without the marker.
+        texts = [e.value.output for e in records if isinstance(e.value.output, str)]
+        result = (completion(texts[-1], lenient=True) or texts[-1].strip()) if texts else None
+    elif calls and info.status == "running":
+        status = "running"
     return Execution(
         **common,
         status=status,
         error=error,
         interaction_count=len(calls),
-        last_interaction_at=_latest(records, last),
+        last_interaction_at=max([last, *recorded]) if last is not None else None,
         iterations=len(records),
         completed_at=max(started, info.updated) if ended is not None else None,
-        # A run that still continues has no result yet.
-        result=_best_effort(records) if ended is not None else None,
+        result=result,
     )
-
-
-def _best_effort(records: Sequence[Entry]) -> Json:
-    """Return the result of an execution that a limit ended: the latest text, without the marker."""
-    texts = [e.value.output for e in records if isinstance(e.value.output, str)]
-    return (completion(texts[-1], lenient=True) or texts[-1].strip()) if texts else None
-
-
-def _latest(records: Sequence[Entry], last: float | None) -> float | None:
-    """Return the time of the latest call: of the last record, or of the last call that began."""
-    recorded = [float((e.value.steps or {}).get("at") or 0.0) for e in records]
-    return max([last, *recorded]) if last is not None else None
-
-
-def _open_status(info: RunInfo, ended: Entry | None, called: bool) -> tuple[str, str]:
-    """Return status and error of an execution without a report."""
-    if ended is not None:
-        return "failed", sanitised(f"{info.reason}: {info.detail}")
-    return ("running" if called and info.status == "running" else "pending"), ""

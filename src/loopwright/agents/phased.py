@@ -300,22 +300,18 @@ class PhasedAgent(CompositeStep):
     @property
     def warnings(self) -> list[tuple[str, str]]:
         """The warnings about its limits, each a code and a sentence."""
-        capped = self._cap_warning()
-        small = ((BUDGET_TOO_SMALL, sentence) for sentence in self._small_budgets())
-        return [*([(PHASES_CAPPED, capped)] if capped else []), *small]
-
-    def _cap_warning(self) -> str:
-        """Return the warning about a limit below the sum of the phases, or ""."""
+        warnings = [(BUDGET_TOO_SMALL, sentence) for sentence in self._small_budgets()]
         cap, total = self.max_iterations, self.phase_sum
-        if cap is None or cap >= total:
-            return ""
-        reserved = min(int(self.reserve_refinement), self.limits["refinement"])
-        ends = (
-            f"{reserved} of it are reserved for refinement"
-            if reserved
-            else "so the last phases may not run; remove it, or set reserve_refinement"
-        )
-        return f"max_iterations {cap} is below the {total} of the phases together, {ends}"
+        if cap is not None and cap < total:
+            reserved = min(int(self.reserve_refinement), self.limits["refinement"])
+            ends = (
+                f"{reserved} of it are reserved for refinement"
+                if reserved
+                else "so the last phases may not run; remove it, or set reserve_refinement"
+            )
+            capped = f"max_iterations {cap} is below the {total} of the phases together, {ends}"
+            warnings.insert(0, (PHASES_CAPPED, capped))
+        return warnings
 
     def _small_budgets(self) -> Iterator[str]:
         """Iterate over a warning for each phase whose tokens do not fit one call."""

@@ -195,14 +195,22 @@ class PhaseIteration(CompositeStep):
         if last is not None:
             hooks.restore((last.steps or {}).get("context"))
         try:
-            return await self._iterate(value, ctx, self._state_now(ctx))
+            return await self._iterate(value, ctx)
         finally:
             # Also after an error, so that a resumed run has the context at the end of this iteration.
             if hooks.context:
                 _annotate(ctx, {"context": hooks.context})
 
-    async def _iterate(self, value: Json, ctx: Context, state: AgentState) -> Result:
-        hooks = self.hooks
+    async def _iterate(self, value: Json, ctx: Context) -> Result:
+        hooks, before, begun = self.hooks, self.state, len(ctx.history)
+        phase, counts = before.phase, before.phase_iterations
+        state = replace(
+            before,
+            iteration=ctx.iteration,
+            current_iteration=before.current_iteration + begun,
+            phase_iterations={**counts, phase: counts.get(phase, 0) + begun},
+            memory=[*before.memory, *memories_of(phase, ctx.history)],
+        )
         if name := await hooks.ask(ctx, "start_agent_loop", state, usual=True):
             _annotate(ctx, {"not_started": True})
             detail = f"the capability {name} allows no further iteration"
@@ -245,19 +253,6 @@ class PhaseIteration(CompositeStep):
             ctx, "process_result", state, result.output, of=[result.output, action]
         )
         return result.output, output
-
-    def _state_now(self, ctx: Context) -> AgentState:
-        """Return the state of the agent in this iteration."""
-        state, begun = self.state, len(ctx.history)
-        phase = state.phase
-        counts = state.phase_iterations
-        return replace(
-            state,
-            iteration=ctx.iteration,
-            current_iteration=state.current_iteration + begun,
-            phase_iterations={**counts, phase: counts.get(phase, 0) + begun},
-            memory=[*state.memory, *memories_of(phase, ctx.history)],
-        )
 
 
 def _annotate(ctx: Context, facts: dict[str, Json]) -> None:

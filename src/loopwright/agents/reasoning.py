@@ -120,12 +120,19 @@ class ReasoningAgent(CompositeStep):
         model_settings: PromptSettings | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        self.name = _named(name)
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ConfigurationError(
+                f"reasoning agent: name: {name!r}: use a text without a slash, because it is part of paths"
+            )
+        self.name = name
         self.prompt = fill(prompt) if isinstance(prompt, str) and prompt else prompt
         self.role, self.goal, self.backstory = role, goal, backstory
         self.system = fill(system) if isinstance(system, str) and system else system
         self.max_iterations = _integer("max_iterations", max_iterations)
-        self.mode = _mode(mode)
+        if mode not in ("iterate", "single"):
+            hint = nearest(str(mode), ("iterate", "single")) or "; use iterate or single"
+            raise ConfigurationError(f"reasoning agent: mode: {mode!r} is unknown{hint}")
+        self.mode = mode
         self.notice_lead = _integer("notice_lead", notice_lead)
         self.max_prompt_chars = _integer("max_prompt_chars", max_prompt_chars)
         self.model_settings = model_settings or settings_of(model, settings)
@@ -340,21 +347,6 @@ class ReasoningAgent(CompositeStep):
 
 def _integer(name: str, value: int) -> int:
     return codec.integer(f"reasoning agent: {name}", value, minimum=1)
-
-
-def _named(name: str) -> str:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise ConfigurationError(
-            f"reasoning agent: name: {name!r}: use a text without a slash, because it is part of paths"
-        )
-    return name
-
-
-def _mode(mode: str) -> str:
-    if mode not in ("iterate", "single"):
-        hint = nearest(str(mode), ("iterate", "single")) or "; use iterate or single"
-        raise ConfigurationError(f"reasoning agent: mode: {mode!r} is unknown{hint}")
-    return mode
 
 
 def _system_message(text: str) -> list[Message]:
