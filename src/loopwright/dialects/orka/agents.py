@@ -101,18 +101,16 @@ def structured(spec: AgentSpec) -> str:
     text = spec.prompt or (
         "Check the answer below against the task.\n\nThe task:\n{{ get_input() }}\n\nThe answer:\n{{ to_validate() }}"
     )
-    structure = _structure(spec.store_structure) or "the facts of the answer as fields"
+    value = spec.store_structure
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        structure = f"an object with the fields {', '.join(value)}" if value else ""
+    else:
+        structure = "" if value is None else text_of(value)
+    structure = structure or "the facts of the answer as fields"
     return (
         f"{text.rstrip()}\n\nAnswer with JSON only: an object with response (a sentence), valid (true or false), "
         f"reason (a sentence) and memory_object ({structure.strip()})."
     )
-
-
-def _structure(value: Json) -> str:
-    """Return a structure in words: an unchanged text, the names of fields of a list, or the JSON of an object."""
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return f"an object with the fields {', '.join(value)}" if value else ""
-    return "" if value is None else text_of(value)
 
 
 Report = Callable[[Location, str], None]
@@ -191,7 +189,19 @@ class Agents:
         kind = result.raw.get("type")
         # Before the built-in types, so that the caller can replace them.
         if isinstance(kind, str) and kind in self.outside:
-            return self._outside(result, self.outside[kind])
+            prompt = result.raw.get("prompt")
+            return Native(
+                {
+                    "name": result.raw.get("id"),
+                    "python": self.outside[kind],
+                    "input": prompt if isinstance(prompt, str) and prompt else "{{ get_input() }}",
+                },
+                {
+                    (): result.at,
+                    ("python",): (*result.at, "type"),
+                    ("input",): (*result.at, "prompt"),
+                },
+            )
         if kind == "loop":
             return self.loop(self, result)
         spec = self._spec(result)
@@ -243,16 +253,6 @@ class Agents:
         else:
             hint = nearest(kind, (*TYPES, "loop")) or listed(kind, ("loop", *TYPES))
             self.report((*definition.at, "type"), f"there is no agent of type {kind!r}{hint}")
-
-    def _outside(self, definition: Definition, reference: str) -> Native:
-        step: dict[str, Json] = {"name": definition.raw.get("id"), "python": reference}
-        prompt = definition.raw.get("prompt")
-        step["input"] = prompt if isinstance(prompt, str) and prompt else "{{ get_input() }}"
-        places: dict[Location, Location] = {
-            (): definition.at,
-            ("python",): (*definition.at, "type"),
-        }
-        return Native(step, places | {("input",): (*definition.at, "prompt")})
 
     # Agents that use a model.
 
@@ -418,11 +418,12 @@ class Agents:
         return placed(step, at, {("parallel",): branches})
 
     def _join(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native | None:
-        group = spec.group or next(
-            (f for f in reversed(list(self.defined)) if self._is_fork(f)), ""
-        )
+        group = spec.group or next(filter(self._is_fork, reversed(list(self.defined))), "")
         if spec.group is None:
-            group = self._fork_before(spec.id) or group
+            # The last fork before the agent in the order in which agents run.
+            order = self.around if spec.id in self.around else tuple(self.defined)
+            before = order[: order.index(spec.id)] if spec.id in order else ()
+            group = next(filter(self._is_fork, reversed(before)), group)
         if not group:
             self.report(at, "has no fork to join; put a fork before it")
             return None
@@ -436,12 +437,6 @@ class Agents:
     def _is_fork(self, name: str) -> bool:
         result = self.defined.get(name)
         return result is not None and result.raw.get("type") == "fork"
-
-    def _fork_before(self, name: str) -> str:
-        """Return the last fork before an agent in the order in which agents run, or ""."""
-        order = self.around if name in self.around else tuple(self.defined)
-        before = order[: order.index(name)] if name in order else ()
-        return next((each for each in reversed(before) if self._is_fork(each)), "")
 
     def _router(self, spec: AgentSpec, at: Location, outer: tuple[str, ...]) -> Native | None:
         if not spec.decision_key or not spec.routing_map:

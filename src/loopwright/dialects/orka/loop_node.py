@@ -122,8 +122,11 @@ class Scorer:
     def evaluate(self, outputs: Mapping[str, Json]) -> Evaluation:
         """Return the evaluation of the outputs by agent; undecided if there is no score."""
         agents = agents_in(outputs)
-        if self.weights and (evaluation := self._booleans(agents)) is not None:
-            return evaluation
+        for agent, output in agents.items() if self.weights else ():
+            for data in objects_in(output):
+                result = weighted(data.get("boolean_evaluations", data), self.weights)
+                if result is not None:
+                    return _evaluated(agent, *result)
         problem = "no agent gave a score"
         for agent, reading in self._readings(agents):
             if reading.score is not None:
@@ -134,8 +137,12 @@ class Scorer:
             # "Off its scale" explains more than "no agent gave a score".
             if reading.problem != "missing":
                 problem = f"{agent}: {reading.detail}"
-        if (evaluation := self._validators(agents) or self._agreed(agents)) is not None:
+        if (evaluation := self._validators(agents)) is not None:
             return evaluation
+        texts = [text for text in map(reply_text, agents.values()) if text.strip()]
+        # Their agreement, if it is allowed and no agent should have scored.
+        if self.agree and len(texts) > 1 and not any(agent in agents for agent in self.first):
+            return Evaluation(agreement(texts), votes=({"agreement_of": list(agents)},))
         if self.fallback is not None:
             return Evaluation(self.fallback, feedback=f"{problem}; the fallback score is used")
         return Evaluation(undecided=True, feedback=problem)
@@ -195,21 +202,6 @@ class Scorer:
             return alone
         patterns = tuple(p for s in self.strategies for p in s.patterns)
         return _read(value, patterns or BUILT_IN, self.scale, self.earliest)
-
-    def _agreed(self, agents: Mapping[str, Json]) -> Evaluation | None:
-        """Return the agreement of the agents, if it is allowed and no agent should have scored."""
-        texts = [text for text in map(reply_text, agents.values()) if text.strip()]
-        if not self.agree or len(texts) < 2 or any(agent in agents for agent in self.first):
-            return None
-        return Evaluation(agreement(texts), votes=({"agreement_of": list(agents)},))
-
-    def _booleans(self, agents: Mapping[str, Json]) -> Evaluation | None:
-        for agent, output in agents.items():
-            for data in objects_in(output):
-                result = weighted(data.get("boolean_evaluations", data), self.weights)
-                if result is not None:
-                    return _evaluated(agent, *result)
-        return None
 
     def _validators(self, agents: Mapping[str, Json]) -> Evaluation | None:
         """Return the score of the last validator among the agents."""

@@ -361,7 +361,10 @@ class PresetQuestion:
 
     def messages(self, criterion: str, goal: str, text: str, mark: str) -> list[Message]:
         del criterion
-        listed = "\n".join(f"- {_words(name)}" for name in self.weights)
+        # Each criterion with its name in words.
+        listed = "\n".join(
+            f"- {name}: {name.replace('.', ', ', 1).replace('_', ' ')}" for name in self.weights
+        )
         asked = joined(
             f"Goal of the work:\n{goal}\n" if goal else "",
             f"Criteria:\n{listed}\n",
@@ -424,9 +427,3 @@ def question(name: str, weights: Mapping[str, float] | None = None) -> PresetQue
             f"of {', '.join(LEVELS)}, such as quality/moderate."
         )
     return PresetQuestion(name, preset(level, context, weights), approved_at(level, context))
-
-
-def _words(name: str) -> str:
-    """Return a criterion followed by its name in words."""
-    dimension, _, criterion = name.partition(".")
-    return f"{name}: {dimension.replace('_', ' ')}, {criterion.replace('_', ' ')}"

@@ -195,7 +195,15 @@ class LoopNodeView:
     def input(self) -> TemplateValue:
         """The input, which renders as its text and has the fields of its data."""
         scope = self.loop or (self.scopes[-1] if self.scopes else None)
-        return _input(self.value if scope is None else scope.initial, self.number, self.previous)
+        value = self.value if scope is None else scope.initial
+        if isinstance(value, Mapping) and "input" in value:
+            text = text_of(value["input"])
+        else:
+            text = "" if value is None else text_of(value)
+        data = next(objects_in(value), {}) if isinstance(value, str | Mapping) else {}
+        # The dialect also reads these through the input, as `input.loop_number`.
+        own = {"input": text, "loop_number": self.number, "previous_outputs": dict(self.previous)}
+        return TemplateValue(text, {**own, **data})
 
     @property
     def number(self) -> int:
@@ -255,17 +263,6 @@ def _scopes(scope: Scope | None) -> Iterator[Scope]:
         if scope.variables is not None:
             return
         scope = scope.parent
-
-
-def _input(value: Json, number: int, previous: Mapping[str, Json]) -> TemplateValue:
-    if isinstance(value, Mapping) and "input" in value:
-        text = text_of(value["input"])
-    else:
-        text = "" if value is None else text_of(value)
-    data = next(objects_in(value), {}) if isinstance(value, str | Mapping) else {}
-    # The dialect also reads these through the input, as `input.loop_number`.
-    own = {"input": text, "loop_number": number, "previous_outputs": dict(previous)}
-    return TemplateValue(text, {**own, **data})
 
 
 _NO_RESPONSE = "No response available"
@@ -643,8 +640,12 @@ def plain(value: object) -> Json:
 
 
 def _part(source: Json) -> _Fill:
-    if isinstance(source, str):
-        return _filled_text(source)
+    # Most values have no template, and compiling one is slow.
+    if isinstance(source, str) and "{" in source:
+        if expression := only_expression(source):
+            return _evaluated(expression)
+        template = node_template(source)
+        return lambda view: written(template, view, view.values, view.ctx)
     if isinstance(source, Mapping):
         parts = {key: _part(item) for key, item in source.items()}
         return lambda view: {key: part(view) for key, part in parts.items()}
@@ -652,16 +653,6 @@ def _part(source: Json) -> _Fill:
         items = [_part(item) for item in source]
         return lambda view: [item(view) for item in items]
     return lambda _: source
-
-
-def _filled_text(source: str) -> _Fill:
-    # Most values have no template, and compiling one is slow.
-    if "{" not in source:
-        return lambda _: source
-    if expression := only_expression(source):
-        return _evaluated(expression)
-    template = node_template(source)
-    return lambda view: written(template, view, view.values, view.ctx)
 
 
 def only_expression(source: str) -> str:

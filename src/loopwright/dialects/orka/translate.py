@@ -27,7 +27,6 @@ from .schema import (
     LoopNodeDocument,
     LoopNodeSpec,
     OrchestratorSpec,
-    ScoringSpec,
     StructuredSpec,
 )
 from .templates import CATEGORIES
@@ -91,23 +90,16 @@ def queue_order(
         entries = [(name, (*each.at, "id")) for name, each in own.items() if name not in targets]
     else:
         entries = [(name, (*at, key, i)) for i, name in enumerate(names)]
-    defined = [(name, place) for name, place in entries if _is_known(agents, name, place)]
-    _report_duplicates(agents, defined)
-    return _sorted(agents, list(dict(defined).items()))
-
-
-def _is_known(agents: Agents, name: str, place: Location) -> bool:
-    if name not in agents.defined:
-        agents.report(place, f"there is no agent {name!r}{nearest(name, agents.defined)}")
-    return name in agents.defined
-
-
-def _report_duplicates(agents: Agents, entries: list[tuple[str, Location]]) -> None:
-    visited: set[str] = set()
     for name, place in entries:
-        if name in visited:
+        if name not in agents.defined:
+            agents.report(place, f"there is no agent {name!r}{nearest(name, agents.defined)}")
+    defined: dict[str, Location] = {}
+    for name, place in entries:
+        if name in defined:
             agents.report(place, f"{name!r} is listed twice; give the second its own id")
-        visited.add(name)
+        if name in agents.defined:
+            defined[name] = place
+    return _sorted(agents, list(defined.items()))
 
 
 def _targets_of(value: Json) -> list[str]:
@@ -316,7 +308,10 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[
     if spec.high_priority_agents:
         node["first"] = spec.high_priority_agents
     if spec.scoring is not None and spec.scoring.preset:
-        node["preset"] = _preset(spec.scoring)
+        own = spec.scoring.custom_weights
+        context = spec.scoring.context or context_of(own, default="loop_convergence")
+        node["preset"] = {"level": spec.scoring.preset, "context": context}
+        node["preset"] |= {"weights": own} if own else {}
     scores = {"fallback_score": spec.fallback_score, "timeout_score": spec.timeout_score}
     node |= {name: score for name, score in scores.items() if score is not None}
     if spec.score_missing != "count":
@@ -328,12 +323,6 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[
     if lessons := _lessons(agents, spec, at, owner):
         node["lessons"] = lessons
     return node
-
-
-def _preset(scoring: ScoringSpec) -> dict[str, Json]:
-    context = scoring.context or context_of(scoring.custom_weights, default="loop_convergence")
-    weights = {"weights": scoring.custom_weights} if scoring.custom_weights else {}
-    return {"level": scoring.preset, "context": context, **weights}
 
 
 def _strategies(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[dict[str, Json]]:

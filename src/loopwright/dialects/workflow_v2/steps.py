@@ -480,7 +480,11 @@ class StepTranslator:
             ("model",): (*at, "provider"),
             ("models",): (*at, "providers"),
         }
-        native |= self._model_fields(spec, at)
+        if spec.providers:
+            native["models"] = [f"{t.provider}:{t.model}" for t in spec.providers]
+        else:
+            native |= self.model_field(spec, [self.execution], at)
+        native |= call_settings(spec)
         tools = self.inherited
         if "servers" in spec.model_fields_set:
             tools = self.servers.tools(spec.servers, (*at, "servers"))
@@ -525,7 +529,9 @@ class StepTranslator:
         voters = []
         for i, voter in enumerate(result.executions):
             place = (*inside, "executions", i)
-            voters.append(self._voter(spec, voter, place))
+            # Its own fields, otherwise the step's. Model and provider belong together.
+            settings = {**call_settings(spec), **call_settings(voter)}
+            voters.append(self.model_field(voter, [spec, self.execution], place) | settings)
             element.places["consensus", "voters", i] = place
             element.places["consensus", "voters", i, "model"] = (*place, "provider")
         element.places[("consensus",)] = inside
@@ -541,25 +547,14 @@ class StepTranslator:
                 "a consensus that is not reached always ends the workflow",
             )
 
-    def _voter(self, spec: StepV2, voter: ModelCallV2, at: Location) -> dict[str, Json]:
-        """Return a voter: its own fields, otherwise the step's. Model and provider belong together."""
-        native = {**call_settings(spec), **call_settings(voter)}
-        model = self.model(voter, [spec, self.execution], at)
-        return {"model": model, **native} if model is not None else native
-
     # Models.
 
-    def _model_fields(self, spec: StepV2, at: Location) -> dict[str, Json]:
-        native = call_settings(spec)
-        if spec.providers:
-            return {"models": [f"{t.provider}:{t.model}" for t in spec.providers], **native}
-        model = self.model(spec, [self.execution], at)
-        return {"model": model, **native} if model is not None else native
-
-    def model(self, spec: ModelCallV2, above: list[InheritedV2], at: Location) -> str | None:
-        """Return `provider:model` if a spec sets one of them; the other one is inherited."""
+    def model_field(
+        self, spec: ModelCallV2, above: list[InheritedV2], at: Location
+    ) -> dict[str, Json]:
+        """Return the field `model` if a spec sets provider or model; the other one is inherited."""
         if spec.provider is None and spec.model is None:
-            return None
+            return {}
         for outer in above:
             target = outer.providers[0] if outer.providers else outer
             provider = spec.provider or target.provider
@@ -568,10 +563,10 @@ class StepTranslator:
             if model is None and target.provider == provider:
                 model = target.model
             if provider and model:
-                return f"{provider}:{model}"
+                return {"model": f"{provider}:{model}"}
         missing, value = ("model", "provider") if spec.model is None else ("provider", "model")
         self.report((*at, value), f"{value} is set without {missing}; set both")
-        return None
+        return {}
 
     def _unused(self, spec: StepV2, kind: str, at: Location, native: Mapping[str, Json]) -> None:
         """Note fields that have no effect here."""
@@ -636,13 +631,24 @@ class Consensus(CompositeStep):
         ]
         replies = await run_all(jobs)
         answers = [reply for reply in replies if not isinstance(reply, StepError)]
-        self._check(answers, [reply for reply in replies if isinstance(reply, StepError)], ctx)
+        failed = [reply for reply in replies if isinstance(reply, StepError)]
+        if failed and (not self.allow_failures or len(answers) < 2):
+            detail = f"{len(failed)} of {len(self.voters)} voters gave no answer: {failed[0]}"
+            raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
+        for error in failed:
+            ctx.warn(f"a voter gave no answer and is left out: {error}", code="voter_failed")
         votes, outputs = votes_of(answers, self.offered)
         # A Counter keeps the order of the voters, so the winner of a tie is reproducible.
         counts = Counter(votes)
         winner, count = counts.most_common(1)[0]
         tally = ", ".join(f"{vote[:60]!r} {n}" for vote, n in counts.items())
-        if not _reached(self.require, count, len(votes)):
+        if self.require == "unanimous":
+            reached = count == len(votes)
+        else:
+            # In integers: 2/3 of 3 voters must be exactly 2.
+            share = 3 * count >= 2 * len(votes)
+            reached = share if self.require == "2/3" else 2 * count > len(votes)
+        if not reached:
             detail = f"no consensus: {self.require} is required, and the answers are {tally}"
             # Not retried: the voters would be asked the same question again.
             raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
@@ -657,13 +663,6 @@ class Consensus(CompositeStep):
             return codec.text_of((await voter.run(value, inner)).output)
         except StepError as error:
             return error
-
-    def _check(self, answers: Sequence[str], failed: Sequence[StepError], ctx: Context) -> None:
-        if failed and (not self.allow_failures or len(answers) < 2):
-            detail = f"{len(failed)} of {len(self.voters)} voters gave no answer: {failed[0]}"
-            raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
-        for error in failed:
-            ctx.warn(f"a voter gave no answer and is left out: {error}", code="voter_failed")
 
 
 def votes_of(answers: Sequence[str], offered: Collection[str] = ()) -> tuple[list[str], list[str]]:
@@ -689,13 +688,6 @@ def _vote(answer: str) -> str:
     if "FAIL" in text:
         return "FAIL"
     return "SUCCESS" if "SUCCESS" in text else text
-
-
-def _reached(require: str, count: int, total: int) -> bool:
-    if require == "unanimous":
-        return count == total
-    # In integers: 2/3 of 3 voters must be exactly 2.
-    return 3 * count >= 2 * total if require == "2/3" else 2 * count > total
 
 
 def offered_verdicts(prompt: str) -> frozenset[str]:

@@ -73,7 +73,10 @@ def _refine(
     until = translator.text(
         element, (*at, "until"), spec.until or "", Place(element.name, "until", "refine")
     )
-    judge = {"criterion": until, "style": "yes_no", **_judge(translator, spec, at)}
+    judge: dict[str, Json] = {"criterion": until, "style": "yes_no"}
+    if spec.judge is not None:
+        judge |= translator.model_field(spec.judge, [translator.execution], (*at, "judge"))
+        judge |= call_settings(spec.judge)
     element.places["loop", "evaluate", "judge"] = (*at, "until")
     element.places["loop", "evaluate", "judge", "model"] = (*at, "judge", "provider")
     native: dict[str, Json] = {
@@ -87,14 +90,6 @@ def _refine(
     if spec.total_timeout is not None:
         native["guards"] = {"timeout": spec.total_timeout}
     return native
-
-
-def _judge(translator: StepTranslator, spec: LoopV2, at: Location) -> dict[str, Json]:
-    if spec.judge is None:
-        return {}
-    model = translator.model(spec.judge, [translator.execution], (*at, "judge"))
-    native = call_settings(spec.judge)
-    return {"model": model, **native} if model is not None else native
 
 
 def _each(
@@ -151,7 +146,11 @@ def _check_mode(translator: StepTranslator, spec: LoopV2, at: Location) -> None:
     if spec.mode == "refine":
         _check_refine(translator, spec, at)
     else:
-        _check_iterate(translator, spec, at)
+        if spec.items in (None, ""):
+            translator.report(at, "needs 'items': a list, or text that contains one")
+        if spec.until is not None:
+            what = "a loop over items ends with the last item; until has no effect"
+            translator.note((*at, "until"), what)
     if spec.max_workers is not None and not spec.parallel:
         translator.report((*at, "max_workers"), "max_workers needs parallel: true")
 
@@ -176,14 +175,6 @@ def _check_refine(translator: StepTranslator, spec: LoopV2, at: Location) -> Non
         translator.note((*at, "min_success_rate"), "this applies to mode: iterate only")
     if "{{" in until:
         what = "a condition that quotes the output reveals the answer to the judge"
-        translator.note((*at, "until"), what)
-
-
-def _check_iterate(translator: StepTranslator, spec: LoopV2, at: Location) -> None:
-    if spec.items in (None, ""):
-        translator.report(at, "needs 'items': a list, or text that contains one")
-    if spec.until is not None:
-        what = "a loop over items ends with the last item; until has no effect"
         translator.note((*at, "until"), what)
 
 
@@ -459,7 +450,11 @@ class _Translation:
         rank = {element.name: i for i, element in enumerate(order)}
         for i, element in enumerate(order):
             needs = sorted((n for n in element.needs if n in rank), key=lambda name: rank[name])
-            native["steps"].append(_in_field_order(element.native, needs))
+            # In the usual order of fields.
+            own = element.native
+            first = {"name": own["name"], **({"needs": needs} if needs else {})}
+            condition = {"if": own["if"]} if "if" in own else {}
+            native["steps"].append({**first, **condition, **own})
             places |= {("steps", i, *inner): at for inner, at in element.places.items()}
         output = self._output(order)
         if order and output != order[-1].name and output in rank:
@@ -502,13 +497,6 @@ class _Translation:
         if not order or order[-1].loops or not steps:
             return names[-1] if names else ""
         return max(steps, key=lambda element: int(element.at[1])).name
-
-
-def _in_field_order(native: dict[str, Json], needs: list[str]) -> dict[str, Json]:
-    """Return a native step with its fields in the usual order."""
-    first = {"name": native["name"], **({"needs": needs} if needs else {})}
-    condition = {"if": native["if"]} if "if" in native else {}
-    return {**first, **condition, **{k: v for k, v in native.items() if k not in ("name", "if")}}
 
 
 def remarks(document: Document, source: Source, called: CalledDocument) -> Iterator[Problem]:
