@@ -124,7 +124,19 @@ def grade(
     Raises:
         EvaluationError: If an item has a score but no verdict.
     """
-    criteria = [_criterion(name, evaluation) for name, evaluation in evaluations]
+    criteria = []
+    for name, evaluation in evaluations:
+        if evaluation.passed is None and not evaluation.undecided:
+            raise EvaluationError(
+                f"item {name!r}: its check gave no verdict. Return True or False, or set the score from "
+                "which it passes: check(function, at_least=0.8).",
+                kind="no_verdict",
+                retryable=False,
+            )
+        passed = bool(evaluation.passed) and not evaluation.undecided
+        missing = "; ".join(i.gap for i in evaluation.criteria if not i.passed and i.gap)
+        gap = "" if passed else evaluation.feedback or missing or "not met"
+        criteria.append(Criterion(name, passed, gap))
     weight = {item.name: (weights or {}).get(item.name, 1.0) for item in criteria}
     met = math.fsum(weight[item.name] for item in criteria if item.passed)
     failing = [item for item in criteria if not item.passed]
@@ -148,20 +160,6 @@ def grade(
         undecided=bool(undecided),
         impossible=not undecided and any(evaluation.impossible for _, evaluation in evaluations),
     )
-
-
-def _criterion(name: str, evaluation: Evaluation) -> Criterion:
-    if evaluation.passed is None and not evaluation.undecided:
-        raise EvaluationError(
-            f"item {name!r}: its check gave no verdict. Return True or False, or set the score from "
-            "which it passes: check(function, at_least=0.8).",
-            kind="no_verdict",
-            retryable=False,
-        )
-    if evaluation.passed and not evaluation.undecided:
-        return Criterion(name, True)
-    missing = "; ".join(item.gap for item in evaluation.criteria if not item.passed and item.gap)
-    return Criterion(name, False, evaluation.feedback or missing or "not met")
 
 
 def segments(names: Iterable[str]) -> list[str]:

@@ -689,22 +689,22 @@ class CriterionVotes:
 
     def to_json(self) -> tuple[Json, ...]:
         """Return each vote as JSON."""
-        return tuple(self._row(vote) for vote in self.votes)
-
-    def _row(self, vote: Vote) -> Json:
-        verdict = vote.verdict
-        # Recorded runs have these keys, and `answer` in upper case.
-        row: dict[str, Json] = {"condition": self.criterion or self.name}
-        row["answer"] = verdict.answer.upper()
-        if verdict.score is not None:
-            row["score"] = verdict.score
-        if vote.failed:
-            row["failed"] = list(vote.failed)
-        if verdict.contradiction:
-            row["contradiction"] = True
-        if verdict.detail or verdict.note:
-            row["detail"] = verdict.detail or verdict.note
-        return row
+        rows: list[Json] = []
+        for vote in self.votes:
+            verdict = vote.verdict
+            # Recorded runs have these keys, and `answer` in upper case.
+            row: dict[str, Json] = {"condition": self.criterion or self.name}
+            row["answer"] = verdict.answer.upper()
+            if verdict.score is not None:
+                row["score"] = verdict.score
+            if vote.failed:
+                row["failed"] = list(vote.failed)
+            if verdict.contradiction:
+                row["contradiction"] = True
+            if verdict.detail or verdict.note:
+                row["detail"] = verdict.detail or verdict.note
+            rows.append(row)
+        return tuple(rows)
 
 
 class SentenceAdapter:

@@ -363,7 +363,9 @@ def _answers(text: str) -> Iterator[tuple[str, bool]]:
         if match["choice"]:
             continue
         word, start, end = match[0].lower(), match.start(), match.end()
-        closed = _closes(text, end)
+        # Whether the end, a new line or punctuation follows, instead of another word.
+        near = text[end : end + _WINDOW].lstrip(_QUOTES)[:1]
+        closed = not near.isalnum() and near not in _GOES_ON
         if word == "no":
             stands = closed or _opens(text, start)
         else:
@@ -386,9 +388,3 @@ def _opens(text: str, start: int) -> bool:
         abbreviated = lead[-2:-1] == "." or lead[-3:-2] == "."  # "..." and "e.g."
         return not abbreviated and (lead != head or lead[-1] == "\u3002")
     return _CUE.search(lead) is not None
-
-
-def _closes(text: str, end: int) -> bool:
-    """Whether the end, a new line or punctuation follows, instead of another word."""
-    near = text[end : end + _WINDOW].lstrip(_QUOTES)[:1]
-    return not near.isalnum() and near not in _GOES_ON
