@@ -161,23 +161,24 @@ def read_prices(stated: Mapping[str, Json] | None) -> dict[str, Price]:
     >>> read_prices({"gpt-4o": {"input": 2.5, "output": 10}})["gpt-4o"].output
     10.0
     """
-    return {name: _stated(name, value) for name, value in (stated or {}).items()}
-
-
-def _stated(name: str, value: Json) -> Price:
-    if isinstance(value, Price):
-        return value
-    if value == "free":
-        return FREE
-    if not isinstance(value, Mapping) or set(value) != {"input", "output"}:
-        raise ConfigurationError(
-            f"prices: {name}: {value!r} is not a price; give {{input: USD per million tokens, "
-            "output: USD per million tokens}, or free"
-        )
-    low, high = (
-        codec.number(f"prices: {name}: {key}", value[key], minimum=0) for key in ("input", "output")
-    )
-    return Price(low, high)
+    prices: dict[str, Price] = {}
+    for name, value in (stated or {}).items():
+        if isinstance(value, Price):
+            prices[name] = value
+        elif value == "free":
+            prices[name] = FREE
+        elif isinstance(value, Mapping) and set(value) == {"input", "output"}:
+            low, high = (
+                codec.number(f"prices: {name}: {key}", value[key], minimum=0)
+                for key in ("input", "output")
+            )
+            prices[name] = Price(low, high)
+        else:
+            raise ConfigurationError(
+                f"prices: {name}: {value!r} is not a price; give {{input: USD per million tokens, "
+                "output: USD per million tokens}, or free"
+            )
+    return prices
 
 
 def price_of(

@@ -643,7 +643,12 @@ def read_value(
     # A complete value before an unfinished one may be a draft of it.
     if scanned.unfinished is not None:
         return Reading(problem="unfinished", complaint=_SHORT)
-    candidates = _Candidates(scanned.values or _alone(words.text), schema, check)
+    values = scanned.values
+    if not values:
+        # A text, number, boolean or null may be the complete reply.
+        alone = read_json(words.text)
+        values = [] if alone.problem else [FoundValue(alone.value, 0, len(words.text))]
+    candidates = _Candidates(values, schema, check)
     return _chosen(candidates, scanned, words, schema)
 
 
@@ -709,12 +714,6 @@ def _chosen(
         complaint="Your reply has no JSON value. Reply with one JSON value for this schema and "
         f"nothing else: {shown}",
     )
-
-
-def _alone(own: str) -> list[FoundValue]:
-    """Return a text, number, boolean or null that is the complete reply."""
-    reading = read_json(own)
-    return [] if reading.problem else [FoundValue(reading.value, 0, len(own))]
 
 
 def several(number: int) -> Reading:

@@ -302,21 +302,18 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self._value(item, (*place, i)) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place)
+            members: dict[str, Json] = {}
+            for key, item in node.value:
+                name = str(key.value)
+                repeated = name in members
+                members[name] = self._value(item, (*place, name))
+                if repeated:
+                    self.problem((*place, name), f"the key {name!r} is repeated")
+            return members
         value = _scalar(node)
         is_reply = len(place) == 3 and place[1] == "replies"
         # A reply of `1.0` is the text "1.0"; as a number it would become "1".
         return str(node.value) if is_reply and value is not None else value
-
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Json]:
-        members: dict[str, Json] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            repeated = name in members
-            members[name] = self._value(value, (*place, name))
-            if repeated:
-                self.problem((*place, name), f"the key {name!r} is repeated")
-        return members
 
 
 class _Plain(yaml.SafeLoader):

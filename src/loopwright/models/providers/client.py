@@ -316,7 +316,6 @@ def _parameters(request: Request, rung: str) -> ModelRequestParameters:
     schema = dict(request.schema)
     name = request.schema_name
     # Servers without response formats usually support tools: the answer is the arguments of a call.
-    # Servers without response formats usually support tools: the answer is the arguments of a call.
     if rung == "tool":
         answer = ToolDefinition(
             name=name, description="Give the answer.", parameters_json_schema=schema, kind="output"
@@ -387,9 +386,15 @@ def _messages(messages: Sequence[Message], contents: Mapping[str, bytes]) -> lis
 
 
 def _response(message: Message) -> list[ModelMessage]:
-    recorded_messages = _load_parts(message.parts)
-    if recorded_messages:
-        return recorded_messages
+    recorded = message.parts
+    # Not if another version or model wrote them.
+    if isinstance(recorded, dict) and all(recorded.get(k) == v for k, v in PARTS.items()):
+        try:
+            loaded = ModelMessagesTypeAdapter.validate_python(recorded.get("messages"))
+        except ValidationError:
+            loaded = []
+        if loaded and all(isinstance(message, ModelResponse) for message in loaded):
+            return loaded
     parts: list[TextPart | ToolCallPart] = (
         [TextPart(content=message.content)] if message.content else []
     )
@@ -404,17 +409,6 @@ def dump_parts(response: ModelResponse) -> Json:
     if all(isinstance(part, TextPart) for part in response.parts):
         return None
     return {**PARTS, "messages": ModelMessagesTypeAdapter.dump_python([response], mode="json")}
-
-
-def _load_parts(parts: Json) -> list[ModelMessage]:
-    """Return the library's messages, or none if another version or model wrote them."""
-    if not isinstance(parts, dict) or any(parts.get(key) != value for key, value in PARTS.items()):
-        return []
-    try:
-        loaded = ModelMessagesTypeAdapter.validate_python(parts.get("messages"))
-    except ValidationError:
-        return []
-    return loaded if all(isinstance(message, ModelResponse) for message in loaded) else []
 
 
 class _Ladder:

@@ -410,24 +410,20 @@ def as_chunk(data: Json) -> dict[str, Json] | None:
     choices = data.get("choices")
     if not isinstance(choices, list):
         return None
-    converted = [_choice(choice) for choice in choices if isinstance(choice, dict)]
+    converted = []
+    for choice in choices:
+        if isinstance(choice, dict):
+            message = choice.get("message")
+            delta = dict(message) if isinstance(message, dict) else {}
+            calls = delta.get("tool_calls")
+            if isinstance(calls, list):
+                delta["tool_calls"] = [
+                    {**call, "index": i} for i, call in enumerate(calls) if isinstance(call, dict)
+                ]
+            index, finish = choice.get("index", 0), choice.get("finish_reason")
+            converted.append({"index": index, "delta": delta, "finish_reason": finish})
     kind = {"object": "chat.completion.chunk", "usage": _figures(data.get("usage"))}
     return {**data, **kind, "choices": converted}
-
-
-def _choice(choice: dict[str, Json]) -> dict[str, Json]:
-    message = choice.get("message")
-    delta = dict(message) if isinstance(message, dict) else {}
-    calls = delta.get("tool_calls")
-    if isinstance(calls, list):
-        delta["tool_calls"] = [
-            {**call, "index": i} for i, call in enumerate(calls) if isinstance(call, dict)
-        ]
-    return {
-        "index": choice.get("index", 0),
-        "delta": delta,
-        "finish_reason": choice.get("finish_reason"),
-    }
 
 
 SECONDS = 10.0  # for one provider; a slower list of models is of no use to a person who waits
@@ -684,7 +680,11 @@ def from_status(status: EndpointStatus, what: str) -> ModelError:
     # The library reads only one of the two forms, and no milliseconds.
     if "retry-after" in headers or "retry-after-ms" in headers:
         wait = retry_after(headers, time.time())
-    kind, reason = _kind(status, text)
+    causes = (cause for cause in _CAUSES if cause.matches(status, text))
+    cause = next((c for c in causes if status.formatted or c.reason != "format_unsupported"), None)
+    kind, reason = (cause.kind, cause.reason) if cause is not None else ("permanent", "rejected")
+    if reason == "status":
+        reason = f"status_{status.code}" if status.code else "in_stream"
     detail = f": {cut(status.message, MESSAGE_CHARS)}" if status.message else ""
     code = f"status {status.code}" if status.code else "an error"
     return ModelError(
@@ -695,17 +695,6 @@ def from_status(status: EndpointStatus, what: str) -> ModelError:
         billed="no",
         fields=("messages", "tools", "max_tokens") if reason == "context_too_long" else (),
     )
-
-
-def _kind(status: EndpointStatus, text: str) -> tuple[str, str]:
-    for cause in _CAUSES:
-        if cause.reason == "format_unsupported" and not status.formatted:
-            continue
-        if cause.matches(status, text):
-            if cause.reason == "status":
-                return cause.kind, f"status_{status.code}" if status.code else "in_stream"
-            return cause.kind, cause.reason
-    return "permanent", "rejected"
 
 
 def translate(
