@@ -152,16 +152,14 @@ def shown(condition: Condition) -> str:
     if isinstance(condition, AllOf):
         members = ((shown(m), isinstance(m, AnyOf)) for m in condition.members)
         return " & ".join(f"({text})" if several else text for text, several in members)
-    return f"{tag_of(type(condition))} {_fields_text(condition)}".rstrip()
-
-
-def _fields_text(condition: Condition) -> str:
-    """Return the fields of a condition as documents write them, the first one without its name."""
+    # The fields as documents write them, the first one without its name.
     values = condition.field_values()
     fields = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
     if fields and list(values) == [fields[0].name]:
-        return flow_text(values[fields[0].name])
-    return ", ".join(f"{name} {flow_text(value)}" for name, value in values.items())
+        text = flow_text(values[fields[0].name])
+    else:
+        text = ", ".join(f"{name} {flow_text(value)}" for name, value in values.items())
+    return f"{tag_of(type(condition))} {text}".rstrip()
 
 
 def policy_from_json(data: Json, where: str = "policy") -> StoppingPolicy:
@@ -237,21 +235,16 @@ def _as_json(data: Json) -> Json:
         return {"judged": data}
     if not isinstance(data, Mapping):
         return data
-    return {
-        key: _seconds(key, value)
-        if key in ("timeout", "seconds") and isinstance(value, str)
-        else _as_json(value)
-        if key in ("any_of", "all_of", "timeout")
-        else value
-        for key, value in data.items()
-    }
-
-
-def _seconds(key: str, text: str) -> float:
-    try:
-        return float(duration(text))
-    except ValueError as error:
-        raise ConfigurationError(f"{key}: {error}") from error
+    result = dict(data)
+    for key, value in data.items():
+        if key in ("timeout", "seconds") and isinstance(value, str):
+            try:
+                result[key] = float(duration(value))
+            except ValueError as error:
+                raise ConfigurationError(f"{key}: {error}") from error
+        elif key in ("any_of", "all_of", "timeout"):
+            result[key] = _as_json(value)
+    return result
 
 
 def grid(limit: int) -> Iterator[StoppingPolicy]:

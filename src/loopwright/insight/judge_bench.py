@@ -218,9 +218,15 @@ def measure_judge(
     decided = [case for case in cases if case.votes and case.votes[0] is not None]
     if not decided:
         raise ConfigurationError("no case has a readable first vote. Add votes to the cases.")
-    kinds = [_kind_of(case) for case in decided]
+    kinds = [
+        _Kind(c.label, bool(c.votes[0]), c.readable.count(True), c.readable.count(False))
+        for c in decided
+    ]
     tp, fp, tn, fn = _confusion(Counter(kinds))
-    icc = _icc(kinds)
+    if len(kinds) < CASES_FOR_ICC:
+        icc: dict[str, Json] = {"why": f"too few: {len(kinds)} of {CASES_FOR_ICC} cases"}
+    else:
+        icc = _resampled(kinds, _correlation, "it needs two votes per case, and an error")
     values: dict[str, Json] = {
         "cases": len(cases),
         "votes": max(len(case.votes) for case in cases),
@@ -237,9 +243,10 @@ def measure_judge(
     }  # fmt: skip
     error = (fp + fn) / len(decided)
     share = icc.get("value")
+    wrong = [fmean(vote is not case.label for vote in case.readable) for case in decided]
     values["error"] = {
         "one": error,
-        "majority": fmean(_majority_wrong(case) for case in decided),
+        "majority": fmean(0.5 if part == 0.5 else part > 0.5 for part in wrong),  # a tie is half
         "unlimited": None if share is None else majority_error(error, share, MANY_VOTES),
     }
     values["advice"] = _advice(tp, fp, tn, fn, icc=share, alpha=alpha, most=max_votes)
@@ -267,12 +274,6 @@ class _Kind(NamedTuple):
     first: bool
     yes: int
     no: int
-
-
-def _kind_of(case: JudgeCase) -> _Kind:
-    readable = case.readable
-    yes = sum(readable)
-    return _Kind(case.label, bool(case.votes[0]), yes, len(readable) - yes)
 
 
 def _confusion(counts: Mapping[_Kind, int]) -> tuple[int, int, int, int]:
@@ -324,18 +325,6 @@ def _correlation(counts: Mapping[_Kind, int]) -> float | None:
         votes += count * (kind.yes + kind.no)
     flips = _flips(counts)
     return None if flips is None else correlation_of_votes(flips, wrong / votes)
-
-
-def _icc(kinds: Sequence[_Kind]) -> dict[str, Json]:
-    if len(kinds) < CASES_FOR_ICC:
-        return {"why": f"too few: {len(kinds)} of {CASES_FOR_ICC} cases"}
-    return _resampled(kinds, _correlation, "it needs two votes per case, and an error")
-
-
-def _majority_wrong(case: JudgeCase) -> float:
-    """Return 1 if the majority of the votes is wrong, 0.5 for a tie."""
-    wrong = fmean(vote is not case.label for vote in case.readable)
-    return 0.5 if wrong == 0.5 else float(wrong > 0.5)
 
 
 def _advice(
@@ -581,19 +570,11 @@ def _report(
     ]
     options = {name: value[name] for name in ("alpha", "max_votes", "certify")}
     report = measure_judge(cases, **options).to_json()
-    report["robustness"] = _robustness(items[count:], rows[count:])
-    return report
-
-
-def _robustness(
-    items: Sequence[Mapping[str, Json]], rows: Sequence[Mapping[str, Json]]
-) -> dict[str, Json] | None:
-    """Return how many texts were shown and which were accepted; None without the robustness set."""
-    if not items:
-        return None
+    shown = items[count:]
     accepted = [
         {"name": item["id"], "criterion": item[_ROBUST], "output": item["output"][:_SHOWN]}
-        for item, row in zip(items, rows, strict=True)
+        for item, row in zip(shown, rows[count:], strict=True)
         if True in row["votes"]
     ]
-    return {"shown": len(items), "accepted": accepted}
+    report["robustness"] = {"shown": len(shown), "accepted": accepted} if shown else None
+    return report

@@ -223,34 +223,30 @@ def recordings_of(
     """
     remaining = surviving(entries)
     replay = RecordedRun(remaining)
-    loop = _with_noise(loop, (replay.noise or {}).get(loop.name))
-    changes = [entry for entry in remaining if _changes_limits(entry)]
+    # With the noise of past runs that the run recorded.
+    sigma = (replay.noise or {}).get(loop.name)
+    if sigma is not None:
+        trees = (
+            None if tree is None else with_sigma(tree, sigma) for tree in (loop.until, loop.guards)
+        )
+        until, guards = trees
+        with warnings.catch_warnings():
+            # The remarks are for loops that run.
+            warnings.simplefilter("ignore", LoopwrightWarning)
+            loop = dataclasses.replace(loop, until=until, guards=guards)
+    # Of limits, with questions and answers about them.
+    changes = [
+        entry
+        for entry in remaining
+        if entry.kind in ("tuned", "accepted", "answered")
+        or (entry.kind == "asked" and entry.value["request"].get("kind") == "limit")
+    ]
     paths = [path for path in replay.records if path.rsplit("/", 1)[-1] == loop.name]
     if not paths:
         yield LeftOut(info.run_id, f"it has no recorded iteration of {loop.name!r}")
     for path in paths:
         limits = _RecordedLimits(loop, path, changes)
         yield _recording(info, replay, path, limits)
-
-
-def _with_noise(loop: Loop, sigma: float | None) -> Loop:
-    """Return the loop with the noise of past runs that the run recorded."""
-    if sigma is None:
-        return loop
-    until, guards = (
-        None if tree is None else with_sigma(tree, sigma) for tree in (loop.until, loop.guards)
-    )
-    with warnings.catch_warnings():
-        # The remarks are for loops that run.
-        warnings.simplefilter("ignore", LoopwrightWarning)
-        return dataclasses.replace(loop, until=until, guards=guards)
-
-
-def _changes_limits(entry: Entry) -> bool:
-    """Return whether an entry changes a limit, or is a question or answer about one."""
-    if entry.kind == "asked":
-        return bool(entry.value["request"].get("kind") == "limit")
-    return entry.kind in ("tuned", "accepted", "answered")
 
 
 class _RecordedLimits:
@@ -374,7 +370,14 @@ async def selected(
         else:
             filters[kind] = value
     if filters:
-        age = _age(filters["since"]) if "since" in filters else None
+        age = None
+        if "since" in filters:
+            match = _AGE.fullmatch(filters["since"])
+            if match is None:
+                raise ConfigurationError(
+                    f"since:{filters['since']}: not an age. Write a number with m, h, d or w, such as since:7d."
+                )
+            age = int(match[1]) * _SECONDS[match[2]]
         for info in await store.runs(limit=_ALL, name=filters.get("name", "")):
             fits = info.fingerprint.startswith(filters.get("fp", ""))
             if fits and (age is None or info.created >= now - age):
@@ -404,12 +407,3 @@ def _of_one_document(runs: list[RunInfo], selectors: Sequence[str], *, mix: bool
             advice="mix_versions",
         )
     return sorted(runs, key=lambda info: (info.created, info.run_id))
-
-
-def _age(text: str) -> float:
-    match = _AGE.fullmatch(text)
-    if match is None:
-        raise ConfigurationError(
-            f"since:{text}: not an age. Write a number with m, h, d or w, such as since:7d."
-        )
-    return int(match[1]) * _SECONDS[match[2]]
