@@ -99,7 +99,14 @@ def carry(loaded: LoadedDocument, contents: Mapping[Path, bytes], *, acts: bool)
         )
     # Relative to one folder, because the paths of the submitter do not exist on a worker.
     folder = Path(os.path.commonpath([file.parent for file in files]))
-    texts = {str(file.relative_to(folder)): _text(file, raw) for file, raw in files.items()}
+    texts = {}
+    for file, raw in files.items():
+        try:
+            texts[str(file.relative_to(folder))] = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ConfigurationError(
+                f"{file.name} is not UTF-8 text, and a run carries text only. Install it on the workers."
+            ) from None
     kept = {key: source[key] for key in _SETTINGS if key in source}
     if replies:
         kept["replies"] = str(Path(str(replies)).relative_to(folder))
@@ -126,15 +133,6 @@ def _sent(loaded: LoadedDocument) -> dict[Path, bytes]:
                 f"{loaded.name}: {one.written} cannot be read: {error.strerror}"
             ) from None
     return files
-
-
-def _text(file: Path, raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigurationError(
-            f"{file.name} is not UTF-8 text, and a run carries text only. Install it on the workers."
-        ) from None
 
 
 def _digest(main: str, files: Mapping[str, str], settings: Mapping[str, Json]) -> str:

@@ -25,7 +25,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, Self
 
 from ..conditions import Budget, amount
 from ..engine.budgets import Limit, Limits, SharedLimits, Spending, limits_of, strictest
@@ -278,7 +278,15 @@ class Worker:
         in_doubt: str = "suspend",
         resources: Mapping[str, Any] | None = None,
     ) -> None:
-        self._queues = _checked(queues if queues is not None else {DEFAULT_QUEUE: DEFAULT_SLOTS})
+        self._queues = dict({DEFAULT_QUEUE: DEFAULT_SLOTS} if queues is None else queues)
+        for queue, slots in self._queues.items():
+            queue_name(queue)
+            if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+                raise ConfigurationError(
+                    f"queues: {queue}: {slots!r} is not a number of runs; use 1 or more"
+                )
+        if not self._queues:
+            raise ConfigurationError("queues: name one queue or more, such as {'default': 50}")
         self._steps = {(step.name, step.fingerprint): step for step in map(as_step, steps)}
         roots = [root] if isinstance(root, str | Path) else root
         self._roots = [folder for folder in roots if str(folder)]
@@ -448,8 +456,13 @@ class Worker:
     async def _attempted(self, run_id: str) -> bool:
         assert self.runs is not None
         row = await self._journal.find(run_id)
-        if is_over(row.status) or (row.status == "suspended" and not await self._is_due(row)):
-            return is_over(row.status)
+        if is_over(row.status):
+            return True
+        # A suspended run continues when its time has come, or when it has an answer.
+        timed = (Reason.THROTTLED.value, Reason.QUOTA.value, Reason.NEEDS_ATTENTION.value)
+        waits = row.status == "suspended" and row.reason not in timed
+        if waits and not await may_continue(self._journal, row.run_id):
+            return False
         # An engine may deliver early, by its own clock.
         if row.wake_at:
             if row.wake_at > time.time() + _CLOCKS:
@@ -464,7 +477,9 @@ class Worker:
             return False
         # Before the step is loaded, because loading its code may kill the worker as well. The steps of this worker
         # are loaded already, so a run of theirs that never started cannot have killed one.
-        counted = bool(row.epoch) or self._loads(row)
+        loaded = (row.name, row.fingerprint) in self._steps
+        loads = CARRIED in row.source or ("python" in row.source and self._modules is not None)
+        counted = bool(row.epoch) or (loads and not loaded)
         if counted and await is_poison(row, self.runs, self._journal):
             return False
         try:
@@ -505,11 +520,6 @@ class Worker:
             raise _Elsewhere(
                 f"its workspace is on {pinned}, and a worker on that machine continues it"
             )
-
-    async def _is_due(self, row: RunInfo) -> bool:
-        """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        timed = (Reason.THROTTLED.value, Reason.QUOTA.value, Reason.NEEDS_ATTENTION.value)
-        return row.reason in timed or await may_continue(self._journal, row.run_id)
 
     async def _put_back(
         self,
@@ -593,12 +603,6 @@ class Worker:
                     await asyncio.sleep(_ELSEWHERE)
         return False
 
-    def _loads(self, row: RunInfo) -> bool:
-        """Return whether the step of a run comes from code or a document that is not loaded yet."""
-        if (row.name, row.fingerprint) in self._steps:
-            return False
-        return CARRIED in row.source or ("python" in row.source and self._modules is not None)
-
     def _loaded(self, row: RunInfo) -> _Runnable:
         """Return the step of a run with its budget, resources and limits.
 
@@ -645,15 +649,3 @@ def _same(row: RunInfo, step: Step) -> Step:
             f"{step.fingerprint} is here)"
         )
     return step
-
-
-def _checked(queues: Mapping[str, int]) -> dict[str, int]:
-    for name, slots in queues.items():
-        queue_name(name)
-        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
-            raise ConfigurationError(
-                f"queues: {name}: {slots!r} is not a number of runs; use 1 or more"
-            )
-    if not queues:
-        raise ConfigurationError("queues: name one queue or more, such as {'default': 50}")
-    return cast("dict[str, int]", dict(queues))

@@ -282,17 +282,18 @@ class _Consumer:
         self._deliverer._held.add(run_id)
         future = asyncio.run_coroutine_threadsafe(self._delivered(run_id), self._loop)
         self._futures.add(future)
-        future.add_done_callback(lambda done: self._done(done, message, run_id))
+
+        def over(done: Future[bool]) -> None:
+            self._futures.discard(done)
+            if not done.cancelled() and done.exception() is None:
+                self._over.put((message, run_id))
+            else:
+                self._deliverer._held.discard(run_id)
+
+        future.add_done_callback(over)
 
     async def _delivered(self, run_id: str) -> bool:
         return await self._handle(run_id)
-
-    def _done(self, future: Future[bool], message: kombu.Message, run_id: str) -> None:
-        self._futures.discard(future)
-        if not future.cancelled() and future.exception() is None:
-            self._over.put((message, run_id))
-        else:
-            self._deliverer._held.discard(run_id)
 
     def _acknowledge(self) -> None:
         while not self._over.empty():
