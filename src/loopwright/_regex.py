@@ -287,7 +287,10 @@ class Pattern:
         clocks: list[int] = []
 
         def run() -> None:
-            clocks.append(_own_clock())
+            # Each thread reads its own clock id, because the call is undefined for a thread that has ended.
+            # Some systems have none.
+            clock_of = getattr(time, "pthread_getcpuclockid", None)
+            clocks.append(-1 if clock_of is None else clock_of(threading.get_ident()))
             deadline = time.thread_time() + self.timeout
             while True:
                 try:
@@ -314,11 +317,17 @@ class Pattern:
                 return cast("Matched", result)
             # A timeout, a lack of memory, or an error of the library: the result is unknown.
             raise PatternTimeout(self.text, self.timeout) from error
-        _lower_priority(thread)
+        # The lowest priority, because its end may take a while. Only Linux has priorities of threads.
+        if sys.platform == "linux" and thread.is_alive() and thread.native_id:
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
         raise PatternTimeout(self.text, self.timeout)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
-        for first, last in _windows(len(text)):
+        # Of a long text its ends: answers stand there more often than in its middle.
+        length, half = len(text), TEXT_CHARS // 2
+        ends = [(0, half), (length - half, length)]
+        for first, last in ends if length > TEXT_CHARS else [(0, length)]:
             matches = self._compiled.finditer(
                 text, first, last, concurrent=True, timeout=self.timeout * SPARE
             )
@@ -331,25 +340,6 @@ class Pattern:
                     yield Match(
                         match[0], match.start(), match.end(), match.groups(), match.groupdict()
                     )
-
-
-def _own_clock() -> int:
-    """Return the clock of the calling thread's processor time; -1 on systems without one.
-
-    Each thread reads its own clock id, because the call is undefined for a thread that has ended.
-    """
-    clock_of_thread = getattr(time, "pthread_getcpuclockid", None)
-    return clock_of_thread(threading.get_ident()) if clock_of_thread is not None else -1
-
-
-def _lower_priority(thread: threading.Thread) -> None:
-    """Give an abandoned thread the lowest priority, because its end may take a while.
-
-    Only Linux has priorities of threads.
-    """
-    if sys.platform == "linux" and thread.is_alive() and thread.native_id:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
 
 
 def _processor_seconds(clocks: list[int]) -> float:
@@ -398,11 +388,3 @@ def compile_pattern(
     except (RecursionError, MemoryError, OverflowError, ValueError, KeyError, IndexError):
         raise PatternError(text, "too complex to compile", 0) from None
     return Pattern(text, ignore_case, timeout, compiled)
-
-
-def _windows(length: int) -> list[tuple[int, int]]:
-    if length <= TEXT_CHARS:
-        return [(0, length)]
-    # Answers stand at the beginning or the end of a text more often than in its middle.
-    half = TEXT_CHARS // 2
-    return [(0, half), (length - half, length)]
