@@ -344,19 +344,17 @@ async def _plan(last: Iteration, ctx: Context) -> Json:
         item.name: {
             "previous": items.pop(item.name),
             "feedback": item.gap,
-            "improvements": _improvements(item.name, last.evaluation),
+            "improvements": [
+                line.removeprefix(f"{item.name}: ")
+                for line in last.evaluation.improvements
+                if line.startswith(f"{item.name}: ")
+            ],
         }
         for item in last.evaluation.criteria
         if not item.passed and item.name not in undecided
     }
     passed = [item.name for item in last.evaluation.criteria if item.passed]
     return {**plan, "passed": passed, "redo": redo}
-
-
-def _improvements(name: str, evaluation: Evaluation) -> list[str]:
-    prefix = f"{name}: "
-    lines = (line for line in evaluation.improvements if line.startswith(prefix))
-    return [line.removeprefix(prefix) for line in lines]
 
 
 def strategy_loop(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.context import Context, Scope
 from ..errors import StepError, TemplateError
-from ..records import Evaluation, History, Iteration, Result
+from ..records import History, Iteration, Result
 from ..records.codec import Json
 from ..records.display import idea_of
 from ..records.history import table_text
@@ -130,6 +130,12 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
     # In the first iteration, feedback and verdicts are those of the baseline.
     last, baseline = scope.history.last, scope.baseline
     evaluation = baseline if last is None else last.evaluation
+    before = _NO_ITERATION if baseline is None else {
+        "iteration": 0, "output": "", "score": baseline.score, "passed": baseline.passed,
+        "feedback": baseline.feedback, "error": "", "improvements": list(baseline.improvements),
+        "metrics": dict(baseline.metrics), "accepted": None, "idea": "",
+        "verdicts": dict(baseline.verdicts or {}),
+    }  # fmt: skip
     fields = {
         "name": scope.name,
         "iteration": scope.number,
@@ -138,7 +144,7 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         **_iterations(scope.history),
         "feedback": last.feedback if last is not None else baseline.feedback if baseline else "",
         "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
-        "baseline": _baseline(scope.baseline),
+        "baseline": before,
         "restarts": scope.restarts,
     }
     if scope.total:
@@ -150,18 +156,6 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
             "stats": stats,
         }
     return fields
-
-
-def _baseline(evaluation: Evaluation | None) -> Json:
-    """Return the variable of the evaluation before the first iteration, with empty fields without one."""
-    if evaluation is None:
-        return _NO_ITERATION
-    return {
-        "iteration": 0, "output": "", "score": evaluation.score, "passed": evaluation.passed,
-        "feedback": evaluation.feedback, "error": "", "improvements": list(evaluation.improvements),
-        "metrics": dict(evaluation.metrics), "accepted": None, "idea": "",
-        "verdicts": dict(evaluation.verdicts or {}),
-    }  # fmt: skip
 
 
 def result_variables(result: Result) -> dict[str, Json]:
