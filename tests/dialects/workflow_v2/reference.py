@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopwright.dialects.workflow_v2.schema import placeholders
+from loopwright.dialects.workflow_v2.fields import placeholders
 from loopwright.errors import ConfigurationError, nearest
 
 __all__ = ["UnknownName", "holds", "interpolate", "placeholders"]

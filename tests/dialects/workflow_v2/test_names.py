@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopwright.dialects.workflow_v2.schema import (
+from loopwright.dialects.workflow_v2.fields import (
     InvalidPlaceholder,
     NameTable,
     Place,

@@ -16,8 +16,7 @@ from ...errors import DocumentError, Problem, listed, nearest
 from ...records.codec import Json, text_of
 from ...templates import TemplateError
 from ...templates.variables import FIXED
-from .presets import context_of
-from .schema import (
+from .fields import (
     AGENT_FIELDS,
     IGNORED,
     MISSING,
@@ -31,6 +30,7 @@ from .schema import (
     text_field,
     wants_structured_output,
 )
+from .presets import context_of
 from .templates import HELPERS, node_template
 
 __all__ = [

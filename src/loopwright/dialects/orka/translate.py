@@ -19,9 +19,7 @@ from ...documents.yaml.reader import Location, Source, translated
 from ...errors import DocumentError, Problem, listed, nearest
 from ...records.codec import Json
 from .agents import Agents, Definition, Native, note_unknown_keys, placed
-from .loop_node import BUILT_IN
-from .presets import context_of
-from .schema import (
+from .fields import (
     IGNORED,
     Defaults,
     LoopNodeDocument,
@@ -29,6 +27,8 @@ from .schema import (
     OrchestratorSpec,
     StructuredSpec,
 )
+from .loop_node import BUILT_IN
+from .presets import context_of
 from .templates import CATEGORIES
 
 __all__ = [

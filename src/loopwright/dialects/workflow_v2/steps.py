@@ -38,7 +38,7 @@ from ...models.reply_text import normalise_reply
 from ...prompts.prompt import Prompt
 from ...records import Reason, Result, Status, codec
 from ...records.codec import Json
-from .schema import (
+from .fields import (
     MAX_NAMES,
     ConsensusV2,
     ExecutionSettings,

@@ -21,7 +21,7 @@ from ...documents.yaml.bounds import MAX_PROBLEMS
 from ...documents.yaml.reader import Location, Source, translated
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json
-from .schema import ExecutionSettings, LoopV2, NameTable, Place, StepV2, WorkflowV2, hint
+from .fields import ExecutionSettings, LoopV2, NameTable, Place, StepV2, WorkflowV2, hint
 from .steps import (
     CALL_TIMEOUT,
     DependencyCycle,
