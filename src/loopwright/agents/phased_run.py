@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..conditions import Budget, Condition, MaxIterations, Passed, PhaseLimit, ScoreAtLeast
 from ..engine.composites import Wrapper, attempt
@@ -37,12 +37,14 @@ from ..records import (
 from ..records.codec import Json
 from .capabilities import AgentState, Hooks, Tools, ask_with_hooks, truth_of
 
+if TYPE_CHECKING:
+    from .phased import PhasedAgent
+
 __all__ = [
     "PHASES",
     "JudgedPhase",
     "PhaseDone",
     "PhaseIteration",
-    "PhasedDeclaration",
     "PhasedRun",
     "WithResults",
     "confidence",
@@ -314,68 +316,10 @@ def _prevented(item: Iteration) -> bool:
     return bool((item.steps or {}).get("not_started"))
 
 
-class PhasedDeclaration(Protocol):
-    """The members of `PhasedAgent` that a run uses. A protocol, because that module imports this one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def limits(self) -> Mapping[str, int]: ...
-
-    @property
-    def evaluators(self) -> Mapping[str, Step]: ...
-
-    @property
-    def kit(self) -> Tools: ...
-
-    @property
-    def capabilities(self) -> Sequence[object]: ...
-
-    @property
-    def max_duration_seconds(self) -> float | None: ...
-
-    @property
-    def max_iterations_effective(self) -> int: ...
-
-    @property
-    def phase_sum(self) -> int: ...
-
-    @property
-    def reserve_refinement(self) -> int: ...
-
-    @property
-    def enable_dynamic_termination(self) -> bool: ...
-
-    @property
-    def min_confidence_threshold(self) -> float: ...
-
-    @property
-    def token_budget(self) -> int | None: ...
-
-    @property
-    def token_rollover(self) -> bool: ...
-
-    @property
-    def tokens(self) -> Mapping[str, int]: ...
-
-    @property
-    def warnings(self) -> Sequence[tuple[str, str]]: ...
-
-    @property
-    def on_failure(self) -> str: ...
-
-    @property
-    def max_retries(self) -> int: ...
-
-    @property
-    def on_iteration(self) -> Callable[[Iteration], object] | None: ...
-
-
 class PhasedRun:
     """The run of one agent. `done` are its phase runs, `plan` the latest plan, `phase` the current phase."""
 
-    def __init__(self, agent: PhasedDeclaration, value: Json, ctx: Context) -> None:
+    def __init__(self, agent: PhasedAgent, value: Json, ctx: Context) -> None:
         self.agent = agent
         self.input = value
         self.outer = ctx
