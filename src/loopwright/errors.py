@@ -4,6 +4,7 @@
 
     LoopwrightError
         ConfigurationError      an invalid value in Python, YAML or on the command line
+            TemplateError       a template is invalid, or cannot be rendered
         DocumentError           an invalid document
         StepError               a step failed
             BudgetExceeded      a required loop used up its budget
@@ -25,7 +26,8 @@
 
 Kinds, and what to do:
 
-- `ConfigurationError`: has no kind. Change the value; the message names it and the nearest valid one.
+- `ConfigurationError`: has no kind. Change the value; the message names it and the nearest valid one. Of a `TemplateError`,
+  the message has the line and the column.
 - `DocumentError`: has no kind. Correct each of its `problems`; `loopwright check FILE` lists them.
 - `StepError`: `error` (a function raised), `not_json` (a value that JSON cannot hold; return other
   types), `bad_input`, `bad_step`, `bad_adapt` (a step received or returned an invalid value; correct

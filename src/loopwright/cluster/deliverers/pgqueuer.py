@@ -87,17 +87,17 @@ class PgQueuerDeliverer:
             if row["it"]:
                 self._prepared = True
                 return
-            # Two workers that start at once would both create them.
-            await queries.driver.execute(f"SELECT pg_advisory_lock({_LOCK})")
-            try:
+            assert self._connection is not None
+            # Two workers that start at once would both create them. A pooler gives each statement outside of a
+            # transaction another session, so the lock is one of the transaction.
+            async with self._connection.transaction():
+                await queries.driver.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 if not await queries.schema_is_installed():
                     await queries.install()
                 table = queries.qbe.qualified.queue_table
                 await queries.driver.execute(
                     f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
                 )
-            finally:
-                await queries.driver.execute(f"SELECT pg_advisory_unlock({_LOCK})")
         self._prepared = True
 
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
