@@ -329,21 +329,17 @@ async def answer(
     first = await journal.post(info.run_id, mine)
     if (first.who, first.at) != (mine.who, mine.at):
         raise _answered(info.run_id, path, first)
-    await _take_up_now(journal, info)
-    return question
-
-
-async def _take_up_now(journal: Journal, info: RunInfo) -> None:
-    """Move answers to the entries of a run without a process; otherwise its process does."""
+    # Its process reads the inbox itself; the answers for a run without one are moved here.
     try:
         log = await journal.open(info, resume=True)
-    except RunLocked:  # its process reads the inbox itself
-        return
+    except RunLocked:
+        return question
     row = replace(log.info, status=status_of(log.recorded), updated=time.time())
     try:
         await take_up(journal, log)
     finally:
         await log.close(row)
+    return question
 
 
 def _answered(run_id: str, path: str, first: Posted) -> ConfigurationError:

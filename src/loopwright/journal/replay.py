@@ -235,8 +235,23 @@ class RecordedRun:
 
     def _add_answer(self, entry: Entry) -> None:
         self.answers[entry.path] = entry.value
-        if entry.path in self.asked:
-            self._apply_answer(self.asked[entry.path].value["request"], entry.value)
+        if entry.path not in self.asked:
+            return
+        request, answer = self.asked[entry.path].value["request"], entry.value
+        kind = request.get("kind")
+        if kind not in ("limit", "iteration") or "loop" not in request:
+            return  # the question of a step
+        # An answer about a loop applies to its limit, or to its latest record.
+        loop, number = request["loop"], request["iteration"]
+        if kind == "limit" and answer["approve"]:
+            self._raise(loop, {"max_iterations": number + answer["more"]})
+        elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
+            # The question was about the latest record, which adapt reads next.
+            last = self.records[loop][-1]
+            record = _edited(last.value, answer)
+            self.records[loop][-1] = Entry(
+                "iteration", loop, last.at, value=record, seconds=last.seconds, seq=last.seq
+            )
 
     def _add_accepted(self, entry: Entry) -> None:
         if entry.value is None:
@@ -269,22 +284,6 @@ class RecordedRun:
 
     def _add_step(self, entry: Entry) -> None:
         self.steps[entry.path] = entry
-
-    def _apply_answer(self, request: Json, answer: Json) -> None:
-        """Apply an answer about a loop: to its limit, or to its latest record."""
-        kind = request.get("kind")
-        if kind not in ("limit", "iteration") or "loop" not in request:
-            return  # the question of a step
-        loop, number = request["loop"], request["iteration"]
-        if kind == "limit" and answer["approve"]:
-            self._raise(loop, {"max_iterations": number + answer["more"]})
-        elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
-            # The question was about the latest record, which adapt reads next.
-            last = self.records[loop][-1]
-            record = _edited(last.value, answer)
-            self.records[loop][-1] = Entry(
-                "iteration", loop, last.at, value=record, seconds=last.seconds, seq=last.seq
-            )
 
     def _spend(self, path: str, usage: Usage) -> None:
         if usage:
@@ -435,7 +434,10 @@ def recorded_result(info: RunInfo, entries: Sequence[Entry], detail: str = "") -
     """
     replay = RecordedRun(surviving(entries))
     loops = _loops(info, replay)
-    end = replay.ended.get("") or _suspended(info, entries)
+    end = replay.ended.get("") or None
+    if end is None and info.status == Status.SUSPENDED:
+        suspended = (e.value for e in reversed(entries) if e.kind == "suspended" and not e.path)
+        end = next(suspended, None)
     # The outermost loop has the name of the run.
     own = loops.get(end["name"] if end is not None else info.name)
     workspace = _workspace(info.name, replay) or (own.workspace if own is not None else None)
@@ -481,39 +483,29 @@ def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
     loops.lists = frozenset(replay.lists())
     ended_paths = [path for path in replay.ended if path]
     for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
-        loops.keep(path, _loop(info, replay, path))
+        if (end := replay.ended.get(path)) is not None:
+            loops.keep(path, loop_result(info.run_id, replay, path, end))
+            continue
+        history, explored = replay.history(path)
+        stop = Stop(Reason.CANCELLED, f"the loop has not ended; the run is {info.status}")
+        result = Result(
+            **_ended_by(stop),
+            output=history.best.output if history.best else None,
+            history=history,
+            usage=replay.spent(path),
+            run_id=info.run_id,
+            name=path.rsplit("/", 1)[-1],
+            seconds=history.elapsed,
+            explored_iterations=explored,
+            items=replay.table(path),
+            error=failure_of(stop, history),
+        )
+        loops.keep(path, result)
     return loops
 
 
 def _ended_by(stop: Stop) -> dict[str, Any]:
     return {"status": stop.reason.status, "reason": stop.reason, "detail": stop.detail}
-
-
-def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
-    """Return the recorded end of a run that is still suspended."""
-    if info.status != Status.SUSPENDED:
-        return None
-    return next((e.value for e in reversed(entries) if e.kind == "suspended" and not e.path), None)
-
-
-def _loop(info: RunInfo, replay: RecordedRun, path: str) -> Result:
-    end = replay.ended.get(path)
-    if end is not None:
-        return loop_result(info.run_id, replay, path, end)
-    history, explored = replay.history(path)
-    stop = Stop(Reason.CANCELLED, f"the loop has not ended; the run is {info.status}")
-    return Result(
-        **_ended_by(stop),
-        output=history.best.output if history.best else None,
-        history=history,
-        usage=replay.spent(path),
-        run_id=info.run_id,
-        name=path.rsplit("/", 1)[-1],
-        seconds=history.elapsed,
-        explored_iterations=explored,
-        items=replay.table(path),
-        error=failure_of(stop, history),
-    )
 
 
 def ended_result(

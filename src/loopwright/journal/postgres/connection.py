@@ -132,28 +132,25 @@ class Server:
                 raise
             raise self.error(error) from error
         try:
-            self._prepare(db)
+            if db.info.server_version < OLDEST:
+                major = db.info.server_version // 10000
+                raise JournalUnavailable(
+                    f"{self.name}: this server is PostgreSQL {major}; use PostgreSQL 14 or newer"
+                )
+            [(pid,)] = db.execute("SELECT pg_backend_pid()").fetchall()
+            # A pooler answers the start of the connection itself, so the two numbers differ.
+            db.pooled = pid != db.info.backend_pid
+            if db.pooled:
+                # A prepared statement belongs to one server session, and the pooler may change it.
+                db.prepare_threshold = None
+            else:
+                db.execute(_SESSION)
+            # A checksum must see the bytes; decoding could raise before the damage is reported as damage.
+            db.adapters.register_loader("text", _Bytes)
         except BaseException:
             db.close()
             raise
         return db
-
-    def _prepare(self, db: Connection) -> None:
-        if db.info.server_version < OLDEST:
-            major = db.info.server_version // 10000
-            raise JournalUnavailable(
-                f"{self.name}: this server is PostgreSQL {major}; use PostgreSQL 14 or newer"
-            )
-        [(pid,)] = db.execute("SELECT pg_backend_pid()").fetchall()
-        # A pooler answers the start of the connection itself, so the two numbers differ.
-        db.pooled = pid != db.info.backend_pid
-        if db.pooled:
-            # A prepared statement belongs to one server session, and the pooler may change it.
-            db.prepare_threshold = None
-        else:
-            db.execute(_SESSION)
-        # A checksum must see the bytes; decoding could raise before the damage is reported as damage.
-        db.adapters.register_loader("text", _Bytes)
 
     def error(self, error: Exception) -> JournalError:
         """Return the error of the journal for an error of the database."""
@@ -522,8 +519,7 @@ def migrate(db: Connection, server: Server, steps: tuple[tuple[Query, ...], ...]
 
 def notes_of(db: Connection, lease: float) -> list[str]:
     """Return what an operator should know about the server of a connection."""
-    major = db.info.server_version // 10000
-    notes = [f"the server is PostgreSQL {major}"]
+    notes = [f"the server is PostgreSQL {db.info.server_version // 10000}"]
     if db.pooled:
         notes.append(
             f"a connection pooler is between: a process that died is noticed after its lease of {lease:g} "

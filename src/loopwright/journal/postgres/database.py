@@ -246,7 +246,14 @@ class Database(ABC):
         try:
             if logs:
                 self._append(db, batches, logs)
-            self._write_many(db, operations)
+            # The rows of several operations are inserted and written in one round trip each.
+            self.inserted, self.written = {}, set()
+            opening = [one.opening for one in operations if one.opening is not None]
+            closing = [one.closing for one in operations if one.closing is not None]
+            if len(opening) > 1:
+                self.inserted = self.insert_all(db, opening)
+            if len(closing) > 1:
+                self.written = self.write_all(db, closing)
             for operation in operations:
                 operation.run(db)
         except BaseException:
@@ -257,18 +264,6 @@ class Database(ABC):
         self._uncertain = True
         db.execute("COMMIT")
         self._uncertain = False
-
-    def _write_many(
-        self, db: Connection, operations: Sequence[CommitOperation[Connection]]
-    ) -> None:
-        """Insert and write the rows of all operations in one round trip each, if there are several."""
-        self.inserted, self.written = {}, set()
-        opening = [operation.opening for operation in operations if operation.opening is not None]
-        closing = [operation.closing for operation in operations if operation.closing is not None]
-        if len(opening) > 1:
-            self.inserted = self.insert_all(db, opening)
-        if len(closing) > 1:
-            self.written = self.write_all(db, closing)
 
     @abstractmethod
     def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
@@ -418,7 +413,7 @@ def _numbers(values: Iterable[Value]) -> str:
 
 def _texts(values: Iterable[Value]) -> str:
     quoted = [
-        "NULL" if value is None else _quoted(str(value))
+        "NULL" if value is None else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
         for value in values
     ]  # fmt: skip
     return "{" + ",".join(quoted) + "}"
@@ -427,11 +422,6 @@ def _texts(values: Iterable[Value]) -> str:
 def _storable_loop(loop: Value) -> Value:
     """Return the path of a loop as PostgreSQL can hold it: without NUL and halves of surrogate pairs."""
     return utf8(loop)[0].replace("\0", "\ufffd") if isinstance(loop, str) else loop
-
-
-def _quoted(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
 
 
 def _bytes(values: Iterable[Value]) -> str:
@@ -567,8 +557,7 @@ class PostgresRuns(Database):
     def _create(self, db: Connection, info: RunInfo, owner: int | None) -> RunRow | None:
         """Create a run and return its row; None if its id is taken."""
         row, contents = self._new_row(info, owner)
-        values = [*sealed_values(row), *queue_values(row.info)]
-        new = db.execute(_INSERT, values).fetchone()
+        new = db.execute(_INSERT, [*sealed_values(row), *queue_values(row.info)]).fetchone()
         if new is None:
             return None
         [key] = new
@@ -694,8 +683,7 @@ def _storable_info(info: RunInfo) -> RunInfo:
 
 def _write_row(db: Connection, row: RunRow, epoch: int) -> bool:
     """Write the variable columns of a row if its epoch is still this one; return whether it was."""
-    values = sealed_values(row)
-    return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
+    return db.execute(_WRITE, (*sealed_values(row)[2:], row.key, epoch)).rowcount == 1
 
 
 _SHARE = (

@@ -507,8 +507,7 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
 
     def _reader(self) -> Reader:
         if not self._readers:
-            db = self.server.connect("reader")
-            self._readers.append(Reader(db))
+            self._readers.append(Reader(self.server.connect("reader")))
         return self._readers[0]
 
 

@@ -147,7 +147,23 @@ def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[s
     kind = _WORDS.get(letter, letter)
     value = unfold(folded, bodies, DEPTHS.get(kind, 0))
     if kind == "iteration" and type(value) is dict:
-        value = _iteration_of(value)
+        evaluation = value.get("evaluation")
+        value = Iteration(
+            number=value["iteration"],
+            input=value.get("input"),
+            output=value.get("output"),
+            evaluation=None if evaluation is None else as_evaluation(evaluation),
+            error=Failure.from_json(value.get("error")),
+            usage=_usage_of(value.get("used")),
+            seconds=value.get("took", 0) / 1e6,
+            interrupted=value.get("interrupted", False),
+            truncated=value.get("truncated", False),
+            steps=value.get("steps"),
+            files=value.get("files"),
+            measures=Measure.listed(value.get("measures")),
+            accepted=value.get("accepted"),
+            explored=value.get("explored", False),
+        )
     if fingerprint == 1:
         fingerprint = intents[path]
     elif kind == "started" and fingerprint:
@@ -163,26 +179,6 @@ def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[s
         reserved=_usage_of(reserved),
         seconds=seconds / 1e6,
         seq=seq,
-    )
-
-
-def _iteration_of(data: dict[str, Json]) -> Iteration:
-    evaluation = data.get("evaluation")
-    return Iteration(
-        number=data["iteration"],
-        input=data.get("input"),
-        output=data.get("output"),
-        evaluation=None if evaluation is None else as_evaluation(evaluation),
-        error=Failure.from_json(data.get("error")),
-        usage=_usage_of(data.get("used")),
-        seconds=data.get("took", 0) / 1e6,
-        interrupted=data.get("interrupted", False),
-        truncated=data.get("truncated", False),
-        steps=data.get("steps"),
-        files=data.get("files"),
-        measures=Measure.listed(data.get("measures")),
-        accepted=data.get("accepted"),
-        explored=data.get("explored", False),
     )
 
 
@@ -210,8 +206,7 @@ def chain_start(run_id: str) -> bytes:
 def chained(before: bytes, first: int, body: bytes) -> bytes:
     """Return the checksum of a row from the one before it, its first entry number and its body."""
     # The entry number too: a row that was moved would not match.
-    data = before + first.to_bytes(8, "big") + body
-    return hashlib.blake2b(data, digest_size=_SUM).digest()
+    return hashlib.blake2b(before + first.to_bytes(8, "big") + body, digest_size=_SUM).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,26 +235,22 @@ def read_row(values: Sequence[Json]) -> RunRow:
         JournalDamaged: if the row does not match its checksum.
     """
     with as_damage(f"run {values[0]}"):
-        return _read_row(values)
-
-
-def _read_row(values: Sequence[Json]) -> RunRow:
-    key, *sealed = values[: len(_COLUMNS) + 1]
-    checksum, owner, _, queue, priority, wake_at, deliveries = values[len(_COLUMNS) + 1 :]
-    for i in _TEXTS:
-        sealed[i] = sealed[i].decode("utf-8", "replace")
-    if seal(sealed) != checksum:
-        raise JournalDamaged(
-            f"{sealed[0]}: the row of this run does not match its checksum; "
-            "restore the journal from a backup"
-        )
-    fields = dict(zip(_COLUMNS, sealed, strict=True))
-    own = {name: fields.pop(name) for name in ("input", "source", "opened", "last", "head")}
-    fields["usage"] = Usage(*json.loads(fields["usage"]))
-    if queue or deliveries or wake_at:
-        fields |= {"queue": queue.decode("utf-8", "replace"), "priority": priority}
-        fields |= {"wake_at": wake_at, "deliveries": deliveries}
-    return RunRow(key=key, info=RunInfo(**fields), owner=owner, **own)
+        key, *sealed = values[: len(_COLUMNS) + 1]
+        checksum, owner, _, queue, priority, wake_at, deliveries = values[len(_COLUMNS) + 1 :]
+        for i in _TEXTS:
+            sealed[i] = sealed[i].decode("utf-8", "replace")
+        if seal(sealed) != checksum:
+            raise JournalDamaged(
+                f"{sealed[0]}: the row of this run does not match its checksum; "
+                "restore the journal from a backup"
+            )
+        fields = dict(zip(_COLUMNS, sealed, strict=True))
+        own = {name: fields.pop(name) for name in ("input", "source", "opened", "last", "head")}
+        fields["usage"] = Usage(*json.loads(fields["usage"]))
+        if queue or deliveries or wake_at:
+            fields |= {"queue": queue.decode("utf-8", "replace"), "priority": priority}
+            fields |= {"wake_at": wake_at, "deliveries": deliveries}
+        return RunRow(key=key, info=RunInfo(**fields), owner=owner, **own)
 
 
 def sealed_values(row: RunRow) -> list[Value]:

@@ -302,21 +302,17 @@ class SqliteDatabase:
         """
         with suppress(sqlite3.Error, OSError, JournalUnavailable), self._transaction() as db:
             self._fence(db, self.logs.values())
-            self._find_requests(db)
+            # A request to cancel and a new limit are commits of other connections, so without one there is
+            # nothing to read.
+            if self._cancel_state != self._state:
+                self._cancel_state = self._state
+                for key, epoch in db.execute(_CANCELLED, (self.owner.key,)).fetchall():
+                    log = self.logs.get(key)
+                    if log is not None and log.info.epoch == epoch:
+                        log.request_cancel()
+                for key, count in db.execute(_POSTED, (json.dumps(list(self.logs)),)).fetchall():
+                    self.logs[key].count_posted(count)
             self._owner = renew(db, self.owner, self.clocks.wall() + self.lease, self.seconds)
-
-    def _find_requests(self, db: sqlite3.Connection) -> None:
-        # A request to cancel and a new limit are commits of other connections, so without one there is
-        # nothing to read.
-        if self._cancel_state == self._state:
-            return
-        self._cancel_state = self._state
-        for key, epoch in db.execute(_CANCELLED, (self.owner.key,)).fetchall():
-            log = self.logs.get(key)
-            if log is not None and log.info.epoch == epoch:
-                log.request_cancel()
-        for key, count in db.execute(_POSTED, (json.dumps(list(self.logs)),)).fetchall():
-            self.logs[key].count_posted(count)
 
     def finish(self) -> None:
         """Release the leases, move the WAL into the database and close it."""
@@ -448,9 +444,8 @@ def find_run(db: sqlite3.Connection, run_id: str) -> RunRow:
 
 def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
     """Write the variable columns of a row if its epoch is still this one; return whether it was."""
-    values = sealed_values(row)
     # The epoch is the fence: after a takeover the old owner changes nothing.
-    return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
+    return db.execute(_WRITE, (*sealed_values(row)[2:], row.key, epoch)).rowcount == 1
 
 
 def put(db: sqlite3.Connection, run: int, answer: Posted) -> Posted:

@@ -123,9 +123,26 @@ def _sealed(owner: LeaseOwner) -> list[Value]:
 
 def register(db: sqlite3.Connection, now: float, lease: float = LEASE) -> LeaseOwner:
     """Insert a row for this store in a transaction, and delete dead owners without runs."""
-    # At this moment, because a program that opens many journals would otherwise leave a row for
-    # each.
-    _delete_dead(db, now)
+    idle = db.execute(
+        "SELECT id, place, pid, started, until FROM owners WHERE until<? AND "
+        "id<(SELECT max(id) FROM owners) AND NOT EXISTS("
+        "SELECT 1 FROM runs WHERE status='running' AND owner=owners.id)",
+        (now - LEASE,),
+    ).fetchall()
+    # At this moment, because a program that opens many journals would otherwise leave a row for each. The
+    # highest id stays, so that no id is used twice.
+    for key, where, pid, start, until in idle:
+        owner = LeaseOwner(
+            key=key,
+            place=_text(where),
+            host="",
+            pid=pid,
+            started=_text(start),
+            until=until,
+            seconds=0.0,
+        )
+        if not owner.alive(now):
+            db.execute("DELETE FROM owners WHERE id=?", (key,))
     pid, host = os.getpid(), socket.gethostname()
     owner = LeaseOwner(
         key=0,
@@ -139,28 +156,6 @@ def register(db: sqlite3.Connection, now: float, lease: float = LEASE) -> LeaseO
     values = _sealed(owner)
     cursor = db.execute("INSERT INTO owners VALUES(NULL,?,?,?,?,?,?,?)", [*values, seal(values)])
     return replace(owner, key=cursor.lastrowid or 0)
-
-
-def _delete_dead(db: sqlite3.Connection, now: float) -> None:
-    """Delete the rows of stores that have ended; the highest id stays, so that no id is used twice."""
-    idle = db.execute(
-        "SELECT id, place, pid, started, until FROM owners WHERE until<? AND "
-        "id<(SELECT max(id) FROM owners) AND NOT EXISTS("
-        "SELECT 1 FROM runs WHERE status='running' AND owner=owners.id)",
-        (now - LEASE,),
-    ).fetchall()
-    for key, where, pid, start, until in idle:
-        owner = LeaseOwner(
-            key=key,
-            place=_text(where),
-            host="",
-            pid=pid,
-            started=_text(start),
-            until=until,
-            seconds=0.0,
-        )
-        if not owner.alive(now):
-            db.execute("DELETE FROM owners WHERE id=?", (key,))
 
 
 def _text(value: Json) -> str:

@@ -207,7 +207,17 @@ def _create(path: Path) -> None:
             migrate(db, 0)
         finally:
             db.close()
-        _publish(draft, path)
+        # Renamed durably, with the side lock held. An existing file stays as it is: a link fails if the name
+        # exists, a rename would replace the journal of another process.
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            if not path.exists():
+                draft.replace(path)
+        draft.unlink(missing_ok=True)
+        _sync_folder(path.parent)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -325,20 +335,6 @@ def create_private(path: Path) -> None:
     # process, and another process could then remove the WAL under its connections.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE))
-
-
-def _publish(draft: Path, path: Path) -> None:
-    """Rename a complete file durably, with the side lock held. An existing file stays as it is."""
-    # A link fails if the name exists, a rename would replace the journal of another process.
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links
-        if not path.exists():
-            draft.replace(path)
-    draft.unlink(missing_ok=True)
-    _sync_folder(path.parent)
 
 
 def own_folder(path: Path) -> None:
