@@ -746,19 +746,6 @@ def _is_first_iteration(ctx: Context) -> bool:
     return "rejudge" not in ctx.path.split("/")
 
 
-def _check_criteria(
-    criteria: Sequence[str], preset: str, weights: Mapping[str, float] | None, *, impossible: bool
-) -> None:
-    """Refuse criteria, a preset and weights that do not go together."""
-    if bool(criteria) == bool(preset):
-        raise ConfigurationError("judge: pass either criteria or a preset.")
-    check_sentences("judge", criteria)
-    if weights and not preset and len(criteria) < 2:
-        raise ConfigurationError("judge: weights need two criteria or more, or a preset.")
-    if impossible and preset:
-        raise ConfigurationError("judge: impossible: a preset has no such answer. Use criteria.")
-
-
 def judge(
     *criteria: str,
     model: str | Sequence[str] = (),
@@ -829,7 +816,13 @@ def judge(
         >>> result.passed, result.score, result.feedback
         (False, 0.4, 'it has no date')
     """
-    _check_criteria(criteria, preset, weights, impossible=impossible)
+    if bool(criteria) == bool(preset):
+        raise ConfigurationError("judge: pass either criteria or a preset.")
+    check_sentences("judge", criteria)
+    if weights and not preset and len(criteria) < 2:
+        raise ConfigurationError("judge: weights need two criteria or more, or a preset.")
+    if impossible and preset:
+        raise ConfigurationError("judge: impossible: a preset has no such answer. Use criteria.")
     question = Sentence(impossible=True) if impossible else None
     leads = accept_lead > 1 or reject_lead > 1 or confirm
     if measured is not None and leads:

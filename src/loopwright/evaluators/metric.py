@@ -90,10 +90,25 @@ def metric(
         )
     measurement = Measurement(name, unit, pattern, at_once, idea)
     if command is None:
-        step = _of_output(measurement.reading)
+        reading = measurement.reading
+
+        async def of_output(value: Json) -> Evaluation:
+            text = codec.text_of(value)
+            return await in_thread(reading.evaluation, (text,), "the output has no such number", {})
+
+        step = FunctionStep(of_output, name=name, fingerprint=digest_of("metric", repr(reading)))
     else:
         shell = ShellStep(command, name=name, pass_env=pass_env, **options)
-        step = _of_command(measurement, shell)
+
+        async def of_command(value: Json, ctx: Context) -> Evaluation:
+            return await measurement.of(lambda: run_check(shell, value, ctx), ctx)
+
+        step = FunctionStep(
+            of_command,
+            name=name,
+            fingerprint=digest_of("metric", repr(measurement.reading), shell.fingerprint),
+            reports=False,
+        )
     checks = [
         command_check(gate) if isinstance(gate, Sequence) else as_check("", gate) for gate in gates
     ]
@@ -117,26 +132,6 @@ def repeated(
     step.scores_only = step.measures_only = True
     measured: Step = Repeated(step, {name: (repeats, take)}) if repeats > 1 else step
     return before(measured, *gates) if gates else measured
-
-
-def _of_output(reading: _Reading) -> FunctionStep[object, Evaluation]:
-    async def evaluate(value: Json) -> Evaluation:
-        text = codec.text_of(value)
-        return await in_thread(reading.evaluation, (text,), "the output has no such number", {})
-
-    return FunctionStep(evaluate, name=reading.name, fingerprint=digest_of("metric", repr(reading)))
-
-
-def _of_command(measurement: Measurement, shell: ShellStep) -> FunctionStep[object, Evaluation]:
-    async def evaluate(value: Json, ctx: Context) -> Evaluation:
-        return await measurement.of(lambda: run_check(shell, value, ctx), ctx)
-
-    return FunctionStep(
-        evaluate,
-        name=measurement.name,
-        fingerprint=digest_of("metric", repr(measurement.reading), shell.fingerprint),
-        reports=False,
-    )
 
 
 # Escapes, sets, and groups that match no text.

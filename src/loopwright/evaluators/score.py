@@ -170,8 +170,16 @@ def read_score(
         return _conclude([alone] if alone else [], exact, prose=False)
     # A model often repeats the rated text, which may contain a planted "SCORE: 100".
     candidate_text = squeezed(candidate)
+    words = strip_emphasis(normalise_characters(label)).strip().rstrip(":=").split()
+    if not words:
+        raise ConfigurationError(
+            f"the label of a score is {label!r}, expected a word such as 'score'; "
+            f"give label=None if the reply is the number alone"
+        )
+    phrase = r"[ \t]+".join(re.escape(word) for word in words)
+    pattern = re.compile(rf"{_WORD_START}{phrase}[ \t]*[:=][ \t]*", re.IGNORECASE)
     matches = []
-    for value, quoted in _labelled(text, _label_pattern(label)):
+    for value, quoted in _labelled(text, pattern):
         figures = _FIGURES.match(value)
         said = f"{label} {figures[0] if figures else value}"
         if not (candidate_text and is_repeated(said, candidate_text)):
@@ -187,17 +195,6 @@ def is_repeated(text: str, candidate: str) -> bool:
     own = squeezed(text)
     # "score: 8" does not repeat "score: 85", so no digit may follow.
     return bool(own) and re.search(re.escape(own) + r"(?!\d)", candidate) is not None
-
-
-def _label_pattern(label: str) -> re.Pattern[str]:
-    words = strip_emphasis(normalise_characters(label)).strip().rstrip(":=").split()
-    if not words:
-        raise ConfigurationError(
-            f"the label of a score is {label!r}, expected a word such as 'score'; "
-            f"give label=None if the reply is the number alone"
-        )
-    phrase = r"[ \t]+".join(re.escape(word) for word in words)
-    return re.compile(rf"{_WORD_START}{phrase}[ \t]*[:=][ \t]*", re.IGNORECASE)
 
 
 def _labelled(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]:

@@ -92,7 +92,12 @@ def similarity(
     target = _normal(expected)
 
     async def evaluate(value: Json) -> Evaluation:
-        share = _dice(_normal(codec.text_of(value)), target)
+        text, share = _normal(codec.text_of(value)), 1.0
+        # Texts of one character have no pairs, but equal ones are similar.
+        if text != target:
+            a, b = Counter(pairwise(text)), Counter(pairwise(target))
+            total = a.total() + b.total()
+            share = round(2 * (a & b).total() / total, 4) if total else 0.0
         if at_least is None:
             return Evaluation(share)
         passed = reaches(share, at_least)
@@ -114,15 +119,6 @@ def similarity(
 
 def _normal(text: str) -> str:
     return " ".join(text[:_CHARACTERS].casefold().split())
-
-
-def _dice(text: str, expected: str) -> float:
-    # Texts of one character have no pairs, but equal ones are similar.
-    if text == expected:
-        return 1.0
-    a, b = Counter(pairwise(text)), Counter(pairwise(expected))
-    total = a.total() + b.total()
-    return round(2 * (a & b).total() / total, 4) if total else 0.0
 
 
 # Source of both limits: the scorer that `rubric` names.
