@@ -238,13 +238,15 @@ def _read(prices: ModelPrice) -> Price | None:
         return None
     bounds = sorted({tier.start for figure in figures for tier in getattr(figure, "tiers", ())})
     low, high = (_base(figure) for figure in figures)
-    tiers = tuple(Tier(bound, *(_above(figure, bound) for figure in figures)) for bound in bounds)
-    return Price(low, high, tiers)
-
-
-def _above(figure: Json, bound: int) -> float:
-    reached = [tier.price for tier in getattr(figure, "tiers", ()) if tier.start <= bound]
-    return float(reached[-1]) if reached else _base(figure)
+    tiers = []
+    for bound in bounds:
+        above = (
+            [tier.price for tier in getattr(figure, "tiers", ()) if tier.start <= bound]
+            or [_base(figure)]
+            for figure in figures
+        )
+        tiers.append(Tier(bound, *(float(prices[-1]) for prices in above)))
+    return Price(low, high, tuple(tiers))
 
 
 def _base(figure: Json) -> float:

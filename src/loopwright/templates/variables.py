@@ -109,20 +109,18 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
     while loop is None and scope is not None:
         loop = loop_variables(scope) if scope.number else None
         scope = scope.parent
+    if loop is not None and "current" not in loop:
+        # With the item of the surrounding list and its position.
+        around = ctx.scope
+        while around is not None and not around.total:
+            around = around.parent
+        fields = loop_variables(around) if around is not None else {}
+        loop = {**{k: v for k, v in fields.items() if k in OF_ITEMS}, **loop}
     if loop is not None:
-        variables["loop"] = loop if "current" in loop else {**_of_list(ctx.scope), **loop}
+        variables["loop"] = loop
     supplied = {name: item for name, item in (supplied or {}).items() if name != "env"}
     # Predefined names win over steps, and steps over the caller's variables.
     return {**supplied, **steps, **variables, "given": supplied}
-
-
-def _of_list(scope: Scope | None) -> dict[str, Json]:
-    """Return the fields of the surrounding list: the item and its position; {} outside a list."""
-    while scope is not None and not scope.total:
-        scope = scope.parent
-    return (
-        {} if scope is None else {k: v for k, v in loop_variables(scope).items() if k in OF_ITEMS}
-    )
 
 
 def loop_variables(scope: Scope) -> dict[str, Json]:

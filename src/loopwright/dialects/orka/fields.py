@@ -388,12 +388,15 @@ def schema_of(
     optional = optional or dict.fromkeys(fields.optional, "string")
     types = {**optional, **fields.types}
     strict = any(each.strict for each in (own, common) if each is not None)
+    properties: dict[str, Json] = {}
+    for name in (*fields.required, *optional):
+        word = types.get(name, "string").strip().lower()
+        word = _TYPES.get(word, word)
+        # Models can write any value as text, so an unknown type does not refuse the document.
+        properties[name] = {"type": word if word in _JSON_TYPES else "string"}
     return {
         "type": "object",
-        "properties": {
-            name: {"type": _type(types.get(name, "string"))}
-            for name in (*fields.required, *optional)
-        },
+        "properties": properties,
         "required": list(fields.required),
         "additionalProperties": not strict,
     }
@@ -419,10 +422,3 @@ def text_field(schema: Mapping[str, Json]) -> str:
         if isinstance(properties.get(name), Mapping) and properties[name].get("type") == "string"
     ]
     return texts[0] if len(texts) == 1 and "response" not in properties else "response"
-
-
-def _type(value: str) -> str:
-    word = value.strip().lower()
-    word = _TYPES.get(word, word)
-    # Models can write any value as text, so an unknown type does not refuse the document.
-    return word if word in _JSON_TYPES else "string"

@@ -120,7 +120,16 @@ class Transport(httpx2.AsyncBaseTransport):
             addresses = await resolve(url.host, port, self.allowed)
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError(f"{url.host} could not be resolved: {error}") from error
-        response = await self._connected(request, addresses)
+        # The first address that accepts a connection; before that, no data is sent.
+        for number, address in enumerate(addresses, start=1):
+            try:
+                response = await self._inner.handle_async_request(self._pinned(request, address))
+                break
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                if number == len(addresses):
+                    raise
+        else:
+            raise httpx2.ConnectError(f"{request.url.host} has no address")
         exchange.status = response.status_code
         exchange.headers = {key.lower(): value for key, value in response.headers.items()}
         if is_compressed(response.headers):
@@ -132,16 +141,6 @@ class Transport(httpx2.AsyncBaseTransport):
                 billed="maybe",
             )
         return self._bounded(response, exchange)
-
-    async def _connected(self, request: httpx2.Request, addresses: list[str]) -> httpx2.Response:
-        """Send to the first address that accepts a connection; before that, no data is sent."""
-        for number, address in enumerate(addresses, start=1):
-            try:
-                return await self._inner.handle_async_request(self._pinned(request, address))
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                if number == len(addresses):
-                    raise
-        raise httpx2.ConnectError(f"{request.url.host} has no address")
 
     def _pinned(self, request: httpx2.Request, address: str) -> httpx2.Request:
         """Return the request for one address of its host, with the headers that are sent."""
