@@ -317,10 +317,7 @@ class Pattern:
                 return cast("Matched", result)
             # A timeout, a lack of memory, or an error of the library: the result is unknown.
             raise PatternTimeout(self.text, self.timeout) from error
-        # The lowest priority, because its end may take a while. Only Linux has priorities of threads.
-        if sys.platform == "linux" and thread.is_alive() and thread.native_id:
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
+        _lower_priority(thread)
         raise PatternTimeout(self.text, self.timeout)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
@@ -340,6 +337,16 @@ class Pattern:
                     yield Match(
                         match[0], match.start(), match.end(), match.groups(), match.groupdict()
                     )
+
+
+def _lower_priority(thread: threading.Thread) -> None:
+    """Give an abandoned thread the lowest priority, because its end may take a while.
+
+    Only Linux has priorities of threads.
+    """
+    if sys.platform == "linux" and thread.is_alive() and thread.native_id:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
 
 
 def _processor_seconds(clocks: list[int]) -> float:
