@@ -1,7 +1,8 @@
 """Agents as steps: phased (planning, execution, refinement) and reasoning (one conversation until a final answer)."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .._lazy import names_of
 
 if TYPE_CHECKING:
     from ..prompts import tool_prompt
@@ -36,34 +37,38 @@ __all__ = [
 ]
 
 # Loaded at first use: templates, models and tools take half a second.
-_LAZY = {
-    "AgentState": ".capabilities",
-    "COMPLEXITIES": ".phased",
-    "Capability": ".capabilities",
-    "Event": ".lifecycle",
-    "Execution": ".final_answer",
-    "Lifecycle": ".lifecycle",
-    "LifecycleListener": ".lifecycle",
-    "Move": ".lifecycle",
-    "OnResults": "..prompts.tool_prompt",
-    "PhasedAgent": ".phased",
-    "ROLES": ".phased",
-    "ReasoningAgent": ".reasoning",
-    "STATUSES": ".final_answer",
-    "State": ".lifecycle",
-    "call_with_tools": "..prompts.tool_prompt",
-    "completion": ".final_answer",
-    "execution_of": ".final_answer",
-    "executions": ".final_answer",
-    "lifecycle_of": ".lifecycle",
-    "tool_prompt": "..prompts",
+_MODULES = {
+    "..prompts": ("tool_prompt",),
+    "..prompts.tool_prompt": (
+        "OnResults",
+        "call_with_tools",
+    ),
+    ".capabilities": (
+        "AgentState",
+        "Capability",
+    ),
+    ".final_answer": (
+        "Execution",
+        "STATUSES",
+        "completion",
+        "execution_of",
+        "executions",
+    ),
+    ".lifecycle": (
+        "Event",
+        "Lifecycle",
+        "LifecycleListener",
+        "Move",
+        "State",
+        "lifecycle_of",
+    ),
+    ".phased": (
+        "COMPLEXITIES",
+        "PhasedAgent",
+        "ROLES",
+    ),
+    ".reasoning": ("ReasoningAgent",),
 }
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_LAZY[name], __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__ = names_of(__name__, _MODULES)

@@ -5,8 +5,9 @@ compares recorded votes with labels of people. Nothing here changes a run. Only 
 asks a model.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .._lazy import names_of
 
 if TYPE_CHECKING:
     from .._statistics import Estimate
@@ -117,11 +118,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
-
-    def __getattr__(name):
-        for module, names in _MODULES.items():
-            if name in names:
-                value = getattr(import_module(module, __name__), name)
-                globals()[name] = value
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = names_of(__name__, _MODULES)

@@ -11,9 +11,9 @@
 one file, `postgres/` the store in a database.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .._lazy import names_of
 from .protocol import Entry, FileStore, Journal, Posted, Rewind, RunInfo, RunLog
 from .protocol import NoLog as NoLog
 from .protocol import is_note as is_note
@@ -42,16 +42,9 @@ __all__ = [
 
 # Loaded at first use: a run without a journal needs none of them.
 _MODULES = {
-    "in_memory": ("MemoryJournal", "MemoryLog"),
-    "open": ("OpenMemory", "open_journal", "open_memory"),
+    ".in_memory": ("MemoryJournal", "MemoryLog"),
+    ".open": ("OpenMemory", "open_journal", "open_memory"),
 }
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
-
-    def __getattr__(name):
-        for module, names in _MODULES.items():
-            if name in names:
-                value = getattr(import_module(f".{module}", __name__), name)
-                globals()[name] = value
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = names_of(__name__, _MODULES)

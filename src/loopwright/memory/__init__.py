@@ -8,9 +8,9 @@ Rules:
 3. Time is a value of each entry; this package does not read a clock.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .._lazy import names_of
 from .entries import InMemory, Memory, MemoryEntry, entry
 
 if TYPE_CHECKING:
@@ -40,28 +40,26 @@ __all__ = [
 ]
 
 # Loaded at first use: a journal needs the entries only, and `open_memory` belongs to a layer above.
-_LAZY = {
-    "Episode": ".view",
-    "Fact": ".view",
-    "Feedback": ".view",
-    "Lesson": ".space",
-    "Lessons": ".space",
-    "Note": ".view",
-    "Space": ".space",
-    "SuccessRate": ".view",
-    "View": ".view",
-    "fact_id": ".view",
-    "lessons_of": ".space",
-    "open_memory": "..journal",
-    "ranked": ".space",
-    "view_of": ".view",
+_MODULES = {
+    "..journal": ("open_memory",),
+    ".space": (
+        "Lesson",
+        "Lessons",
+        "Space",
+        "lessons_of",
+        "ranked",
+    ),
+    ".view": (
+        "Episode",
+        "Fact",
+        "Feedback",
+        "Note",
+        "SuccessRate",
+        "View",
+        "fact_id",
+        "view_of",
+    ),
 }
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_LAZY[name], __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__ = names_of(__name__, _MODULES)
