@@ -74,6 +74,7 @@ LATE = {
     ("loopwright.documents.plan", "loopwright.models.registry"): _MODEL,
     ("loopwright.documents.plan", "loopwright.prompts.tool_prompt"): _MODEL,
     ("loopwright.documents.schema.traverse", "loopwright.agents.phased"): _AGENT,
+    ("loopwright.documents.schema.traverse", "loopwright.agents.phased_run"): _AGENT,
     ("loopwright.documents.schema.traverse", "loopwright.tools.mcp"): "only servers need it",
     (
         "loopwright.documents.steps",

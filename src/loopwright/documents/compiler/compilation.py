@@ -80,9 +80,9 @@ class TemplateLanguage:
 
 NATIVE = TemplateLanguage(fill, expression)
 
+COMPILER = "loopwright.documents.compiler"
 # What gives keys and words of a document the meaning that another dialect knows. As text, so that a document without
 # them loads no dialect.
-COMPILER = "loopwright.documents.compiler"
 _EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
         "loop_node": "loopwright.dialects.orka.compile:LANGUAGE",

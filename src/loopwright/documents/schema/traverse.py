@@ -154,7 +154,9 @@ def has_groups(document: Document) -> bool:
 
 def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
     """Iterate over the phases of an agent that have a step, each with its step."""
-    for phase in ("planning", "execution", "refinement"):
+    from ...agents.phased_run import PHASES
+
+    for phase in PHASES:
         if (action := getattr(spec, phase)) is not None:
             yield phase, action
 
