@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import tempfile
@@ -73,8 +74,7 @@ async def test_a_disk_that_is_really_full_stalls_runs_too(
             log = await journal.open(info())
             await record(log, rounds(1))
             filler = small_disk / "filler"
-            with filler.open("wb") as file:
-                file.write(b"x" * _space(small_disk))
+            _fill(filler)
             waiting = asyncio.ensure_future(record(log, rounds(99, start=2)))
             done, _ = await asyncio.wait({waiting}, timeout=3.0)
             assert not done
@@ -87,6 +87,12 @@ async def test_a_disk_that_is_really_full_stalls_runs_too(
         query(postgres_server.url, "DROP TABLESPACE small")
 
 
-def _space(folder: Path) -> int:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+def _fill(file: Path) -> None:
+    """Write until nothing more fits: the server uses the same disk, so its free space is not known before."""
+    with file.open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(b"x" * 65_536)
+        except OSError as full:
+            if full.errno != errno.ENOSPC:
+                raise
