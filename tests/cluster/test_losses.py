@@ -208,6 +208,8 @@ async def test_two_schedulers_create_one_run_for_each_time(
     async with PostgresJournal(postgres_url) as other:
         stores = [journal, other]
         shared = [open_runs(store) for store in stores]
+        for runs in shared:
+            await runs.enter({"default": 1})
         sweepers = [
             Sweeper(store, runs, deliverer) for store, runs in zip(stores, shared, strict=True)
         ]

@@ -18,7 +18,8 @@ import contextlib
 import itertools
 import os
 import socket
-from collections import deque
+import time
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -34,7 +35,15 @@ from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.ownership import OWNED
 from ..journal.protocol import session_options, shown_url
 from ..records import Usage
-from .shared_runs import MAX_DELIVERIES, MAX_DOUBLINGS, SUSPECT, DelayedRun, QueueInfo, WorkerInfo
+from .shared_runs import (
+    MAX_DELIVERIES,
+    MAX_DOUBLINGS,
+    SUSPECT,
+    DelayedRun,
+    QueueInfo,
+    SweepInfo,
+    WorkerInfo,
+)
 
 __all__ = [
     "PATIENCE",
@@ -240,7 +249,7 @@ Fetched = TypeVar("Fetched")
 WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
 _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
-_SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
+_TURN_OF_SWEEPER = 10.0  # seconds after which another worker sweeps, if the one that does is silent
 _PAUSE = 0.2  # seconds between two attempts while the database is away
 # Not the time of each row, with which no index could be used.
 _NOW = "extract(epoch FROM statement_timestamp())::float8"
@@ -249,18 +258,46 @@ _DOUBLED = (
     "(SELECT times FROM loopwright_queue.returned WHERE run_id = %s), 0))"
 )
 
-# A run that an engine should hold: it waits, or its owner is dead, or its time has come.
+# The queues that a live worker serves.
+_SERVED = f"""
+SELECT DISTINCT split_part(served, '=', 1) AS queue
+FROM loopwright_queue.workers w, unnest(string_to_array(w.queues, ' ')) AS served
+WHERE NOT w.closed AND w.beat > clock_timestamp() - interval '{DEAD} seconds'
+"""
+_HERE = f"""
+NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NOT EXISTS(
+  SELECT FROM loopwright_queue.workers w WHERE w.host = h.host AND NOT w.closed
+    AND w.beat > clock_timestamp() - interval '{DEAD} seconds'))
+"""
+# Runs that an engine should hold, in four parts, of which each has an index: their time has come; they were given back;
+# their owner is dead; they wait. Of those that wait, an engine has nearly all, so a sweep reads the next few of each queue.
 _DUE = f"""
-SELECT r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE r.status END, r.created, r.updated,
-  r.epoch, r.queue, r.priority, r.wake_at, r.deliveries
-FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
-WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> '' AND r.wake_at <= {_NOW}
-  AND (r.status IN ('queued', 'interrupted') OR (r.status = 'suspended' AND r.wake_at > 0)
-    OR (r.status = 'running' AND NOT {OWNED}))
-  AND NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NOT EXISTS(
-    SELECT FROM loopwright_queue.workers w WHERE w.host = h.host AND NOT w.closed
-      AND w.beat > clock_timestamp() - interval '{DEAD} seconds'))
-ORDER BY r.status = 'queued', r.priority DESC, r.id LIMIT %s
+WITH served AS MATERIALIZED ({_SERVED})
+SELECT r.* FROM served s, LATERAL (SELECT {{columns}} FROM loopwright.runs r
+  WHERE r.queue = s.queue AND r.wake_at > 0 AND r.wake_at <= {_NOW}
+    AND r.status IN ('queued', 'suspended', 'interrupted') AND {_HERE} ORDER BY r.wake_at LIMIT %(limit)s) r
+UNION ALL SELECT r.* FROM (SELECT {{columns}} FROM loopwright.runs r JOIN served s ON s.queue = r.queue
+  WHERE r.status = 'interrupted' AND r.wake_at = 0 AND {_HERE} ORDER BY r.id LIMIT %(limit)s) r
+UNION ALL SELECT r.* FROM (SELECT {{columns}} FROM loopwright.runs r JOIN served s ON s.queue = r.queue
+  LEFT JOIN loopwright.owners_now o ON o.id = r.owner
+  WHERE r.status = 'running' AND r.wake_at <= {_NOW} AND NOT {OWNED} AND {_HERE} LIMIT %(limit)s) r
+UNION ALL SELECT r.* FROM served s LEFT JOIN unnest(%(queues)s::text[], %(ids)s::bigint[]) AS c(queue, id)
+  ON c.queue = s.queue, LATERAL (SELECT {{columns}} FROM loopwright.runs r
+  WHERE r.queue = s.queue AND r.status = 'queued' AND r.wake_at = 0 AND r.id > coalesce(c.id, 0) AND {_HERE}
+  ORDER BY r.id LIMIT %(part)s) r
+""".format(
+    columns="r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE r.status END AS status, "
+    "r.created, r.updated, r.epoch, r.queue, r.priority, r.wake_at, r.deliveries, r.id"
+)
+_PART = 500  # runs of each queue whose deliveries one sweep asks the engine for
+# Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long.
+_BEAT = f"""
+WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %(finished)s, closed = false
+    WHERE id = %(worker)s),
+  turn AS (UPDATE loopwright_queue.sweeper SET worker = %(worker)s,
+      until = clock_timestamp() + interval '{_TURN_OF_SWEEPER} seconds'
+    WHERE worker = %(worker)s OR until < clock_timestamp() RETURNING 1)
+SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn)
 """
 _WAITS = f"(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT {OWNED}))"
 # A returned run has no start time of its own: it waits for a worker that can run it.
@@ -295,6 +332,11 @@ SELECT w.host || ':' || w.pid, extract(epoch FROM w.since)::float8, extract(epoc
 FROM loopwright_queue.workers w
 WHERE NOT w.closed AND w.beat > clock_timestamp() - interval '10 minutes' ORDER BY w.id
 """
+_SWEEP = """
+SELECT CASE WHEN s.until > clock_timestamp() THEN w.host || ':' || w.pid ELSE '' END,
+  extract(epoch FROM clock_timestamp() - s.swept)::float8
+FROM loopwright_queue.sweeper s LEFT JOIN loopwright_queue.workers w ON w.id = s.worker
+"""
 
 
 class PostgresSharedRuns:
@@ -316,7 +358,10 @@ class PostgresSharedRuns:
         self._finished = 0
         self._calls: psycopg.AsyncConnection[TupleRow] | None = None
         self._session: psycopg.AsyncConnection[TupleRow] | None = None
-        self._leads = False
+        self._ahead = (
+            time.time() - time.monotonic()
+        )  # of the clock of the database, before the monotonic one
+        self._read_to: dict[str, int] = {}  # the last waiting run that was read, by queue
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
@@ -372,7 +417,7 @@ class PostgresSharedRuns:
     async def prepare(self) -> None:
         """Create or migrate the tables of the journal; do nothing if they are there."""
         rows = await self._fetch(
-            "SELECT to_regclass('loopwright_queue.spending')"  # the latest table
+            "SELECT to_regclass('loopwright_queue.sweeper')"  # the latest table
         )
         if rows[0][0] is None:
             await asyncio.to_thread(_migrate, self._server)
@@ -380,7 +425,7 @@ class PostgresSharedRuns:
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
         async with self._db() as db:
-            # The lock of the sweeper and the notifications belong to a session.
+            # Notifications belong to a session.
             if await is_pooled(db):
                 raise ConfigurationError(
                     f"journal: {shown_url(self._url)} is a connection pooler, and a worker needs a session of its own. "
@@ -410,13 +455,15 @@ class PostgresSharedRuns:
         )  # fmt: skip
         await self._execute(f"SELECT pg_notify('{WAKE}', '')")
 
-    async def beat(self, finished: int) -> None:
-        """Say that this worker is alive."""
-        if self._worker:
-            await self._execute(
-                "UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %s, closed = false WHERE id = %s",
-                finished, self._worker,
-            )  # fmt: skip
+    def now(self) -> float:
+        return time.monotonic() + self._ahead
+
+    async def beat(self, finished: int) -> bool:
+        values = {"finished": finished, "worker": self._worker}
+        async with self._db() as db:
+            [(now, sweeps)] = await (await db.execute(_BEAT.encode(), values)).fetchall()
+        self._ahead = now - time.monotonic()
+        return bool(sweeps)
 
     async def counted(self, run_id: str) -> int:
         [(count,)] = await self._fetch(
@@ -504,15 +551,38 @@ class PostgresSharedRuns:
         return dict(rows)
 
     async def due(self, limit: int = 1000) -> list[RunInfo]:
-        return [
-            RunInfo(
-                run_id, name, status=status, created=created, updated=updated, epoch=epoch, queue=queue,
-                priority=priority, wake_at=wake_at, deliveries=deliveries,
-            )
-            for run_id, name, status, created, updated, epoch, queue, priority, wake_at, deliveries in await self._fetch(
-                _DUE, limit
-            )
-        ]  # fmt: skip
+        values = {
+            "limit": limit, "part": min(limit, _PART), "queues": list(self._read_to), "ids": list(self._read_to.values()),
+        }  # fmt: skip
+        async with self._db() as db:
+            found = await (await db.execute(_DUE.encode(), values)).fetchall()
+        rows, waiting = [], defaultdict(list)
+        for (
+            run_id,
+            name,
+            status,
+            created,
+            updated,
+            epoch,
+            queue,
+            priority,
+            wake_at,
+            deliveries,
+            key,
+        ) in found:
+            rows.append(
+                RunInfo(
+                    run_id, name, status=status, created=created, updated=updated, epoch=epoch, queue=queue,
+                    priority=priority, wake_at=wake_at, deliveries=deliveries,
+                )
+            )  # fmt: skip
+            if status == "queued" and not wake_at:
+                waiting[queue].append(key)
+        # From the beginning again, after the last part of a queue.
+        self._read_to = {
+            queue: keys[-1] for queue, keys in waiting.items() if len(keys) == values["part"]
+        }
+        return sorted(rows, key=lambda row: (row.status == "queued", -row.priority))
 
     async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
         # Sorted by account: two workers lock the accounts in the same order.
@@ -562,24 +632,21 @@ class PostgresSharedRuns:
             )
 
     async def _own_session(self) -> psycopg.AsyncConnection[TupleRow]:
-        """Return the connection that listens, and whose session holds the lock of the sweeper."""
-        # The lock of the sweeper ended with the session that held it.
+        """Return the connection that listens."""
         if self._session is None or self._session.closed:
-            self._leads = False
             self._session = await connected(self._url, "sweeper")
             for channel in (WAKE, _ANSWERED):
                 await self._session.execute(f"LISTEN {channel}".encode())
         return self._session
 
-    async def lead(self) -> bool:
-        session = await self._own_session()
-        if not self._leads:
-            cursor = await session.execute(f"SELECT pg_try_advisory_lock({_SWEEPER})".encode())
-            row = await cursor.fetchone()
-            self._leads = row is not None and bool(row[0])
-        else:
-            await session.execute("SELECT 1")  # a lost session has lost the lock
-        return self._leads
+    async def swept(self) -> None:
+        await self._execute(
+            "UPDATE loopwright_queue.sweeper SET swept = clock_timestamp() WHERE worker = %s", self._worker
+        )  # fmt: skip
+
+    async def sweep_info(self) -> SweepInfo:
+        [row] = await self._read(_SWEEP)
+        return SweepInfo(*row)
 
     async def changed(self, timeout: float) -> bool:
         session = await self._own_session()

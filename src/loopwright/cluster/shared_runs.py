@@ -39,6 +39,7 @@ __all__ = [
     "MemoryRuns",
     "QueueInfo",
     "SharedRuns",
+    "SweepInfo",
     "WorkerInfo",
     "again_at_tick",
     "at_tick",
@@ -214,6 +215,23 @@ class QueueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepInfo:
+    """The latest sweep: the search for runs that no engine holds and that should continue.
+
+    Args:
+        worker: the worker that sweeps, as `HOST:PID`; empty without one.
+        lag: seconds since its latest sweep ended, which is about one while a worker sweeps.
+    """
+
+    worker: str = ""
+    lag: float = 0.0
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a JSON object."""
+        return {"worker": self.worker, "lag": round(self.lag, 3)}
+
+
+@dataclass(frozen=True, slots=True)
 class DelayedRun:
     """A waiting run that workers returned to its queue, or that may have ended its workers.
 
@@ -271,8 +289,11 @@ class SharedRuns(Protocol):
         It may have the step or the trust that the other workers lack.
         """
 
-    async def beat(self, finished: int) -> None:
-        """Say that this worker is alive, and how many runs ended here."""
+    def now(self) -> float:
+        """Return the time of the store in seconds since the epoch, as of the latest beat."""
+
+    async def beat(self, finished: int) -> bool:
+        """Say that this worker is alive, and how many runs ended here; return whether it is the one that sweeps."""
 
     async def counted(self, run_id: str) -> int:
         """Count a delivery of a run, and return how many there were without a new result."""
@@ -317,9 +338,14 @@ class SharedRuns(Protocol):
         """Return the suspended runs with answers, each with a text that a further answer changes."""
 
     async def due(self, limit: int = 1000) -> list[RunInfo]:
-        """Return the rows of runs that an engine should hold, interrupted ones first.
+        """Return the rows of runs that an engine should hold, those that have begun first.
 
-        A run that is pinned to a host without a worker is not one of them.
+        Only queues that a live worker serves are read, each for itself: first what has begun and what has a time, then
+        a part of what waits, which begins where the part before ended. A run that is pinned to a host without a
+        worker is left out.
+
+        Args:
+            limit: the most rows of each queue and kind. Default: 1000.
         """
 
     async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
@@ -334,11 +360,14 @@ class SharedRuns(Protocol):
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         """Clear the time at which these runs were to start: an engine has them."""
 
-    async def lead(self) -> bool:
-        """Return whether this process is the one that sweeps."""
-
     async def changed(self, timeout: float) -> bool:
         """Wait until a run may have become due, and return True; False after `timeout` seconds."""
+
+    async def swept(self) -> None:
+        """Record that this worker has enqueued what is due."""
+
+    async def sweep_info(self) -> SweepInfo:
+        """Return who sweeps, and when the latest sweep was."""
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers, those that died within the last minutes too."""
@@ -378,7 +407,7 @@ class MemoryRuns:
 
     def __init__(self, journal: MemoryJournal) -> None:
         self._journal = journal
-        self._since = time.time()
+        self._since = self._swept = time.time()
         self._woken = asyncio.Event()
         self._queues = ""
         self._finished = 0
@@ -398,8 +427,12 @@ class MemoryRuns:
                 self._journal.change(replace(row, wake_at=min(row.wake_at, time.time())))
         self._woken.set()
 
-    async def beat(self, finished: int) -> None:
+    def now(self) -> float:
+        return time.time()
+
+    async def beat(self, finished: int) -> bool:
         self._finished = finished
+        return True
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         return {run_id: self._returned[run_id] for run_id in run_ids if run_id in self._returned}
@@ -519,8 +552,12 @@ class MemoryRuns:
             if row.wake_at:
                 self._journal.change(replace(row, wake_at=0.0))
 
-    async def lead(self) -> bool:
-        return True
+    async def swept(self) -> None:
+        self._swept = time.time()
+
+    async def sweep_info(self) -> SweepInfo:
+        [worker] = await self.workers()
+        return SweepInfo(worker.owner, time.time() - self._swept)
 
     async def changed(self, timeout: float) -> bool:
         self._woken.clear()

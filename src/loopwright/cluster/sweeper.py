@@ -164,9 +164,9 @@ class Sweeper:
         failing = announced = False
         while True:
             try:
-                await self._runs.beat(finished())
-                if await self._runs.lead():
+                if await self._runs.beat(finished()):
                     await self.sweep()
+                    await self._runs.swept()
                 # An answer is announced before the run is given back: a second sweep follows soon.
                 announced = await self._runs.changed(_AGAIN if announced else self._pause)
             except Exception as error:  # of a database or an engine, which may come back
@@ -198,7 +198,7 @@ class Sweeper:
         # The schedules first: a crash after this repeats a tick, whose run ID is the same.
         first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
         ticking = [await self._journal.find(row.run_id) for row in first]
-        following = [next_tick(row, time.time()) for row in ticking if scheduled(row)]
+        following = [next_tick(row, self._runs.now()) for row in ticking if scheduled(row)]
         if following:
             await self._journal.create(following)
         if enqueued := [*due, *missing]:
@@ -225,7 +225,9 @@ class Sweeper:
         self._answered = {run_id: self._answered[run_id] for run_id in answered}
 
     def _may_try(self, row: RunInfo, now: float) -> bool:
-        if row.status == "queued" and not row.wake_at and time.time() - row.updated < _GRACE:
+        # A time in the future is that of a machine whose clock is wrong.
+        waited = self._runs.now() - row.updated
+        if row.status == "queued" and not row.wake_at and 0 <= waited < _GRACE:
             return False
         latest = self._latest(row)
         return latest is None or latest.next <= now

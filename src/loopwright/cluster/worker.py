@@ -189,7 +189,7 @@ def uses_workspace(step: Step) -> bool:
 
 DEFAULT_SLOTS = 50
 _LOG = logging.getLogger("loopwright.cluster")
-_CLOCKS = 2 * 3600.0  # seconds by which the clocks of this machine and of the database may differ
+_EARLY = 1.0  # seconds by which a delivery may come before the time of its run
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _KEPT = 10_000  # runs whose reasons are remembered
@@ -465,7 +465,7 @@ class Worker:
             return False
         # An engine may deliver early, by its own clock.
         if row.wake_at:
-            if row.wake_at > time.time() + _CLOCKS:
+            if row.wake_at > self.runs.now() + _EARLY:
                 return False  # it comes again when its time has come
             if row.status != "suspended":
                 await self.runs.handed_over([run_id])

@@ -23,6 +23,7 @@ The second version adds those that workers share, in the schema `loopwright_queu
     rates       the tokens of a rate, and until when a name is paused
     accounts    what the runs of a queue or of a key have spent
     spending    the same for each run, so that a repeated report changes nothing
+    sweeper     one row: the worker that sweeps, until when, and its latest sweep
 
 Permits and rates are unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls
 in progress. All times are those of the database. Every name is written with its schema, because a session behind
@@ -470,8 +471,22 @@ _FOURTH = (
     "ALTER TABLE loopwright.owners ADD COLUMN claims bigint[]",
     _OWNERS_NOW.format(more=", lease, claims"),
 )
+_FIFTH = (
+    (
+        "CREATE TABLE IF NOT EXISTS loopwright_queue.sweeper(one boolean PRIMARY KEY DEFAULT true CHECK (one), "
+        "worker bigint NOT NULL, until timestamptz NOT NULL, swept timestamptz NOT NULL) WITH (fillfactor=50)"
+    ),
+    "INSERT INTO loopwright_queue.sweeper VALUES (true, 0, now(), now()) ON CONFLICT DO NOTHING",
+    # What the sweeper reads each second, and what lists of a queue read, without the runs beside it.
+    (
+        "CREATE INDEX runs_timed ON loopwright.runs(queue, wake_at) "
+        "WHERE wake_at > 0 AND status IN ('queued','suspended','interrupted')"
+    ),
+    "CREATE INDEX runs_waiting ON loopwright.runs(queue, id) WHERE status = 'queued' AND wake_at = 0",
+    "CREATE INDEX runs_by_queue ON loopwright.runs(queue, id)",
+)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (
