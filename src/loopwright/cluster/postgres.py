@@ -30,7 +30,7 @@ from psycopg.rows import TupleRow
 from ..engine.budgets import Limits, SharedPermits
 from ..errors import ConfigurationError, JournalError, JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import DEAD, Server, is_transient, migrate
+from ..journal.postgres.connection import DEAD, NO_JIT, Server, is_transient, migrate
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.ownership import OWNED
 from ..journal.protocol import session_options, shown_url
@@ -234,7 +234,10 @@ async def connected(url: str, role: str) -> psycopg.AsyncConnection[TupleRow]:
     """Return a session that commits each statement; see `session_options`."""
     import psycopg  # comes with an extra
 
-    return await psycopg.AsyncConnection.connect(**session_options(url, role), autocommit=True)
+    db = await psycopg.AsyncConnection.connect(**session_options(url, role), autocommit=True)
+    if not await is_pooled(db):
+        await db.execute(NO_JIT.encode())
+    return db
 
 
 async def is_pooled(db: psycopg.AsyncConnection[TupleRow]) -> bool:
@@ -289,7 +292,7 @@ UNION ALL SELECT r.* FROM served s LEFT JOIN unnest(%(queues)s::text[], %(ids)s:
     columns="r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE r.status END AS status, "
     "r.created, r.updated, r.epoch, r.queue, r.priority, r.wake_at, r.deliveries, r.id"
 )
-_PART = 500  # runs of each queue whose deliveries one sweep asks the engine for
+_PART = 200  # runs of each queue whose deliveries one sweep asks the engine for
 # Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long.
 _BEAT = f"""
 WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %(finished)s, closed = false
@@ -300,27 +303,40 @@ WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), fin
 SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn)
 """
 _WAITS = f"(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT {OWNED}))"
-# A returned run has no start time of its own: it waits for a worker that can run it.
+# The runs that wait are counted by their index alone; the others are few.
 _QUEUES = f"""
-SELECT r.queue,
-  count(*) FILTER (WHERE waits AND NOT later), count(*) FILTER (WHERE waits AND later),
-  count(*) FILTER (WHERE r.status = 'running' AND NOT waits), count(*) FILTER (WHERE r.status = 'suspended'),
-  coalesce(min(r.created) FILTER (WHERE waits AND NOT later), 0)
-FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner, LATERAL (
-  SELECT {_WAITS} AS waits, r.wake_at > {_NOW} AND NOT EXISTS(
-    SELECT FROM loopwright_queue.returned t WHERE t.run_id = r.run_id) AS later) s
-WHERE r.status IN ('queued', 'running', 'suspended', 'interrupted') AND r.queue <> ''
-GROUP BY r.queue ORDER BY r.queue
+SELECT queue, sum(waiting)::bigint, sum(scheduled)::bigint, sum(running)::bigint, sum(suspended)::bigint,
+  coalesce(min(oldest), 0)
+FROM (
+  SELECT r.queue, count(*) AS waiting, 0 AS scheduled, 0 AS running, 0 AS suspended, (
+      SELECT f.created FROM loopwright.runs f WHERE f.queue = r.queue AND f.status = 'queued' AND f.wake_at = 0
+      ORDER BY f.id LIMIT 1) AS oldest
+    FROM loopwright.runs r WHERE r.status = 'queued' AND r.wake_at = 0 AND r.queue <> '' GROUP BY r.queue
+  UNION ALL
+  SELECT r.queue, count(*) FILTER (WHERE waits AND NOT later), count(*) FILTER (WHERE waits AND later),
+      count(*) FILTER (WHERE r.status = 'running' AND NOT waits), count(*) FILTER (WHERE r.status = 'suspended'),
+      min(r.created) FILTER (WHERE waits AND NOT later)
+    FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
+      LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id, LATERAL (
+      -- A returned run has no start time of its own: it waits for a worker that can run it.
+      SELECT {_WAITS} AS waits, r.wake_at > {_NOW} AND t.run_id IS NULL AS later) s
+    WHERE (r.status IN ('running', 'suspended', 'interrupted') OR (r.status = 'queued' AND r.wake_at > 0))
+      AND r.queue <> '' GROUP BY r.queue
+) q GROUP BY queue ORDER BY queue
 """
 # A worker clears the time of a run that it takes, so a later return is in force.
 _DELAYED = f"""
-SELECT r.run_id, r.name, r.queue, coalesce(t.reason, ''), coalesce(t.times, 0), r.deliveries
-FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
-  LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id AND (r.status = 'queued' OR r.wake_at > 0)
-WHERE r.queue <> '' AND (r.status IN ('queued', 'running', 'interrupted') AND {_WAITS}
-    AND (t.run_id IS NOT NULL OR r.deliveries >= {SUSPECT})
-  OR r.status = 'suspended' AND r.deliveries > {MAX_DELIVERIES})
-ORDER BY r.id LIMIT %s
+SELECT run_id, name, queue, reason, times, deliveries FROM (
+  SELECT r.id, r.run_id, r.name, r.queue, t.reason, t.times, r.deliveries
+    FROM loopwright.runs r JOIN loopwright_queue.returned t ON t.run_id = r.run_id
+    WHERE r.queue <> '' AND r.wake_at > 0 AND r.status IN ('queued', 'interrupted')
+  UNION
+  SELECT r.id, r.run_id, r.name, r.queue, coalesce(t.reason, ''), coalesce(t.times, 0), r.deliveries
+    FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
+      LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id AND r.wake_at > 0
+    WHERE r.queue <> '' AND r.deliveries >= {SUSPECT} AND (r.status IN ('queued', 'running', 'interrupted') AND {_WAITS}
+      OR r.status = 'suspended' AND r.deliveries > {MAX_DELIVERIES})
+) d ORDER BY id LIMIT %s
 """
 # A worker without a run so far has no row among the owners; a killed one beats no more.
 _WORKERS = """
@@ -550,7 +566,7 @@ class PostgresSharedRuns:
         )
         return dict(rows)
 
-    async def due(self, limit: int = 1000) -> list[RunInfo]:
+    async def due(self, limit: int = 500) -> list[RunInfo]:
         values = {
             "limit": limit, "part": min(limit, _PART), "queues": list(self._read_to), "ids": list(self._read_to.values()),
         }  # fmt: skip

@@ -337,7 +337,7 @@ class SharedRuns(Protocol):
     async def answered(self) -> dict[str, str]:
         """Return the suspended runs with answers, each with a text that a further answer changes."""
 
-    async def due(self, limit: int = 1000) -> list[RunInfo]:
+    async def due(self, limit: int = 500) -> list[RunInfo]:
         """Return the rows of runs that an engine should hold, those that have begun first.
 
         Only queues that a live worker serves are read, each for itself: first what has begun and what has a time, then
@@ -345,7 +345,7 @@ class SharedRuns(Protocol):
         worker is left out.
 
         Args:
-            limit: the most rows of each queue and kind. Default: 1000.
+            limit: the most rows of each queue and kind. Default: 500.
         """
 
     async def spend(self, reports: Sequence[tuple[str, str, Usage]]) -> None:
@@ -515,7 +515,7 @@ class MemoryRuns:
                 result[row.run_id] = f"{len(answers)} {row.updated}"
         return result
 
-    async def due(self, limit: int = 1000) -> list[RunInfo]:
+    async def due(self, limit: int = 500) -> list[RunInfo]:
         now, here = time.time(), socket.gethostname()
         rows = [
             row

@@ -55,7 +55,9 @@ SILENCE = 20.0  # seconds without an answer after which a connection counts as l
 _RV = TypeVar("_RV")
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts
 # A process that hangs inside a transaction must not hold the row of a run for ever.
-_SESSION = "SET lock_timeout='15s'; SET idle_in_transaction_session_timeout='10s'"
+# The server would compile statements that read many rows, which takes longer than to perform them.
+NO_JIT = "SET jit=off"
+_SESSION = f"SET lock_timeout='15s'; SET idle_in_transaction_session_timeout='10s'; {NO_JIT}"
 # The outcome is unknown, or the same statement can succeed later.
 _TRANSIENT = (
     errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown, errors.DeadlockDetected,
@@ -484,6 +486,7 @@ _FIFTH = (
     ),
     "CREATE INDEX runs_waiting ON loopwright.runs(queue, id) WHERE status = 'queued' AND wake_at = 0",
     "CREATE INDEX runs_by_queue ON loopwright.runs(queue, id)",
+    "CREATE INDEX runs_suspect ON loopwright.runs(id) WHERE deliveries >= 2",
 )
 # The steps from version n to n + 1, in order.
 STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
