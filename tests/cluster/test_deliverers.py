@@ -209,10 +209,10 @@ async def test_pgqueuer_hears_its_first_test_of_the_listener(
         await asyncio.wait_for(passed.wait(), 9)
 
 
-async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
+async def test_pgqueuer_starts_again_when_it_lost_its_session(
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection for notifications ends alone: the engine is started again, and runs are delivered.
+    """The session of the worker's engine ends: the engine is started again, and runs are delivered.
 
     The log has one sentence and no traceback of PgQueuer.
     """
@@ -226,7 +226,9 @@ async def test_pgqueuer_starts_again_when_it_lost_its_notifications(
         with psycopg.connect(postgres_url, autocommit=True) as db:
             ended = db.execute(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND query = 'LISTEN \"loopwright_queue\"'"
+                "WHERE datname = current_database() AND application_name = 'loopwright queue' AND pid IN ("
+                "SELECT pid FROM pg_stat_activity WHERE backend_start = (SELECT min(backend_start) FROM "
+                "pg_stat_activity WHERE datname = current_database() AND application_name = 'loopwright queue'))"
             ).fetchone()
         assert ended == (1,)
         second = await submit(shout, "b", journal=journal)

@@ -20,20 +20,22 @@ import os
 import socket
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import psycopg
+from psycopg import sql
+from psycopg.abc import PQGen
 from psycopg.rows import TupleRow
 
 from ..engine.budgets import Limits, SharedPermits
-from ..errors import ConfigurationError, JournalError, JournalUnavailable
+from ..errors import JournalError, JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import DEAD, NO_JIT, Server, is_transient, migrate
+from ..journal.postgres.connection import DEAD, NO_JIT, SILENCE, Server, is_transient, migrate
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.ownership import OWNED
-from ..journal.protocol import session_options, shown_url
+from ..journal.protocol import session_options
 from ..records import Usage
 from .shared_runs import (
     MAX_DELIVERIES,
@@ -51,11 +53,11 @@ __all__ = [
     "PermitPool",
     "PermitStore",
     "PostgresSharedRuns",
+    "Session",
     "Settled",
-    "connected",
-    "is_pooled",
 ]
 
+Fetched = TypeVar("Fetched")
 _TURN = 1.0  # seconds after which the store is asked again whether other workers wait
 
 
@@ -230,29 +232,89 @@ class PermitPool:
         return 0.0 if satisfied else wait
 
 
-async def connected(url: str, role: str) -> psycopg.AsyncConnection[TupleRow]:
-    """Return a session that commits each statement; see `session_options`."""
-    import psycopg  # comes with an extra
+class Session(psycopg.AsyncConnection[TupleRow]):
+    """A connection that commits each statement, gives up after `SILENCE` seconds without an answer, and listens.
 
-    db = await psycopg.AsyncConnection.connect(**session_options(url, role), autocommit=True)
-    if not await is_pooled(db):
-        await db.execute(NO_JIT.encode())
-    return db
+    Notifications are received between the statements too, so that one connection serves both. `pooled` is whether a
+    connection pooler is between, behind which nothing is received.
+    """
 
+    pooled = False
+    _receiving = (
+        0  # a file descriptor of its own: psycopg watches that of the connection during a statement
+    )
 
-async def is_pooled(db: psycopg.AsyncConnection[TupleRow]) -> bool:
-    """Return whether a pooler is between this process and the server; it may change the session."""
-    # A pooler answers the start of the connection itself, so the two numbers differ.
-    [(pid,)] = await (await db.execute("SELECT pg_backend_pid()")).fetchall()
-    return bool(pid != db.info.backend_pid)
+    @classmethod
+    async def to(cls, url: str, role: str) -> Session:
+        """Connect; see `session_options`."""
+        session = await cls.connect(**session_options(url, role), autocommit=True)
+        [(pid,)] = await (await session.execute("SELECT pg_backend_pid()")).fetchall()
+        # A pooler answers the start of the connection itself, so the two numbers differ.
+        session.pooled = pid != session.info.backend_pid
+        if session.pooled:
+            # A prepared statement belongs to one server session, and the pooler may change it.
+            session.prepare_threshold = None
+        else:
+            await session.execute(NO_JIT.encode())
+        return session
 
+    async def wait(
+        self, gen: PQGen[Fetched], interval: float = 0.1, timeout: float | None = None
+    ) -> Fetched:
+        """Wait for the server; see psycopg."""
+        try:
+            return await super().wait(gen, interval, SILENCE if timeout is None else timeout)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:  # of the client: the state of the session is unknown
+                self.pgconn.finish()
+            raise
 
-Fetched = TypeVar("Fetched")
+    async def listen(
+        self,
+        channels: Iterable[str],
+        receive: Callable[[psycopg.Notify], None],
+        lose: Callable[[], None],
+    ) -> None:
+        """Call `receive` for each notification of some channels, and `lose` if the connection is lost meanwhile."""
+        if self.pooled:
+            return
+
+        def read() -> None:
+            if self.closed or not self.lock.locked():
+                try:
+                    self.pgconn.consume_input()
+                except psycopg.OperationalError:
+                    self.stop_listening()
+                    self.pgconn.finish()
+                    lose()
+                    return
+                while (note := self.pgconn.notifies()) is not None:
+                    receive(psycopg.Notify(note.relname.decode(), note.extra.decode(), note.be_pid))
+
+        self.add_notify_handler(receive)
+        for channel in channels:
+            await self.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        self._receiving = os.dup(self.fileno())
+        asyncio.get_running_loop().add_reader(self._receiving, read)
+
+    def stop_listening(self) -> None:
+        """Receive no more notifications."""
+        if self._receiving:
+            asyncio.get_running_loop().remove_reader(self._receiving)
+            os.close(self._receiving)
+            self._receiving = 0
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self.stop_listening()
+        await super().close()
+
 
 WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
 _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
 _TURN_OF_SWEEPER = 10.0  # seconds after which another worker sweeps, if the one that does is silent
+_LAST_WORD = 2.0  # seconds for which a worker that ends waits for the database
 _PAUSE = 0.2  # seconds between two attempts while the database is away
 # Not the time of each row, with which no index could be used.
 _NOW = "extract(epoch FROM statement_timestamp())::float8"
@@ -372,8 +434,8 @@ class PostgresSharedRuns:
         self._worker = 0
         self._queues = ""
         self._finished = 0
-        self._calls: psycopg.AsyncConnection[TupleRow] | None = None
-        self._session: psycopg.AsyncConnection[TupleRow] | None = None
+        self._session: Session | None = None
+        self._changed = asyncio.Event()
         self._ahead = (
             time.time() - time.monotonic()
         )  # of the clock of the database, before the monotonic one
@@ -381,19 +443,23 @@ class PostgresSharedRuns:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def _db(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
-        """Yield the connection for single statements, one user at a time.
+    async def _db(self) -> AsyncIterator[Session]:
+        """Yield the connection, one user at a time.
 
         Raises:
             JournalError: for an error of the database, which is its cause.
         """
         async with self._lock:
             try:
-                if self._calls is None or self._calls.closed:
+                if self._session is None or self._session.closed:
                     # With synchronous commits: the tables themselves and the host of a run must survive a crash
                     # of the server. Permits and rates do not wait for the disk, because they are unlogged.
-                    self._calls = await connected(self._url, "worker")
-                yield self._calls
+                    self._session = await Session.to(self._url, "worker")
+                    if self._worker:
+                        await self._session.listen(
+                            (WAKE, _ANSWERED), self._receive, self._changed.set
+                        )
+                yield self._session
             except psycopg.Error as error:
                 raise self._server.error(error) from error
 
@@ -440,13 +506,6 @@ class PostgresSharedRuns:
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
-        async with self._db() as db:
-            # Notifications belong to a session.
-            if await is_pooled(db):
-                raise ConfigurationError(
-                    f"journal: {shown_url(self._url)} is a connection pooler, and a worker needs a session of its own. "
-                    "Start it with the address of the PostgreSQL server"
-                )
         await self.prepare()
         # Each start removes the rows of workers that ended more than a week ago, because no reader needs them.
         await self._execute(
@@ -469,7 +528,14 @@ class PostgresSharedRuns:
             f"AND r.wake_at > {_NOW} AND r.status IN ('queued', 'interrupted') FOR UPDATE OF r SKIP LOCKED)",
             list(queues),
         )  # fmt: skip
+        async with self._db() as db:
+            await db.listen((WAKE, _ANSWERED), self._receive, self._changed.set)
         await self._execute(f"SELECT pg_notify('{WAKE}', '')")
+
+    def _receive(self, note: psycopg.Notify) -> None:
+        # A run that was only created is enqueued by the process that submits it.
+        if note.channel == WAKE or note.payload:
+            self._changed.set()
 
     def now(self) -> float:
         return time.monotonic() + self._ahead
@@ -647,14 +713,6 @@ class PostgresSharedRuns:
                 list(run_ids),
             )
 
-    async def _own_session(self) -> psycopg.AsyncConnection[TupleRow]:
-        """Return the connection that listens."""
-        if self._session is None or self._session.closed:
-            self._session = await connected(self._url, "sweeper")
-            for channel in (WAKE, _ANSWERED):
-                await self._session.execute(f"LISTEN {channel}".encode())
-        return self._session
-
     async def swept(self) -> None:
         await self._execute(
             "UPDATE loopwright_queue.sweeper SET swept = clock_timestamp() WHERE worker = %s", self._worker
@@ -665,15 +723,11 @@ class PostgresSharedRuns:
         return SweepInfo(*row)
 
     async def changed(self, timeout: float) -> bool:
-        session = await self._own_session()
-        until = asyncio.get_running_loop().time() + timeout
-        while (left := until - asyncio.get_running_loop().time()) > 0:
-            # To its end: a generator that is left keeps the connection.
-            notes = [note async for note in session.notifies(timeout=left, stop_after=1)]
-            # A run that was only created is enqueued by the process that submits it.
-            if any(note.channel == WAKE or note.payload for note in notes):
-                return True
-        return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout)
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
 
     async def workers(self) -> list[WorkerInfo]:
         return [
@@ -718,14 +772,15 @@ class PostgresSharedRuns:
         await self._pool.close()
         # Twice: the first statement after a restart of the database fails, and the second one connects again.
         for _ in range(2 if self._worker else 0):
-            with suppress(JournalError):
-                await self._execute(
-                    "UPDATE loopwright_queue.workers SET closed = true WHERE id = %s", self._worker
-                )
+            with suppress(JournalError, TimeoutError):
+                async with asyncio.timeout(_LAST_WORD):
+                    await self._execute(
+                        "UPDATE loopwright_queue.workers SET closed = true WHERE id = %s",
+                        self._worker,
+                    )
                 break
-        for connection in (self._calls, self._session):
-            if connection is not None:
-                await connection.close()
+        if self._session is not None:
+            await self._session.close()
 
 
 def _migrate(server: Server) -> None:

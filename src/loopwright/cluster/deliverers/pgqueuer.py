@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
@@ -17,9 +16,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Self
 
 import psycopg
 from pgqueuer import Job, PgQueuer, PsycopgDriver, Queries, RetryRequested
@@ -29,7 +27,7 @@ from pgqueuer.types import Channel
 from psycopg import OperationalError
 
 from ..delivery import Delivery, Handle, not_in_postgres
-from ..postgres import connected, is_pooled
+from ..postgres import Session
 
 __all__ = ["PgQueuerDeliverer"]
 
@@ -37,7 +35,8 @@ _LIBRARY_LOG = logging.getLogger("pgqueuer")
 SCHEMA = "loopwright_queue"
 _PREFIX = "loopwright:"  # of the entrypoints
 _BEAT = timedelta(seconds=3)  # a delivery without a heartbeat for so long is repeated
-_POLL = timedelta(seconds=2)  # without a notification
+_POLL = timedelta(seconds=5)  # without a notification
+_POOLED_POLL = timedelta(seconds=2)  # behind a pooler, which passes no notifications on
 _INDEX = "pgqueuer_payload_idx"  # created last
 _BATCH = 10  # deliveries per query
 # That of the migration of the journal, which creates the same schema and may run at the same moment.
@@ -63,34 +62,31 @@ class PgQueuerDeliverer:
         if not url.startswith(("postgres:", "postgresql:")):
             raise not_in_postgres("pgqueuer", address)
         self._url = url
-        self._connection: psycopg.AsyncConnection | None = None
+        self._session: Session | None = None
         self._lock = asyncio.Lock()
         self._prepared = False
 
-    @asynccontextmanager
-    async def _queries(self) -> AsyncIterator[Queries]:
-        """Yield the statements of PgQueuer on the connection of this deliverer, one user at a time."""
+    async def _connected(self) -> Session:
+        """Return the session of this deliverer, which is opened again after a loss."""
         async with self._lock:
-            if self._connection is None or self._connection.closed:
-                self._connection = await _connected(self._url)
-            yield _queries_on(self._connection)
+            if self._session is None or self._session.closed:
+                self._session = await Session.to(self._url, "queue")
+            return self._session
 
     async def prepare(self) -> None:
         """Create the tables of PgQueuer once; see Deliverer.prepare."""
         if self._prepared:  # a process that submits often calls this for each run
             return
-        async with self._queries() as queries:
-            # PgQueuer's own check takes ten statements.
-            [row] = await queries.driver.fetch(
-                f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it"
-            )
-            if row["it"]:
-                self._prepared = True
-                return
-            assert self._connection is not None
-            # Two workers that start at once would both create them. A pooler gives each statement outside of a
-            # transaction another session, so the lock is one of the transaction.
-            async with self._connection.transaction():
+        session = await self._connected()
+        queries = _queries_on(PsycopgDriver(session))
+        # PgQueuer's own check takes ten statements.
+        [row] = await queries.driver.fetch(
+            f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it"
+        )
+        if not row["it"]:
+            async with session.transaction():
+                # Two workers that start at once would both create them. A pooler gives each statement outside of a
+                # transaction another session, so the lock is one of the transaction.
                 await queries.driver.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 if not await queries.schema_is_installed():
                     await queries.install()
@@ -102,41 +98,49 @@ class PgQueuerDeliverer:
 
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
         """Insert jobs; see Deliverer.enqueue."""
-        async with self._queries() as queries:
-            await queries.enqueue(
-                [f"{_PREFIX}{one.queue}" for one in deliveries],
-                [one.run_id.encode() for one in deliveries],
-                [one.priority for one in deliveries],
-                dedupe_key=[one.run_id for one in deliveries],
-                on_conflict="skip",
-            )
+        queries = _queries_on(PsycopgDriver(await self._connected()))
+        await queries.enqueue(
+            [f"{_PREFIX}{one.queue}" for one in deliveries],
+            [one.run_id.encode() for one in deliveries],
+            [one.priority for one in deliveries],
+            dedupe_key=[one.run_id for one in deliveries],
+            on_conflict="skip",
+        )
 
     async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return the runs with a job that waits or is delivered; see Deliverer.waiting."""
-        async with self._queries() as queries:
-            rows = await queries.driver.fetch(
-                f"SELECT DISTINCT payload FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
-                "WHERE payload = ANY($1::bytea[]) AND status IN ('queued', 'picked')",
-                [one.run_id.encode() for one in deliveries],
-            )
+        queries = _queries_on(PsycopgDriver(await self._connected()))
+        rows = await queries.driver.fetch(
+            f"SELECT DISTINCT payload FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
+            "WHERE payload = ANY($1::bytea[]) AND status IN ('queued', 'picked')",
+            [one.run_id.encode() for one in deliveries],
+        )
         return {bytes(row["payload"]).decode() for row in rows}  # type: ignore[call-overload]
 
     async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
         """Deliver runs until cancelled; see Deliverer.serve."""
         _LIBRARY_LOG.addFilter(_without_losses)  # adds it once
-        async with asyncio.TaskGroup() as tasks:
-            for queue, slots in queues.items():
-                tasks.create_task(self._serve(handle, queue, slots))
-
-    async def _serve(self, handle: Handle, queue: str, slots: int) -> None:
         lost = asyncio.Event()
-        connection, listening = await _connected(self._url), await _connected(self._url)
-        # PgQueuer tests its listener as soon as it starts. On a connection of its own the listener may begin after
-        # this test was sent, which then fails after 10 seconds and ends the engine.
-        await listening.execute(f'LISTEN "{SCHEMA}"')
-        queries = _queries_on(connection)
-        queries.driver = _driver(connection, listening, lost)
-        engine = PgQueuer(queries.driver, channel=Channel(SCHEMA), queries=queries)
+        session = await self._connected()
+        callbacks: list[Callable[[str], None]] = []
+
+        def receive(note: psycopg.Notify) -> None:
+            for callback in callbacks:
+                callback(note.payload)
+
+        try:
+            await session.listen([SCHEMA], receive, lost.set)
+            async with asyncio.TaskGroup() as tasks:
+                for queue, slots in queues.items():
+                    driver = _Driver(session, callbacks, lost)
+                    tasks.create_task(self._serve(handle, queue, slots, driver))
+        finally:
+            await session.close()
+
+    async def _serve(self, handle: Handle, queue: str, slots: int, driver: _Driver) -> None:
+        lost = driver.lost
+        queries = _queries_on(driver)
+        engine = PgQueuer(driver, channel=Channel(SCHEMA), queries=queries)
         free = asyncio.Semaphore(slots)
 
         # `hold` keeps a job that failed; by default PgQueuer deletes it.
@@ -149,7 +153,7 @@ class PgQueuerDeliverer:
         batch = max(1, min(_BATCH, slots // 2))
         serving = asyncio.create_task(
             engine.qm.run(
-                dequeue_timeout=_POLL,
+                dequeue_timeout=_POLL if not driver.session.pooled else _POOLED_POLL,
                 batch_size=batch,
                 max_concurrent_tasks=max(slots, 2 * batch),  # PgQueuer requires twice the batch
                 heartbeat_timeout=_BEAT,
@@ -167,97 +171,70 @@ class PgQueuerDeliverer:
             lost.set()
             engine.shutdown.set()
             await asyncio.wait([serving])
-            await connection.close()
-            await listening.close()
         serving.result()
         raise ConnectionError("a connection of PgQueuer was lost")
 
     async def remove(self, run_ids: Collection[str]) -> None:
         """Delete waiting jobs; see Deliverer.remove."""
-        async with self._queries() as queries:
-            await queries.driver.execute(
-                f"DELETE FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
-                "WHERE payload = ANY($1::bytea[]) AND status = 'queued'",
-                [run_id.encode() for run_id in run_ids],
-            )
+        queries = _queries_on(PsycopgDriver(await self._connected()))
+        await queries.driver.execute(
+            f"DELETE FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
+            "WHERE payload = ANY($1::bytea[]) AND status = 'queued'",
+            [run_id.encode() for run_id in run_ids],
+        )
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            await self._connection.close()
+        if self._session is not None:
+            await self._session.close()
 
 
-async def _connected(url: str) -> psycopg.AsyncConnection:
-    connection = await connected(url, "queue")
-    # A prepared statement belongs to one session. Runs may be submitted through a pooler, which changes it.
-    if await is_pooled(connection):
-        connection.prepare_threshold = None
-    return connection
-
-
-def _queries_on(connection: psycopg.AsyncConnection) -> Queries:
+def _queries_on(driver: PsycopgDriver) -> Queries:
     """Return the statements of PgQueuer for our schema."""
     settings = DBSettings(db_schema=SCHEMA, channel=Channel(SCHEMA))
     return Queries(
-        PsycopgDriver(connection),
+        driver,
         qbe=qb.QueryBuilderEnvironment(settings),
         qbq=qb.QueryQueueBuilder(settings),
         qbs=qb.QuerySchedulerBuilder(settings),
     )
 
 
-def _driver(
-    connection: psycopg.AsyncConnection, listening: psycopg.AsyncConnection, lost: asyncio.Event
-) -> PsycopgDriver:
-    """Return a driver with a connection of its own for notifications; it sets an event when a connection is lost.
+class _Driver(PsycopgDriver):
+    """The driver of one queue on the session of all queues, whose notifications all receive; see `Session.listen`.
 
-    psycopg holds a connection for as long as it waits for notifications, so with one connection each statement
+    psycopg holds a connection for as long as it waits for notifications, so with the library's driver each statement
     would wait up to a second.
     """
 
+    def __init__(
+        self, session: Session, callbacks: list[Callable[[str], None]], lost: asyncio.Event
+    ) -> None:
+        super().__init__(session)
+        self.session, self.lost = session, lost
+        self._callbacks = callbacks
+
     @contextmanager
-    def noticing() -> Iterator[None]:
+    def _noticing(self) -> Iterator[None]:
         try:
             yield
         except OperationalError:
-            lost.set()
+            self.lost.set()
             raise
 
-    class Listener(PsycopgDriver):
-        async def watch_notifies(self) -> None:
-            with noticing():
-                await super().watch_notifies()
+    async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
+        with self._noticing():
+            return await super().fetch(query, *args)
 
-    listener = Listener(listening)
+    async def execute(self, query: str, *args: object) -> str:
+        with self._noticing():
+            return await super().execute(query, *args)
 
-    class Driver(PsycopgDriver):
-        async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
-            with noticing():
-                return await super().fetch(query, *args)
+    async def add_listener(self, channel: str, callback: Callable[[str], None]) -> None:
+        self._callbacks.append(callback)
 
-        async def execute(self, query: str, *args: object) -> str:
-            with noticing():
-                return await super().execute(query, *args)
-
-        async def add_listener(
-            self, channel: str, callback: Callable[[str | bytes | bytearray], None]
-        ) -> None:
-            await listener.add_listener(channel, callback)
-
-        async def remove_listener(
-            self, channel: str, callback: Callable[[str | bytes | bytearray], None]
-        ) -> None:
-            await listener.remove_listener(channel, callback)
-
-        async def __aenter__(self) -> Self:
-            await listener.__aenter__()
-            return await super().__aenter__()
-
-        async def __aexit__(self, *details: object) -> None:
-            await listener.__aexit__(*details)
-            await super().__aexit__(*details)
-
-    return Driver(connection)
+    async def remove_listener(self, channel: str, callback: Callable[[str], None]) -> None:
+        self._callbacks.remove(callback)
 
 
 def _without_losses(record: logging.LogRecord) -> bool:
