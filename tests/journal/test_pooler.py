@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from cluster.waiting import serving, until
 from loopwright import Loop, MaxIterations
 from loopwright.cluster import Worker, submit
-from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal
 from loopwright.journal.postgres.journal import PostgresJournal
 from postgres_server import PostgresServer, free_port
@@ -109,18 +109,20 @@ class TestPooledJournal(JournalContract):
         journal = PostgresJournal(self.pooled)
         return journal, journal.close
 
-    async def test_runs_are_submitted_through_it_and_workers_refuse_it(self) -> None:
-        """Each submission may have another session; a worker needs one of its own."""
+    async def test_runs_are_submitted_and_run_through_it(self) -> None:
+        """Each statement may have another session; a worker polls in place of notifications."""
         loop = Loop(str.upper, until=MaxIterations(1), name="upper")
         for number in range(8):
             await submit(loop, str(number), journal=self.pooled)
-        with pytest.raises(
-            ConfigurationError, match="connection pooler, and a worker needs a session"
+
+        async def ended() -> bool:
+            return len(await journal.runs(status="exhausted")) == 8
+
+        async with (
+            PostgresJournal(self.url) as journal,
+            serving(Worker(journal=self.pooled, steps=[loop])),
         ):
-            async with Worker(journal=self.pooled, steps=[loop]):
-                pass
-        async with PostgresJournal(self.url) as journal:
-            assert len(await journal.runs()) == 8
+            await until(ended)
 
     async def test_the_pooler_is_recognised(self) -> None:
         """`check` tells the operator that a pooler is between."""

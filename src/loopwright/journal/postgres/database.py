@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
@@ -98,6 +99,7 @@ class Database(ABC):
         beat: float,
         patience: float = PATIENCE,
         on_point: OnPoint | None = None,
+        on_rest: Callable[[], bool] = lambda: True,
     ) -> None:
         self.logs: dict[int, DurableLog] = {}
         self.taken: set[int] = set()
@@ -108,7 +110,9 @@ class Database(ABC):
         self._patience = patience
         self._on_point = on_point
         self._points = 0
-        self._renewal = LeaseRenewal(server, lease, beat, self.logs)
+        self._new_renewal = partial(LeaseRenewal, server, lease, beat, self.logs)
+        self._renewal = self._new_renewal()
+        self._on_rest = on_rest
         self._next_content = itertools.count(1).__next__
         self._db: Connection | None = None
         self._answered = False  # whether the server could be reached once
@@ -348,6 +352,15 @@ class Database(ABC):
             if log.failure is None:
                 log.fail(error)
         self.logs.clear()
+        self._close()
+
+    def rest(self) -> bool:
+        """Close the connections, and end this owner: the next run has another one."""
+        self._close()
+        self._renewal = self._new_renewal()
+        return self._on_rest()
+
+    def _close(self) -> None:
         self._renewal.stop(self._db)
         if self._db is not None:
             with suppress(psycopg.Error):

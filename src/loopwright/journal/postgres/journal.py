@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,7 +39,7 @@ from ..recorded.journal import (
     memory_row,
 )
 from ..recorded.rows import RunRow, Value, as_damage, read_row, utf8
-from ..recorded.writer import BEAT, Transaction
+from ..recorded.writer import BEAT, REST, Transaction
 from ..views import Wanted
 from .connection import VERSION, Connection, Row, Server, notes_of, patiently, problems_of, storable
 from .database import (
@@ -426,6 +428,10 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
         self.server = Server(url)
         self.url = url
         self._lease, self.patience = lease, patience
+        rest = weakref.WeakMethod(
+            self._rest
+        )  # the writer's thread must not keep a journal that nobody uses
+        self._read_at = 0.0  # when the reader was used last, by the monotonic clock
         super().__init__(
             partial(
                 PostgresRuns,
@@ -434,6 +440,7 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
                 beat=beat,
                 patience=patience,
                 on_point=on_point,
+                on_rest=lambda: (work := rest()) is None or work(),
             ),
             beat,
         )
@@ -497,8 +504,18 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
             await self._perform(Transaction(lambda _: None))  # the writer creates the tables
         return await asyncio.to_thread(self._with_reader, work)
 
+    def _rest(self) -> bool:
+        """Close the connection that reads, if it was not used for a while; called by the writer's thread."""
+        if time.monotonic() - self._read_at > REST and self._reading.acquire(blocking=False):
+            try:
+                self._drop_reader()
+            finally:
+                self._reading.release()
+        return not self._readers
+
     def _with_reader(self, work: Callable[[Reader], T]) -> T:
         with self._reading:
+            self._read_at = time.monotonic()
             try:
                 with as_damage(self.server.name):
                     return patiently(lambda: work(self._reader()), self._drop_reader, self.patience)

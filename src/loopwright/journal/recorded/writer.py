@@ -26,6 +26,7 @@ Connection_co = TypeVar("Connection_co", covariant=True)
 Connection_contra = TypeVar("Connection_contra", contravariant=True)
 Outcome = TypeVar("Outcome")
 BEAT = 0.5  # seconds between renewals of the leases
+REST = 10.0  # seconds without a run or a job after which the connections of a store are closed
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
 
 
@@ -77,6 +78,9 @@ class Store(Protocol[Connection_co]):
 
     def beat(self) -> None:
         """Renew the leases and find requests to cancel."""
+
+    def rest(self) -> bool:
+        """Close the connections that can be opened again; return False if another thread uses one."""
 
     def finish(self) -> None:
         """Give back the leases and close the database."""
@@ -183,6 +187,7 @@ class Writer(Generic[Connection]):
         self._jobs: SimpleQueue[Job[Connection]] = SimpleQueue()
         self._unreleased: list[Job[Connection]] = []  # releases that could not be committed
         self._next_beat = 0.0
+        self._resting = False
         self._started = False
         self._ended = False
 
@@ -245,7 +250,10 @@ class Writer(Generic[Connection]):
         jobs = self._gather()
         stop = jobs.pop() if jobs and isinstance(jobs[-1], _Stop) else None
         if jobs:
+            self._resting = False
             self._transact(jobs)
+        elif stop is None and not self._store.logs:
+            self._resting = self._store.rest()
         if stop is not None:
             self._store.finish()
             # Set before the queue is emptied; see `put`.
@@ -265,8 +273,10 @@ class Writer(Generic[Connection]):
         """Wait for a job or the next beat; return the waiting jobs of one transaction."""
         jobs: list[Job[Connection]] = []
         rows = 0
-        # Without open runs there is no lease to renew, so an idle journal does not wake up.
-        wait = max(0.0, self._next_beat - time.monotonic()) if self._store.logs else None
+        # Without open runs there is no lease to renew, so an idle journal wakes up only once, to rest.
+        wait = None if self._resting else REST
+        if self._store.logs:
+            wait = max(0.0, self._next_beat - time.monotonic())
         with suppress(Empty):
             job = self._jobs.get(timeout=wait)
             while True:
