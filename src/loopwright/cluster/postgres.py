@@ -41,6 +41,7 @@ from .shared_runs import (
     MAX_DELIVERIES,
     MAX_DOUBLINGS,
     SUSPECT,
+    Beat,
     DelayedRun,
     QueueInfo,
     SweepInfo,
@@ -328,6 +329,7 @@ _SERVED = f"""
 SELECT DISTINCT split_part(served, '=', 1) AS queue
 FROM loopwright_queue.workers w, unnest(string_to_array(w.queues, ' ')) AS served
 WHERE NOT w.closed AND w.beat > clock_timestamp() - interval '{DEAD} seconds'
+EXCEPT SELECT queue FROM loopwright_queue.paused
 """
 _HERE = f"""
 NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NOT EXISTS(
@@ -358,17 +360,18 @@ _PART = 200  # runs of each queue whose deliveries one sweep asks the engine for
 # Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long.
 _BEAT = f"""
 WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %(finished)s, closed = false
-    WHERE id = %(worker)s),
+    WHERE id = %(worker)s RETURNING drains),
   turn AS (UPDATE loopwright_queue.sweeper SET worker = %(worker)s,
       until = clock_timestamp() + interval '{_TURN_OF_SWEEPER} seconds'
     WHERE worker = %(worker)s OR until < clock_timestamp() RETURNING 1)
-SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn)
+SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn),
+  ARRAY(SELECT queue FROM loopwright_queue.paused), coalesce((SELECT drains FROM alive), false)
 """
 _WAITS = f"(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT {OWNED}))"
 # The runs that wait are counted by their index alone; the others are few.
 _QUEUES = f"""
 SELECT queue, sum(waiting)::bigint, sum(scheduled)::bigint, sum(running)::bigint, sum(suspended)::bigint,
-  coalesce(min(oldest), 0)
+  coalesce(min(oldest), 0), queue IN (SELECT p.queue FROM loopwright_queue.paused p)
 FROM (
   SELECT r.queue, count(*) AS waiting, 0 AS scheduled, 0 AS running, 0 AS suspended, (
       SELECT f.created FROM loopwright.runs f WHERE f.queue = r.queue AND f.status = 'queued' AND f.wake_at = 0
@@ -404,7 +407,7 @@ SELECT run_id, name, queue, reason, times, deliveries FROM (
 _WORKERS = """
 SELECT w.host || ':' || w.pid, extract(epoch FROM w.since)::float8, extract(epoch FROM w.beat)::float8,
   w.beat > clock_timestamp() - interval '3 seconds'
-    OR EXISTS(SELECT FROM loopwright.owners_now o WHERE o.host = w.host AND o.pid = w.pid AND o.alive), w.queues, w.finished,
+    OR EXISTS(SELECT FROM loopwright.owners_now o WHERE o.host = w.host AND o.pid = w.pid AND o.alive), w.queues, w.finished, w.drains,
   ARRAY(SELECT r.run_id FROM loopwright.runs r JOIN loopwright.owners o ON o.id = r.owner
     WHERE r.status = 'running' AND o.host = w.host AND o.pid = w.pid ORDER BY r.id)
 FROM loopwright_queue.workers w
@@ -540,12 +543,28 @@ class PostgresSharedRuns:
     def now(self) -> float:
         return time.monotonic() + self._ahead
 
-    async def beat(self, finished: int) -> bool:
+    async def beat(self, finished: int) -> Beat:
         values = {"finished": finished, "worker": self._worker}
         async with self._db() as db:
-            [(now, sweeps)] = await (await db.execute(_BEAT.encode(), values)).fetchall()
+            [(now, sweeps, paused, drains)] = await (
+                await db.execute(_BEAT.encode(), values)
+            ).fetchall()
         self._ahead = now - time.monotonic()
-        return bool(sweeps)
+        return Beat(sweeps, frozenset(paused), drains)
+
+    async def pause_queue(self, queue: str, *, on: bool) -> bool:
+        statement = "DELETE FROM loopwright_queue.paused WHERE queue = %s"
+        if on:
+            statement = "INSERT INTO loopwright_queue.paused VALUES (%s) ON CONFLICT DO NOTHING"
+        return await self._execute(statement, queue) > 0
+
+    async def drain(self, worker: str) -> bool:
+        host, _, pid = worker.rpartition(":")
+        statement = (
+            "UPDATE loopwright_queue.workers SET drains = true WHERE NOT closed AND host = %s AND pid::text = %s "
+            f"AND beat > clock_timestamp() - interval '{DEAD} seconds'"
+        )
+        return await self._execute(statement, host, pid) > 0
 
     async def counted(self, run_id: str) -> int:
         [(count,)] = await self._fetch(
@@ -732,9 +751,18 @@ class PostgresSharedRuns:
     async def workers(self) -> list[WorkerInfo]:
         return [
             WorkerInfo(
-                owner, since, beat, alive=alive, held=tuple(held), queues=queues, finished=finished
+                owner,
+                since,
+                beat,
+                alive=alive,
+                held=tuple(held),
+                queues=queues,
+                finished=finished,
+                draining=draining,
             )
-            for owner, since, beat, alive, queues, finished, held in await self._read(_WORKERS)
+            for owner, since, beat, alive, queues, finished, draining, held in await self._read(
+                _WORKERS
+            )
         ]
 
     async def queues(self) -> list[QueueInfo]:

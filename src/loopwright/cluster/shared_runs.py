@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .._extras import needs
 from ..engine.budgets import MemoryPermits, SharedPermits
@@ -147,6 +147,7 @@ class WorkerInfo:
         held: the runs that it holds, oldest first.
         queues: its queues with their slots, such as `default=50`.
         finished: the number of runs that ended there.
+        draining: whether it takes no new runs and ends.
     """
 
     owner: str
@@ -156,6 +157,7 @@ class WorkerInfo:
     held: tuple[str, ...] = ()
     queues: str = ""
     finished: int = 0
+    draining: bool = False
 
     @property
     def host(self) -> str:
@@ -186,6 +188,7 @@ class WorkerInfo:
             "held": list(self.held),
             "queues": self.queues,
             "finished": self.finished,
+            "draining": self.draining,
         }
 
 
@@ -200,6 +203,7 @@ class QueueInfo:
         running: the number of runs that a worker holds.
         suspended: the number of runs that wait for a person or a limit.
         oldest: when the oldest waiting run was created, in seconds since the epoch; 0 without one.
+        paused: whether workers take none of its runs.
     """
 
     name: str
@@ -208,6 +212,7 @@ class QueueInfo:
     running: int = 0
     suspended: int = 0
     oldest: float = 0.0
+    paused: bool = False
 
     def to_json(self) -> dict[str, Json]:
         """Return the queue as a JSON object."""
@@ -275,6 +280,14 @@ def delay_text(reason: str, attempts: int, deliveries: int) -> str:
     return ""
 
 
+class Beat(NamedTuple):
+    """What a worker hears at each beat: whether it sweeps, which queues are paused, and whether it is to end."""
+
+    sweeps: bool
+    paused: frozenset[str]
+    drains: bool
+
+
 class SharedRuns(Protocol):
     """The rows of submitted runs, as workers change them; times are those of the store."""
 
@@ -292,8 +305,14 @@ class SharedRuns(Protocol):
     def now(self) -> float:
         """Return the time of the store in seconds since the epoch, as of the latest beat."""
 
-    async def beat(self, finished: int) -> bool:
-        """Say that this worker is alive, and how many runs ended here; return whether it is the one that sweeps."""
+    async def beat(self, finished: int) -> Beat:
+        """Say that this worker is alive, and how many runs ended here; return what it is to do."""
+
+    async def pause_queue(self, queue: str, *, on: bool) -> bool:
+        """Let workers take no run of a queue, or take them again; return whether that is a change."""
+
+    async def drain(self, worker: str) -> bool:
+        """Let a worker end as after SIGTERM; return whether it is alive."""
 
     async def counted(self, run_id: str) -> int:
         """Count a delivery of a run, and return how many there were without a new result."""
@@ -410,6 +429,8 @@ class MemoryRuns:
         self._since = self._swept = time.time()
         self._woken = asyncio.Event()
         self._queues = ""
+        self._paused: set[str] = set()
+        self._draining = False
         self._finished = 0
         self._returned: dict[str, tuple[str, int]] = {}
         self._hosts: dict[str, str] = {}
@@ -430,9 +451,20 @@ class MemoryRuns:
     def now(self) -> float:
         return time.time()
 
-    async def beat(self, finished: int) -> bool:
+    async def beat(self, finished: int) -> Beat:
         self._finished = finished
-        return True
+        return Beat(True, frozenset(self._paused), self._draining)
+
+    async def pause_queue(self, queue: str, *, on: bool) -> bool:
+        changed = (queue in self._paused) is not on
+        self._paused ^= {queue} if changed else set()
+        self._woken.set()
+        return changed
+
+    async def drain(self, worker: str) -> bool:
+        self._draining = [worker] == [one.owner for one in await self.workers()]
+        self._woken.set()
+        return self._draining
 
     async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         return {run_id: self._returned[run_id] for run_id in run_ids if run_id in self._returned}
@@ -520,7 +552,9 @@ class MemoryRuns:
         rows = [
             row
             for row in await self._journal.runs(limit=_ALL)
-            if row.queue and self._hosts.get(row.run_id, here) == here
+            if row.queue
+            and row.queue not in self._paused
+            and self._hosts.get(row.run_id, here) == here
         ]
         rows = [
             row
@@ -587,7 +621,9 @@ class MemoryRuns:
             for row in await self._journal.runs(limit=_ALL)
             if row.queue
         ]
-        return summed(rows, time.time())
+        return [
+            replace(queue, paused=queue.name in self._paused) for queue in summed(rows, time.time())
+        ]
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -24,7 +24,7 @@ from ..journal.questions import unread_answers
 from ..records import Reason, Result, Status
 from ..records.result import ended_entry
 from .delivery import Deliverer, Delivery, sentence_of
-from .shared_runs import MAX_DELIVERIES, SUSPECT, SharedRuns, next_tick, scheduled
+from .shared_runs import MAX_DELIVERIES, SUSPECT, Beat, SharedRuns, next_tick, scheduled
 
 __all__ = [
     "RunOpening",
@@ -155,16 +155,21 @@ class Sweeper:
         self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
         self._attempts: dict[str, _Attempt] = {}  # the latest of each run
 
-    async def serve(self, finished: Callable[[], int] = int) -> None:
+    async def serve(
+        self, finished: Callable[[], int] = int, heard: Callable[[Beat], None] = lambda _: None
+    ) -> None:
         """Beat and sweep until cancelled; an unavailable store or engine is tried again.
 
         Args:
             finished: returns the number of runs that ended in this worker.
+            heard: is called after each beat.
         """
         failing = announced = False
         while True:
             try:
-                if await self._runs.beat(finished()):
+                beat = await self._runs.beat(finished())
+                heard(beat)
+                if beat.sweeps:
                     await self.sweep()
                     await self._runs.swept()
                 # An answer is announced before the run is given back: a second sweep follows soon.

@@ -45,7 +45,7 @@ from ..errors import (
 from ..journal import Journal, RunInfo, open_journal
 from ..records import NOTHING, Reason, Result, Status, Stop, Usage
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer, queue_name, sentence_of
-from .shared_runs import CARRIED, SUBMITTED_AS, SharedRuns, is_over, open_runs
+from .shared_runs import CARRIED, SUBMITTED_AS, Beat, SharedRuns, is_over, open_runs
 from .sweeper import RunOpening, Sweeper, is_poison, may_continue
 from .trust import RootModules, TrustedDigests
 
@@ -193,6 +193,9 @@ _EARLY = 1.0  # seconds by which a delivery may come before the time of its run
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _KEPT = 10_000  # runs whose reasons are remembered
+_LAST_WORD = (
+    5.0  # seconds for which an engine that ends may speak with its server, which may be silent
+)
 _STEADY = 15.0  # seconds of service after which the end of an engine is a new event
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that its budget or its journal stopped
 # Seconds before a run is tried again that this worker cannot run: a newly trusted run waits at most half a minute.
@@ -309,6 +312,8 @@ class Worker:
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
+        self._paused: frozenset[str] = frozenset()
+        self._repaused = asyncio.Event()  # whether other queues are paused than before
         self._finished = 0
         self._returned: dict[str, str] = {}  # the latest reason by run
 
@@ -316,6 +321,11 @@ class Worker:
     def held(self) -> list[str]:
         """The runs in progress, oldest first."""
         return list(self._running)
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The queues of which it takes no runs, as operators said; among them those that it does not serve."""
+        return self._paused
 
     @property
     def finished(self) -> int:
@@ -332,6 +342,7 @@ class Worker:
             await self._journal.runs(limit=1)
             await self._deliverer.prepare()
             await self.runs.enter(self._queues)
+            self._heard(await self.runs.beat(0))
         except BaseException:
             await self.__aexit__()
             raise
@@ -373,7 +384,9 @@ class Worker:
             raise ConfigurationError("worker: open it first: async with Worker(…) as worker")
         engine = asyncio.create_task(self._serve_engine())
         sweeper = asyncio.create_task(
-            Sweeper(self._journal, self.runs, self._deliverer).serve(lambda: self._finished)
+            Sweeper(self._journal, self.runs, self._deliverer).serve(
+                lambda: self._finished, self._heard
+            )
         )
         try:
             await self._stopping.wait()
@@ -383,16 +396,40 @@ class Worker:
                 task.cancel()
             await asyncio.gather(sweeper, engine, *self._running.values(), return_exceptions=True)
 
+    def _heard(self, beat: Beat) -> None:
+        """Follow what operators said: a queue is paused or continues, or this worker is to end."""
+        if beat.paused != self._paused:
+            self._paused = beat.paused
+            self._repaused.set()
+        if beat.drains:
+            self.stop()
+
     async def _serve_engine(self) -> None:
-        """Serve deliveries; an engine's worker that ends is started again."""
+        """Serve deliveries; an engine's worker that ends is started again, and one whose queues changed."""
         pause, failures = 0.5, 0
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
+            self._repaused.clear()
+            queues = {q: slots for q, slots in self._queues.items() if q not in self._paused}
+            repaused = asyncio.create_task(self._repaused.wait())
+            serving = (
+                asyncio.create_task(self._deliverer.serve(self._handle, queues=queues))
+                if queues
+                else repaused
+            )
             try:
-                await self._deliverer.serve(self._handle, queues=self._queues)
+                await asyncio.wait({serving, repaused}, return_when=asyncio.FIRST_COMPLETED)
+                if repaused.done():
+                    continue
+                serving.result()
                 reason = "it ended"
             except Exception as error:  # of an engine or its server, which may come back
                 reason = sentence_of(error)
+            finally:
+                # The runs in progress are tasks of the worker, and go on.
+                for task in (serving, repaused):
+                    task.cancel()
+                await asyncio.wait({serving, repaused}, timeout=_LAST_WORD)
             served = asyncio.get_running_loop().time() - began
             pause = 0.5 if served > 60 else pause
             failures = 0 if served > _STEADY else failures
@@ -420,7 +457,7 @@ class Worker:
         if left:
             await asyncio.wait(left.values())
         engine.cancel()
-        await asyncio.gather(engine, return_exceptions=True)
+        await asyncio.wait({engine}, timeout=_LAST_WORD)
 
     async def _handle(self, run_id: str) -> bool:
         """Run a delivered run, or join the run in progress; see Handle."""

@@ -24,6 +24,7 @@ The second version adds those that workers share, in the schema `loopwright_queu
     accounts    what the runs of a queue or of a key have spent
     spending    the same for each run, so that a repeated report changes nothing
     sweeper     one row: the worker that sweeps, until when, and its latest sweep
+    paused      the queues of which workers take no runs
 
 Permits and rates are unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls
 in progress. All times are those of the database. Every name is written with its schema, because a session behind
@@ -474,6 +475,8 @@ _FOURTH = (
     _OWNERS_NOW.format(more=", lease, claims"),
 )
 _FIFTH = (
+    'CREATE TABLE IF NOT EXISTS loopwright_queue.paused(queue text COLLATE "C" PRIMARY KEY)',
+    "ALTER TABLE loopwright_queue.workers ADD COLUMN IF NOT EXISTS drains boolean NOT NULL DEFAULT false",
     (
         "CREATE TABLE IF NOT EXISTS loopwright_queue.sweeper(one boolean PRIMARY KEY DEFAULT true CHECK (one), "
         "worker bigint NOT NULL, until timestamptz NOT NULL, swept timestamptz NOT NULL) WITH (fillfactor=50)"
