@@ -24,7 +24,7 @@ from loopwright.cluster import (
     submit_all,
 )
 from loopwright.cluster.delivery import Handle
-from loopwright.cluster.shared_runs import MemoryRuns, id_of_key, next_tick, open_runs
+from loopwright.cluster.shared_runs import Beat, MemoryRuns, id_of_key, next_tick, open_runs
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.errors import (
     ConfigurationError,
@@ -239,8 +239,9 @@ class LosesConnection(MemoryRuns):
         super().__init__(journal)
         self.beats = 0
 
-    async def beat(self, finished: int) -> None:
+    async def beat(self, finished: int) -> Beat:
         self.beats += 1
+        return await super().beat(finished)
 
     async def changed(self, timeout: float) -> bool:
         if self.beats == 1:
