@@ -306,8 +306,13 @@ class Session(psycopg.AsyncConnection[TupleRow]):
             self._receiving = 0
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; a statement whose server is silent ends at once, with an error."""
         self.stop_listening()
+        if self.lock.locked() and not self.closed:
+            with socket.socket(fileno=os.dup(self.fileno())) as shared, suppress(OSError):
+                shared.shutdown(socket.SHUT_RDWR)
+            async with self.lock:  # until the statement has noticed it
+                pass
         await super().close()
 
 

@@ -697,6 +697,8 @@ _OPTIONS: dict[str, Json] = {
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
+    # Milliseconds until data that nobody acknowledges ends a connection.
+    "tcp_user_timeout": "20000",
 }
 
 
