@@ -2,7 +2,8 @@
 
 Each effect appends a line to the ledger, the only record of what was done; a run of `poison` kills its process. The
 variables LEDGER, SLOTS, CAP, PATIENCE and CLOCK are its ledger, its slots, a cap on `add`, the seconds that its journal
-waits for the database, and those by which its clock is wrong.
+waits for the database, and those by which its clock is wrong. LEASE and SILENCE are the seconds of its lease, and those
+without an answer after which a connection counts as lost; DRAIN is how many seconds its runs may continue after SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 
 from loopwright import Loop, MaxIterations, step
 from loopwright.cluster import Cap, Worker
+from loopwright.journal.postgres import connection
 from loopwright.journal.postgres.database import PATIENCE
 from loopwright.journal.postgres.journal import PostgresJournal
+from loopwright.journal.postgres.ownership import LEASE
 from warm_python import warm_python
 
 EFFECTS = 5
@@ -80,9 +83,13 @@ class Process:
         *,
         clock: float = 0.0,
         patience: float = PATIENCE,
+        lease: float = LEASE,
+        silence: float = connection.SILENCE,
+        drain: float = 30.0,
     ) -> None:
         environment = {**os.environ, "LEDGER": str(ledger), "SLOTS": str(slots)}
-        environment |= {"CLOCK": str(clock), "PATIENCE": str(patience)}
+        environment |= {"CLOCK": str(clock), "PATIENCE": str(patience), "LEASE": str(lease)}
+        environment |= {"SILENCE": str(silence), "DRAIN": str(drain)}
         self._log = ledger.with_suffix(".log").open("ab")
         self._process = warm_python().start(
             ["-m", "cluster.process", url, deliverer],
@@ -120,13 +127,19 @@ def repeated(ledger: Path) -> dict[str, int]:
 
 
 async def _serve(url: str, deliverer: str) -> None:
-    journal = PostgresJournal(url, patience=float(os.environ.get("PATIENCE", PATIENCE)))
+    connection.SILENCE = float(os.environ.get("SILENCE", connection.SILENCE))
+    journal = PostgresJournal(
+        url,
+        patience=float(os.environ.get("PATIENCE", PATIENCE)),
+        lease=float(os.environ.get("LEASE", LEASE)),
+    )
     worker = Worker(
         journal=journal,
         steps=[sums, poison, add, block, ask],
         queues={"default": int(os.environ.get("SLOTS", "20"))},
         deliverer=deliverer,
         limits={"add": Cap(int(cap))} if (cap := os.environ.get("CAP")) else None,
+        drain=float(os.environ.get("DRAIN", "30")),
     )
     async with journal, worker:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

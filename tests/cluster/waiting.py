@@ -12,20 +12,22 @@ from loopwright.journal import Journal
 PATIENCE = 60.0  # seconds until a test fails
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(PATIENCE):
+async def until(condition: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
+    """Wait until a condition holds; raise TimeoutError after `patience` seconds."""
+    async with asyncio.timeout(patience):
         while not await condition():
             await asyncio.sleep(0.02)
 
 
-async def until_status(journal: Journal, run_id: str, *statuses: str) -> None:
+async def until_status(
+    journal: Journal, run_id: str, *statuses: str, patience: float = PATIENCE
+) -> None:
     """Wait until a run has one of these statuses."""
 
     async def reached() -> bool:
         return (await journal.find(run_id)).status in statuses
 
-    await until(reached)
+    await until(reached, patience)
 
 
 @contextlib.asynccontextmanager

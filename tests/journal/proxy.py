@@ -78,6 +78,9 @@ class Proxy:
                     server.close()
                     self._hold(client)
                     return
+                if self.one_way == "silent":
+                    self._hold(client)
+                    return
                 ready, _, _ = select.select([client, server], [], [], 0.02)
                 if self.frozen:
                     time.sleep(0.02)

@@ -1,0 +1,154 @@
+"""Workers whose connections go silent or end, and how many connections and slots they use."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from journal.proxy import Proxy
+from loopwright.cluster import Submission, submit, submit_all
+from loopwright.journal import Journal, open_journal
+from postgres_server import PostgresServer
+
+from .process import Process, repeated, sums
+from .waiting import until, until_status
+
+pytestmark = pytest.mark.timeout(280)
+SOON = 12.0  # seconds until what should happen within a second or two has failed
+SLOTS = 2
+
+
+@pytest.fixture
+async def journal(postgres_url: str) -> AsyncIterator[Journal]:
+    """A journal in a fresh database."""
+    store = open_journal(postgres_url)
+    await store.runs()  # creates the tables
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def proxy(postgres_server: PostgresServer) -> Iterator[Proxy]:
+    """A proxy before the server."""
+    with Proxy(postgres_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def through(postgres_server: PostgresServer, postgres_url: str, proxy: Proxy) -> str:
+    """The URL of the database by the proxy."""
+    return postgres_server.url_of(postgres_url.rpartition("/")[2], port=proxy.port)
+
+
+async def _go_silent(proxy: Proxy) -> None:
+    """Let all open connections be silent for ever; new ones are served."""
+    proxy.one_way = "silent"
+    await asyncio.sleep(0.5)  # each thread of the proxy looks every 20 ms
+    proxy.one_way = ""
+
+
+@pytest.mark.xfail(
+    raises=TimeoutError, strict=True, reason="sessions of workers have no read limit"
+)
+async def test_a_worker_takes_runs_again_after_its_connections_went_silent(
+    journal: Journal, through: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    """A balancer forgets all connections of a worker: it connects again and takes the next run."""
+    worker = Process(through, "", tmp_path / "ledger", silence=1.0, patience=5.0)
+    try:
+        await until_status(journal, await submit(sums, {"number": 1}, journal=journal), "exhausted")
+        await _go_silent(proxy)
+        after = await submit(sums, {"number": 2}, journal=journal)
+        await until_status(journal, after, "exhausted", patience=SOON)
+        assert not worker.ended
+    finally:
+        worker.kill()
+
+
+@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="closing waits for silent sessions")
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_worker_with_silent_connections_stops_in_its_time(
+    journal: Journal, through: str, proxy: Proxy, tmp_path: Path, busy: bool
+) -> None:
+    """SIGTERM ends it within the seconds of `drain` and of its limits, though no connection answers any more."""
+    ledger = tmp_path / "ledger"
+    wait = 30.0 if busy else 0.0
+    worker = Process(through, "", ledger, silence=1.0, patience=1.0, drain=1.0)
+    try:
+        await submit(sums, {"number": 1, "wait": wait}, journal=journal)
+        await until(lambda: _exists(ledger))
+        if not busy:
+            await until(lambda: _over(journal, 1))
+        proxy.frozen = True  # new connections get no answer either
+        worker.signal(signal.SIGTERM)
+        await until(lambda: _ended(worker), SOON)
+    finally:
+        worker.kill()
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a new engine has all slots again")
+async def test_slots_count_what_runs_after_a_restart_of_the_database(
+    journal: Journal, postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
+) -> None:
+    """The engine of a worker starts again while its runs continue: it never holds more runs than slots."""
+    ledger = tmp_path / "ledger"
+    inputs = [({"number": n, "wait": 1.0}, "") for n in range(2 * SLOTS)]
+    await submit_all(Submission(sums), inputs, journal=journal)
+    worker = Process(postgres_url, "", ledger, SLOTS)
+    most = 0
+
+    async def over() -> bool:
+        nonlocal most
+        rows = await journal.runs(limit=2 * SLOTS)
+        most = max(most, sum(row.status == "running" for row in rows))
+        return most > SLOTS or all(row.status == "exhausted" for row in rows)
+
+    try:
+        await until(lambda: _running(journal, SLOTS))
+        await asyncio.to_thread(postgres_server.restart, immediate=True)
+        await until(over)
+    finally:
+        worker.kill()
+    assert most == SLOTS
+    assert repeated(ledger) == {}
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="each part has sessions of its own")
+async def test_an_idle_worker_has_at_most_three_connections(
+    journal: Journal, postgres_url: str, tmp_path: Path
+) -> None:
+    """A worker that has served a run and waits keeps at most three sessions."""
+    worker = Process(postgres_url, "", tmp_path / "ledger")
+    try:
+        run_id = await submit(sums, {"number": 1}, journal=journal)
+        await until_status(journal, run_id, "exhausted")
+    finally:
+        await journal.close()
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            sessions = db.execute(
+                "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() ORDER BY 1"
+            ).fetchall()
+        worker.kill()
+    assert len(sessions) <= 3, sessions
+
+
+async def _exists(file: Path) -> bool:
+    return file.exists()
+
+
+async def _ended(worker: Process) -> bool:
+    return worker.ended
+
+
+async def _over(journal: Journal, count: int) -> bool:
+    return len(await journal.runs(limit=count, status="exhausted")) == count
+
+
+async def _running(journal: Journal, count: int) -> bool:
+    return len(await journal.runs(limit=count, status="running")) == count
