@@ -1,0 +1,327 @@
+"""What operators of a shared journal rely on: damaged rows, old records of the queue, roles with few rights, plain answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cluster.process import Process, add, ask, sums
+from cluster.waiting import until_status
+from loopwright.cluster import Submission, submit, submit_all
+from loopwright.journal import open_journal
+from loopwright.journal.postgres.journal import page_query
+from loopwright.journal.questions import answer, pending
+from loopwright.journal.views import Wanted
+from postgres_server import PostgresServer
+
+from .conftest import Project
+
+pytestmark = pytest.mark.timeout(120)
+RUNS, QUEUE = "loopwright", "loopwright_queue"
+_READS = (
+    f"GRANT USAGE ON SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+    f"GRANT SELECT ON ALL TABLES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+)
+_SUBMITS = (
+    *_READS,
+    f"GRANT INSERT ON {RUNS}.runs, {RUNS}.entries, {RUNS}.contents, {RUNS}.files, {RUNS}.commits TO {{role}}",
+    f"GRANT UPDATE ON {RUNS}.commits TO {{role}}",
+    f"GRANT INSERT ON {QUEUE}.pgqueuer, {QUEUE}.pgqueuer_log TO {{role}}",
+    f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+)
+_WORKS = (
+    *_READS,
+    f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+    f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+    f"GRANT DELETE ON {RUNS}.owners, {RUNS}.commits, {QUEUE}.workers, {QUEUE}.permits, {QUEUE}.hosts, "
+    f"{QUEUE}.pgqueuer TO {{role}}",
+)
+_ALL = (
+    f"GRANT ALL ON SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+    f"GRANT ALL ON ALL TABLES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+    f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
+)
+GRANTS = {"reader": _READS, "submitter": _SUBMITS, "worker": _WORKS, "administrator": _ALL}
+SUBMIT = ("submit", "steps:refine", "--input", "x")
+PRUNE = ("journal", "prune", "--ended-before", "30d")
+
+
+@pytest.fixture
+def shared(project: Project, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A folder whose commands use a journal in PostgreSQL."""
+    monkeypatch.setenv("LOOPWRIGHT_JOURNAL", postgres_url)
+    return project
+
+
+@pytest.fixture
+def as_role(
+    shared: Project, postgres_server: PostgresServer, postgres_url: str
+) -> Iterator[Callable[[str], str]]:
+    """Create a role with its grants, and return the URL with which it reaches the journal."""
+    assert shared.call("journal", "init").code == 0
+    assert shared.call(*SUBMIT, "--key", "first").code == 0  # the tables of the queue
+    made: list[str] = []
+
+    def granted(role: str) -> str:
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            db.execute(f"CREATE ROLE {role} LOGIN")
+            made.append(role)
+            for statement in GRANTS[role]:
+                db.execute(statement.format(role=role))
+        return postgres_server.url_of(postgres_url.rpartition("/")[2], user=role)
+
+    yield granted
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        for role in made:
+            db.execute(f"DROP OWNED BY {role}")
+            db.execute(f"DROP ROLE {role}")
+
+
+def _damage(url: str, queue: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE loopwright.runs SET name = 'changed' WHERE queue = %s", (queue,))
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="one damaged row fails the whole list"
+)
+def test_a_damaged_row_is_listed_beside_the_others(shared: Project, postgres_url: str) -> None:
+    """`runs` shows the damaged run as such, and all others."""
+    shared.call(*SUBMIT, "--key", "sound")
+    shared.call(*SUBMIT, "--key", "broken", "--queue", "other")
+    _damage(postgres_url, "other")
+    listed = shared.call("runs")
+    assert listed.code == 0, listed.err
+    assert len(listed.out.splitlines()) >= 2
+    assert "damaged" in listed.out
+    assert any(line.startswith("sound") for line in listed.out.splitlines())
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a schedule is looked up in all rows")
+def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
+    shared: Project, postgres_url: str
+) -> None:
+    """`cancel` of one schedule does not read the damaged run of another one."""
+    for name, queue in (("nightly", "default"), ("weekly", "other")):
+        shared.call(*SUBMIT, "--key", name, "--cron", "0 6 * * *", "--queue", queue)
+    _damage(postgres_url, "other")
+    ended = shared.call("cancel", "nightly")
+    assert ended.code == 0, ended.err
+    assert "the schedule nightly has ended" in ended.out
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="the start of a worker reads the latest row"
+)
+def test_a_worker_starts_and_serves_beside_a_damaged_row(
+    shared: Project, postgres_url: str, tmp_path: Path
+) -> None:
+    """The latest row is damaged; a worker starts and runs what is sound."""
+
+    async def served() -> bool:
+        async with open_journal(postgres_url) as journal:
+            sound = await submit(sums, {"number": 1}, journal=journal)
+            await submit(sums, {"number": 2}, journal=journal, queue="other")
+            _damage(postgres_url, "other")
+            worker = Process(postgres_url, "", tmp_path / "ledger")
+            try:
+                await until_status(journal, sound, "exhausted", patience=8.0)
+            except TimeoutError:
+                return False
+            finally:
+                worker.kill()
+            return True
+
+    assert asyncio.run(served())
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="the log of the queue is kept for ever"
+)
+def test_prune_deletes_the_log_of_the_queue(
+    shared: Project, postgres_url: str, tmp_path: Path
+) -> None:
+    """After all runs were deleted, the queue keeps no record of them either."""
+
+    async def run_some() -> None:
+        async with open_journal(postgres_url) as journal:
+            ids = await submit_all(Submission(add), [({"number": 1}, "")] * 3, journal=journal)
+            worker = Process(postgres_url, "", tmp_path / "ledger")
+            try:
+                for run_id in ids:
+                    await until_status(journal, run_id, "satisfied")
+            finally:
+                worker.kill()
+
+    asyncio.run(run_some())
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        # An hour ago, so that no run or record is too young.
+        db.execute("UPDATE loopwright_queue.pgqueuer_log SET created = created - interval '1 hour'")
+        before = _count(db)
+        assert (
+            "deleted 3 runs" in shared.call("journal", "prune", "--ended-before", "2099-01-01").out
+        )
+        assert before > 0
+        assert _count(db) == 0
+
+
+def _count(db: psycopg.Connection[tuple[int]]) -> int:
+    [(count,)] = db.execute("SELECT count(*) FROM loopwright_queue.pgqueuer_log").fetchall()
+    return int(count)
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="the index of names and IDs has no queue"
+)
+def test_the_runs_of_a_queue_are_found_by_an_index(postgres_url: str) -> None:
+    """`runs --queue` reads no row of another queue."""
+
+    async def create() -> None:
+        async with open_journal(postgres_url) as journal:
+            await journal.runs()
+            many = [Submission(sums, queue="many").row({"number": n}, "") for n in range(5000)]
+            few = [Submission(sums, queue="few").row({"number": n}, "") for n in range(10)]
+            await journal.create([*few, *many])
+
+    asyncio.run(create())
+    query, values = page_query(Wanted(queue="few", limit=20), [], "run_id")
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("ANALYZE loopwright.runs")
+        [(plan,)] = db.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", values).fetchall()
+    assert "Rows Removed by Filter" not in str(plan), plan
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="only `show` and `workers` say so")
+def test_submit_says_that_nobody_serves_the_queue(
+    shared: Project, postgres_url: str, tmp_path: Path
+) -> None:
+    """Without a worker for the queue a sentence says so; with one it does not."""
+    alone = shared.call(*SUBMIT)
+    assert "no worker serves the queue default" in alone.out + alone.err
+
+    async def beside_a_worker() -> tuple[str, str]:
+        async with open_journal(postgres_url) as journal:
+            worker = Process(postgres_url, "", tmp_path / "ledger")
+            try:
+                run_id = await submit(sums, {"number": 1}, journal=journal)
+                await until_status(journal, run_id, "exhausted")
+                served = await asyncio.to_thread(shared.call, *SUBMIT)
+                other = await asyncio.to_thread(shared.call, *SUBMIT, "--queue", "other")
+            finally:
+                worker.kill()
+        return served.out + served.err, other.out + other.err
+
+    served, other = asyncio.run(beside_a_worker())
+    assert "no worker" not in served
+    assert "no worker serves the queue other" in other
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="each engine is an extra of its own")
+def test_the_extra_all_has_the_default_engine() -> None:
+    """Who installs `loopwright[all]` can start a worker."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    [everything] = project["project"]["optional-dependencies"]["all"]
+    assert "pgqueuer" in re.split(r"[\[\],]", everything)
+
+
+READS_NOTHING = pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="reading writes a row of the latest commits"
+)
+
+
+@pytest.mark.parametrize(
+    ("role", "command"),
+    [
+        *(
+            pytest.param("reader", command, marks=READS_NOTHING)
+            for command in [("runs",), ("show", "first"), ("workers",)]
+        ),
+        ("submitter", SUBMIT),
+        ("submitter", ("runs",)),
+        ("worker", ("runs",)),
+        ("administrator", SUBMIT),
+        ("administrator", ("cancel", "first")),
+        ("administrator", PRUNE),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_a_role_may_do_what_it_is_for(
+    shared: Project, as_role: Callable[[str], str], role: str, command: tuple[str, ...]
+) -> None:
+    """The documented grants are enough."""
+    done = shared.run(*command, LOOPWRIGHT_JOURNAL=as_role(role))
+    assert done.code == 0, done.err
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="a missing right is a missing schema or a defect"
+)
+@pytest.mark.parametrize(
+    ("role", "command"),
+    [
+        ("reader", SUBMIT),
+        ("reader", ("cancel", "first")),
+        ("reader", PRUNE),
+        ("submitter", ("cancel", "first")),
+        ("submitter", PRUNE),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_a_role_that_may_not_is_told_which_right_it_lacks(
+    shared: Project, as_role: Callable[[str], str], role: str, command: tuple[str, ...]
+) -> None:
+    """One sentence names the role, and the guide's grants as the remedy; nothing changed."""
+    url = as_role(role)
+    refused = shared.run(*command, LOOPWRIGHT_JOURNAL=url)
+    assert refused.code == 1
+    assert role in refused.err.replace(url, "")
+    assert "GRANT" in refused.err.upper()
+    assert "defect" not in refused.err
+    assert "journal init" not in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_a_worker_needs_no_more_than_its_grants(
+    as_role: Callable[[str], str], postgres_url: str, tmp_path: Path
+) -> None:
+    """It takes, runs and ends a run with the rights of a worker."""
+    worker = Process(as_role("worker"), "", tmp_path / "ledger")
+
+    async def served() -> None:
+        async with open_journal(postgres_url) as journal:
+            run_id = await submit(sums, {"number": 1}, journal=journal)
+            await until_status(journal, run_id, "exhausted")
+
+    try:
+        asyncio.run(served())
+    finally:
+        worker.kill()
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a person may name another one")
+def test_who_answered_is_the_role_of_the_database(
+    as_role: Callable[[str], str], postgres_url: str, tmp_path: Path
+) -> None:
+    """The record of an answer names the role that gave it, whatever name comes with it."""
+    url = as_role("administrator")
+    worker = Process(postgres_url, "", tmp_path / "ledger")
+
+    async def answered() -> str:
+        async with open_journal(url) as journal:
+            run_id = await submit(ask, "draft", journal=journal)
+            await until_status(journal, run_id, "suspended")
+            [question] = await pending(journal, run_id)
+            await answer(journal, run_id, question.path, "yes", who="somebody else")
+            [posted] = await journal.inbox(run_id)
+            return posted.who
+
+    try:
+        assert asyncio.run(answered()) == "administrator"
+    finally:
+        worker.kill()
