@@ -12,7 +12,7 @@ from loopwright.journal import open_journal
 from postgres_server import PostgresServer
 
 from .process import Process, add
-from .storm import storm
+from .storm import Faults, storm
 from .waiting import until
 
 pytestmark = pytest.mark.timeout(900)
@@ -22,7 +22,8 @@ async def test_200_runs_survive_kills_and_a_restart() -> None:
     """All runs end with their results while workers are killed and the database restarts."""
     server = PostgresServer()
     try:
-        result = await storm(server, runs=200, kills=5, restarts=1, seed=20)
+        faults = Faults(kills=5, restarts=1)
+        result = await storm(server, runs=200, seed=20, faults=faults)
     finally:
         server.close()
     assert result.wrong == []
