@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -139,6 +139,10 @@ fix: install
 bench: install
 	$(RUN)/python -m benchmarks
 
+# A fleet of workers against a bare loop, in large journals and idle: with a server of its own, about five minutes.
+bench-cluster: install postgres
+	$(RUN)/python -m benchmarks.fleet
+
 bench-insight: install
 	$(RUN)/python -m benchmarks.insight
 	PYTHONPATH=tests $(RUN)/python -W ignore -m insight.executed_policies 60
@@ -164,6 +168,7 @@ torture: install postgres
 	cd tests && python -m coding.agents.heavy_streams
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q --timeout 3600 tests/coding/workspace/test_restore.py
 	$(RUN)/python tests/cluster/storm.py
+	$(RUN)/python tests/cluster/storm.py 1 --engine pgqueuer dbos celery temporal --restarts 0 --stopped 60 --silent 130 --clocks 26 --backlog 20000
 	$(RUN)/python tests/cluster/outages.py
 	cd tests && python -m crash.torture_workspace
 

@@ -1,8 +1,9 @@
 """A fleet of workers: runs per second beside a bare loop, queries of a large journal, and what idle workers cost.
 
 `make bench-cluster`. The server is started here and shares the cores with all sides, so compare only the rows of one call. The bare
-loop takes runs by `SKIP LOCKED` and commits as often for a run as ours: when it begins, after each effect, when it ends and
-when it is acknowledged. A process commits what waits at the same moment together, like ours.
+loop takes runs by `SKIP LOCKED` and makes eight commits for a run, as many as ours does on average: when it is taken, when it begins,
+after each effect, and when it ends. It has eight connections, so that the server can write the commits of several runs at once. The
+notes have the commits that the server counted, those of starting and of polling included.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from loopwright.journal import RunInfo, open_journal
 from loopwright.journal.recorded.rows import RunRow, queue_values, sealed_values
 from loopwright.records.codec import encode
 
-from .cluster import BareWriter
 from .measuring import Row
 from .workers import SLOTS, WAIT, wait
 
@@ -39,7 +39,8 @@ from postgres_server import PostgresServer, ServerMissing
 
 RUNS = 600
 EFFECTS = 5
-COMMITS = EFFECTS + 3  # of a run: begun, each effect, ended, acknowledged
+COMMITS = EFFECTS + 3  # of a run: taken, begun, each effect, ended
+CONNECTIONS = 8  # of a bare loop
 ENDED, WAITING = 200_000, 100_000
 IDLE = 20  # workers
 SECONDS = 15.0  # for which statements are counted
@@ -53,36 +54,39 @@ short = Loop(wait, until=MaxIterations(EFFECTS), name="short")
 
 async def bare_loop(url: str) -> None:
     """Take runs and commit for each of them as often as a worker does, until cancelled."""
-    writer = BareWriter(url)
-    free, tasks = SLOTS, set[asyncio.Task[None]]()
-    ended: list[int] = []
+    idle: asyncio.Queue[psycopg.AsyncConnection[tuple[int]]] = asyncio.Queue()
+    for _ in range(CONNECTIONS):
+        idle.put_nowait(await psycopg.AsyncConnection.connect(url, autocommit=True))
+    free = asyncio.Semaphore(SLOTS)
+
+    async def execute(query: str, *values: object) -> int:
+        db = await idle.get()
+        cursor = await db.execute(query.encode(), values)
+        row = await cursor.fetchone() if cursor.description else None
+        idle.put_nowait(db)
+        return row[0] if row else 0
 
     async def run(number: int) -> None:
-        nonlocal free
-        await writer.commit(number, "begun")
+        await execute("INSERT INTO bare VALUES (%s, %s)", number, "begun")
         for effect in range(EFFECTS):
             await asyncio.sleep(WAIT)
-            await writer.commit(number, encode({"path": f"{number}/{effect}", "of": _BODY}))
-        await writer.commit(number, "ended")
-        ended.append(number)
-        free += 1
+            body = encode({"path": f"{number}/{effect}", "of": _BODY})
+            await execute("INSERT INTO bare VALUES (%s, %s)", number, body)
+        await execute("DELETE FROM bare_jobs WHERE id = %s", number)
+        free.release()
 
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+    async with asyncio.TaskGroup() as tasks:
         while True:
-            if ended:
-                done, ended = ended, []
-                await db.execute("DELETE FROM bare_jobs WHERE id = ANY(%s)", (done,))
-            cursor = await db.execute(
+            await free.acquire()
+            number = await execute(
                 "UPDATE bare_jobs SET taken = true WHERE id IN (SELECT id FROM bare_jobs WHERE NOT taken ORDER BY id "
-                "LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING id",
-                (free,),
+                "LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"
             )
-            for (number,) in await cursor.fetchall():
-                free -= 1
-                task = asyncio.create_task(run(number))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-            await asyncio.sleep(0.02)
+            if number:
+                tasks.create_task(run(number))
+            else:
+                free.release()
+                await asyncio.sleep(0.02)
 
 
 @contextmanager
@@ -108,7 +112,7 @@ async def _bare_rate(url: str, count: int) -> float:
             await _until(
                 db,
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()",
-                2 * count + 1,
+                CONNECTIONS * count + 1,
             )
             await db.execute(
                 "INSERT INTO bare_jobs(taken) SELECT false FROM generate_series(1, %s)", (RUNS,)
@@ -149,15 +153,29 @@ def throughput(server: PostgresServer, rounds: int = 3) -> Iterator[Row]:
     for count in (1, 2):
         pairs = []
         for _ in range(rounds):
-            floor = asyncio.run(_bare_rate(server.url_of(server.create_database()), count))
-            ours = asyncio.run(_our_rate(server.url_of(server.create_database()), count))
+            databases = server.create_database(), server.create_database()
+            floor = asyncio.run(_bare_rate(server.url_of(databases[0]), count))
+            ours = asyncio.run(_our_rate(server.url_of(databases[1]), count))
             pairs.append((floor, ours))
+        commits = [_commits(server, database) / RUNS for database in databases]
         ratio = statistics.median(floor / ours for floor, ours in pairs)
         floor = statistics.median(floor for floor, _ in pairs)
         ours = statistics.median(ours for _, ours in pairs)
-        note = f"{floor:.0f} and {ours:.0f} runs/s; ours is {1 / ratio:.2f} of it"
+        note = (
+            f"{floor:.0f} and {ours:.0f} runs/s; ours is {1 / ratio:.2f} of it; "
+            f"{commits[0]:.1f} and {commits[1]:.1f} commits a run"
+        )
         what = f"SKIP LOCKED loop with {COMMITS} commits a run, to workers: {count}"
         yield Row(what, ratio, 1 / 0.8, note=note)
+
+
+def _commits(server: PostgresServer, database: str) -> int:
+    """Return the commits in a database, whose sessions have ended."""
+    time.sleep(1.5)  # sessions report them at most once a second
+    with server.connect() as db:
+        query = "SELECT xact_commit FROM pg_stat_database WHERE datname = %s"
+        [(count,)] = db.execute(query, (database,)).fetchall()
+    return int(str(count))
 
 
 def fill(url: str, ended: int, waiting: int) -> None:
