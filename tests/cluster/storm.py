@@ -39,7 +39,7 @@ from cluster.process import EFFECTS, Process, repeated, sums  # noqa: E402
 from journal.proxy import Proxy  # noqa: E402
 from loopwright.cluster import Submission, submit_all  # noqa: E402
 from loopwright.cluster.shared_runs import at_tick  # noqa: E402
-from loopwright.journal import Journal, open_journal  # noqa: E402
+from loopwright.journal import Journal, RunInfo, open_journal  # noqa: E402
 from loopwright.journal.questions import runs_of_schedule  # noqa: E402
 from postgres_server import PostgresServer, start_server  # noqa: E402
 
@@ -315,7 +315,7 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
-def _tick(now: float) -> object:
+def _tick(now: float) -> RunInfo:
     return at_tick(Submission(sums).row({"number": 0, "wait": 0.1}, ""), "* * * * *", "storm", now)
 
 
@@ -417,9 +417,9 @@ async def _wrong_ticks(journal: Journal, first: float) -> list[str]:
     """Return a sentence for each minute of the storm without a run of the schedule, and for each run of another time."""
     now = time.time()
     minutes = [first + 60 * n for n in range(int((now - first) // 60) + 2)]
-    expected = {_tick(minute).run_id for minute in minutes if minute + 60 < now}  # type: ignore[attr-defined]
+    expected = {_tick(minute).run_id for minute in minutes if minute + 60 < now}
     rows = {row.run_id: row for row in await runs_of_schedule(journal, "storm")}
-    allowed = {_tick(minute).run_id for minute in minutes}  # type: ignore[attr-defined]
+    allowed = {_tick(minute).run_id for minute in minutes}
     return [f"the schedule skipped {run_id}" for run_id in sorted(expected - rows.keys())] + [
         f"the schedule has another time: {run_id}" for run_id in sorted(rows.keys() - allowed)
     ]
