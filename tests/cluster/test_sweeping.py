@@ -56,9 +56,6 @@ async def _serve(journal: Journal, processes: list[Process], process: Process) -
         await runs.close()
 
 
-@pytest.mark.xfail(
-    raises=TimeoutError, strict=True, reason="the first 1,000 rows of all queues are read"
-)
 async def test_a_backlog_that_nobody_serves_stops_no_other_queue(
     journal: Journal, postgres_url: str, tmp_path: Path, processes: list[Process]
 ) -> None:
@@ -75,9 +72,6 @@ async def test_a_backlog_that_nobody_serves_stops_no_other_queue(
     assert [row.wake_at > tick.wake_at for row in rows] == [True]
 
 
-@pytest.mark.xfail(
-    raises=TimeoutError, strict=True, reason="the session of the leader has the lock"
-)
 @pytest.mark.parametrize("fault", ["stopped", "lost"])
 async def test_another_worker_sweeps_when_the_leader_is_silent(
     journal: Journal,
@@ -109,20 +103,7 @@ async def test_another_worker_sweeps_when_the_leader_is_silent(
     assert repeated(ledger) == {}
 
 
-@pytest.mark.parametrize(
-    "clock",
-    [
-        pytest.param(
-            -3 * HOUR,
-            marks=pytest.mark.xfail(
-                raises=TimeoutError,
-                strict=True,
-                reason="the worker compares the start with its own clock",
-            ),
-        ),
-        26 * HOUR,
-    ],
-)
+@pytest.mark.parametrize("clock", [-3 * HOUR, 26 * HOUR])
 async def test_a_scheduled_run_starts_once_whatever_the_clock_of_its_worker(
     journal: Journal, postgres_url: str, tmp_path: Path, processes: list[Process], clock: float
 ) -> None:
@@ -137,9 +118,6 @@ async def test_a_scheduled_run_starts_once_whatever_the_clock_of_its_worker(
     assert repeated(ledger) == {}
 
 
-@pytest.mark.xfail(
-    raises=TimeoutError, strict=True, reason="the clock of the leader says which tick is next"
-)
 @pytest.mark.parametrize("clock", [-3 * HOUR, 26 * HOUR])
 async def test_the_next_tick_is_that_of_the_database(
     journal: Journal, postgres_url: str, tmp_path: Path, processes: list[Process], clock: float
@@ -161,20 +139,7 @@ async def test_the_next_tick_is_that_of_the_database(
     await until(is_next, SOON)
 
 
-@pytest.mark.parametrize(
-    "clock",
-    [
-        pytest.param(
-            -3 * HOUR,
-            marks=pytest.mark.xfail(
-                raises=TimeoutError,
-                strict=True,
-                reason="the age of a row is counted by the leader's clock",
-            ),
-        ),
-        26 * HOUR,
-    ],
-)
+@pytest.mark.parametrize("clock", [-3 * HOUR, 26 * HOUR])
 async def test_a_lost_delivery_is_repeated_whatever_the_clock_of_the_leader(
     journal: Journal, postgres_url: str, tmp_path: Path, processes: list[Process], clock: float
 ) -> None:

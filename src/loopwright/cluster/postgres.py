@@ -28,11 +28,13 @@ import psycopg
 from psycopg import sql
 from psycopg.abc import PQGen
 from psycopg.rows import TupleRow
+from psycopg.waiting import wait_async
 
 from ..engine.budgets import Limits, SharedPermits
 from ..errors import JournalError, JournalUnavailable
 from ..journal import RunInfo
-from ..journal.postgres.connection import DEAD, NO_JIT, SILENCE, Server, is_transient, migrate
+from ..journal.postgres import connection
+from ..journal.postgres.connection import DEAD, NO_JIT, Server, is_transient, migrate
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.ownership import OWNED
 from ..journal.protocol import session_options
@@ -262,11 +264,13 @@ class Session(psycopg.AsyncConnection[TupleRow]):
     async def wait(
         self, gen: PQGen[Fetched], interval: float = 0.1, timeout: float | None = None
     ) -> Fetched:
-        """Wait for the server; see psycopg."""
+        """Wait for the server; see psycopg. A statement that is cancelled ends the session: the server may be silent."""
+        silence = connection.SILENCE if timeout is None else timeout
         try:
-            return await super().wait(gen, interval, SILENCE if timeout is None else timeout)
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None:  # of the client: the state of the session is unknown
+            return await wait_async(gen, self.pgconn.socket, interval=interval, timeout=silence)
+        except (psycopg.OperationalError, asyncio.CancelledError) as error:
+            # Of the client: the state of the session is unknown.
+            if getattr(error, "sqlstate", None) is None:
                 self.pgconn.finish()
             raise
 

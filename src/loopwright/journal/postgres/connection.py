@@ -130,7 +130,12 @@ class Server:
             psycopg.OperationalError: if it cannot be reached now.
         """
         try:
-            db = Connection.connect(**session_options(self.url, role), autocommit=True)
+            options = session_options(self.url, role)
+            # libpq waits for 2 seconds or more.
+            patience = min(float(options["connect_timeout"]), max(2.0, SILENCE))
+            db = Connection.connect(
+                **{**options, "connect_timeout": str(round(patience))}, autocommit=True
+            )
         except psycopg.OperationalError as error:
             if is_transient(error):
                 raise

@@ -127,9 +127,8 @@ class LeaseRenewal:
             return
         self._stopped = True
         self._wake_out.send(b".")
-        self._thread.join()
-        self._wake_out.close()
-        self._wake_in.close()
+        # It may connect to a server that is silent; then it ends by itself later.
+        self._thread.join(self._beat)
         if db is not None:
             with suppress(psycopg.Error):
                 db.execute(_CLOSE, (self.owner,))
@@ -144,6 +143,8 @@ class LeaseRenewal:
                 finally:
                     db.close()
             self._wait([])  # the database is away: a lease decides only how soon others take a run
+        self._wake_out.close()
+        self._wake_in.close()
 
     def _beat_on(self, db: Connection) -> None:
         if not db.pooled:
