@@ -323,7 +323,7 @@ class Session(psycopg.AsyncConnection[TupleRow]):
 WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
 _ANSWERED = "loopwright_waiting"  # on which the journal announces answers
-_TURN_OF_SWEEPER = 10.0  # seconds after which another worker sweeps, if the one that does is silent
+_TURN_OF_SWEEPER = 3.0  # seconds after which another worker sweeps, if the one that does is silent
 _LAST_WORD = 2.0  # seconds for which a worker that ends waits for the database
 _PAUSE = 0.2  # seconds between two attempts while the database is away
 # Not the time of each row, with which no index could be used.
