@@ -9,7 +9,9 @@ import pytest
 
 from loopwright import Loop, MaxIterations
 from loopwright.cluster import InMemoryDeliverer, Submission, submit_all
+from loopwright.cluster.delivery import Delivery
 from loopwright.cluster.shared_runs import SharedRuns, open_runs
+from loopwright.cluster.sweeper import Sweeper
 from loopwright.journal import open_journal
 
 count = Loop(lambda n: n + 1, until=MaxIterations(1), name="count")
@@ -62,6 +64,19 @@ async def test_sweeps_read_a_backlog_part_by_part(runs: SharedRuns, postgres_url
     waiting = await submitted(postgres_url, "default", 5)
     read = [[row.run_id for row in await runs.due(limit=2)] for _ in range(4)]
     assert read == [waiting[:2], waiting[2:4], waiting[4:], waiting[:2]]
+
+
+async def test_a_damaged_row_does_not_stop_a_sweep(runs: SharedRuns, postgres_url: str) -> None:
+    """What is due beside it reaches the engine, and the next time of each sound schedule is created."""
+    [damaged] = await submitted(postgres_url, "default", 1, at=1.0)
+    [sound] = await submitted(postgres_url, "default", 1, at=2.0)
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("UPDATE loopwright.runs SET name='changed' WHERE run_id=%s", (damaged,))
+    engine = InMemoryDeliverer()
+    async with open_journal(postgres_url) as journal:
+        await Sweeper(journal, runs, engine).sweep()
+        sound_row = Delivery(sound, "default")
+        assert await engine.waiting([sound_row]) == {sound}
 
 
 async def test_another_worker_sweeps_after_the_turn_of_a_silent_one(

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..engine.run_record import row_of
-from ..errors import JournalError
+from ..errors import JournalDamaged, JournalError
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import unread_answers
 from ..records import Reason, Result, Status
@@ -202,7 +202,10 @@ class Sweeper:
         missing = [row for row in others if row.run_id not in held or self._is_lost(row, now)]
         # The schedules first: a crash after this repeats a tick, whose run ID is the same.
         first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
-        ticking = [await self._journal.find(row.run_id) for row in first]
+        ticking = []
+        for row in first:
+            with contextlib.suppress(JournalDamaged):  # the worker that takes it says so
+                ticking.append(await self._journal.find(row.run_id))
         following = [next_tick(row, self._runs.now()) for row in ticking if scheduled(row)]
         if following:
             await self._journal.create(following)
@@ -225,8 +228,9 @@ class Sweeper:
             if self._answered.get(run_id) == state:
                 continue
             self._answered[run_id] = state
-            if await may_continue(self._journal, run_id):
-                await self._runs.wake(run_id)
+            with contextlib.suppress(JournalDamaged):  # it stays suspended
+                if await may_continue(self._journal, run_id):
+                    await self._runs.wake(run_id)
         self._answered = {run_id: self._answered[run_id] for run_id in answered}
 
     def _may_try(self, row: RunInfo, now: float) -> bool:

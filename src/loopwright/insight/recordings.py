@@ -22,6 +22,7 @@ from ..engine.loop_options import explores
 from ..engine.step import Step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..journal import Entry, Journal, RunInfo, surviving
+from ..journal.protocol import DAMAGED
 from ..journal.replay import RecordedRun
 from ..records import NOTHING, History, Iteration, Status, Stop
 from ..records.display import plural
@@ -380,7 +381,7 @@ async def selected(
             age = int(match[1]) * _SECONDS[match[2]]
         for info in await store.runs(limit=_ALL, name=filters.get("name", "")):
             fits = info.fingerprint.startswith(filters.get("fp", ""))
-            if fits and (age is None or info.created >= now - age):
+            if info.status != DAMAGED and fits and (age is None or info.created >= now - age):
                 runs[info.run_id] = info
     return _of_one_document(list(runs.values()), selectors, mix=mix)
 

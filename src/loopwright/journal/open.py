@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from ..errors import ConfigurationError, JournalDamaged, RunNotFound, nearest
 from ..memory import Memory, MemoryEntry
 from .in_memory import MemoryJournal
-from .protocol import Journal, RunInfo, RunLog, shown_url
+from .protocol import DAMAGED, Journal, RunInfo, RunLog, shown_url
 
 _PAGE = 200  # rows of runs read at a time
 
@@ -29,12 +29,14 @@ class Copied:
 
 
 async def oldest_first(journal: Journal) -> AsyncIterator[RunInfo]:
-    """Yield the rows of all runs of a journal, in the order of their creation."""
+    """Yield the rows of all runs of a journal, in the order of their creation; a damaged one as lists show it."""
     ids: list[str] = []
+    damaged: dict[str, RunInfo] = {}
     while rows := await journal.runs(limit=_PAGE, offset=len(ids)):
         ids += [row.run_id for row in rows]
+        damaged |= {row.run_id: row for row in rows if row.status == DAMAGED}
     for run_id in reversed(ids):
-        yield await journal.find(run_id)
+        yield damaged.get(run_id) or await journal.find(run_id)
 
 
 async def copy_runs(source: Journal, target: Journal) -> AsyncIterator[Copied]:
@@ -44,7 +46,9 @@ async def copy_runs(source: Journal, target: Journal) -> AsyncIterator[Copied]:
     number of openings.
     """
     async for info in oldest_first(source):
-        if info.status == "running":
+        if info.status == DAMAGED:
+            yield Copied(info.run_id, info.detail)
+        elif info.status == "running":
             yield Copied(info.run_id, "a process is running it")
         elif await _has(target, info.run_id):
             yield Copied(info.run_id, "it exists already")

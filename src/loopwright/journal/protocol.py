@@ -10,10 +10,10 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ..errors import RunLocked, RunNotFound, StepError, nearest
+from ..errors import JournalDamaged, RunLocked, RunNotFound, StepError, nearest
 from ..records import (
     NOTHING,
     Evaluation,
@@ -343,6 +343,7 @@ class FileStore:
 
 
 T = TypeVar("T")
+DAMAGED = "damaged"  # the status of a run in a list whose record cannot be read
 
 
 @viewed("input", "source")
@@ -357,7 +358,7 @@ class RunInfo(Record):
         fingerprint: the identity of the step.
         source: how the command line loads the step again: document and settings.
         status: `queued` (no process has opened it yet), `running`, `interrupted` (its process ended;
-            resume it) or a Status.
+            resume it) or a Status. In a list also `damaged`: its record does not match its checksum.
         reason: the Reason of its end; empty until then.
         detail: the sentence of its end.
         created, updated: seconds since the epoch.
@@ -393,6 +394,10 @@ class RunInfo(Record):
     priority: int = 0
     wake_at: float = 0.0
     deliveries: int = 0
+
+    def as_damaged(self, error: JournalDamaged) -> RunInfo:
+        """Return the row as lists show it: damaged, with the error as its detail."""
+        return replace(self, status=DAMAGED, detail=str(error))
 
     def view(self, *, typed: bool = False) -> RunInfo:
         """Return the row for one reader, who receives copies of its input and source."""

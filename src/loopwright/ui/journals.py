@@ -94,7 +94,7 @@ async def find_run(store: Journal, name: str) -> RunInfo:
         rows = await store.runs(limit=1)
         if not rows:
             raise RunNotFound("this journal has no runs yet")
-        return rows[0]
+        return await store.find(rows[0].run_id)
     try:
         return await store.find(name)
     except RunNotFound as error:

@@ -88,9 +88,6 @@ def _damage(url: str, queue: str) -> None:
         db.execute("UPDATE loopwright.runs SET name = 'changed' WHERE queue = %s", (queue,))
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="one damaged row fails the whole list"
-)
 def test_a_damaged_row_is_listed_beside_the_others(shared: Project, postgres_url: str) -> None:
     """`runs` shows the damaged run as such, and all others."""
     shared.call(*SUBMIT, "--key", "sound")
@@ -103,7 +100,6 @@ def test_a_damaged_row_is_listed_beside_the_others(shared: Project, postgres_url
     assert any(line.startswith("sound") for line in listed.out.splitlines())
 
 
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a schedule is looked up in all rows")
 def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
     shared: Project, postgres_url: str
 ) -> None:
@@ -116,9 +112,6 @@ def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
     assert "the schedule nightly has ended" in ended.out
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="the start of a worker reads the latest row"
-)
 def test_a_worker_starts_and_serves_beside_a_damaged_row(
     shared: Project, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -38,7 +38,7 @@ from ..recorded.journal import (
     memory_entry,
     memory_row,
 )
-from ..recorded.rows import RunRow, Value, as_damage, read_row, utf8
+from ..recorded.rows import RunRow, Value, as_damage, listed_row, utf8
 from ..recorded.writer import BEAT, REST, Transaction
 from ..views import Wanted
 from .connection import VERSION, Connection, Row, Server, notes_of, patiently, problems_of, storable
@@ -337,8 +337,8 @@ class Reader(PageReader):
     ) -> Iterator[RunInfo]:
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         query = f"SELECT {COLUMNS} FROM loopwright.runs{where} ORDER BY id DESC LIMIT %s OFFSET %s"
-        rows = [read_row(row) for row in self._rows_of(query, [*values, limit, offset])]
-        return (self.complete(row, info) for row, info in presents(self.db, rows))
+        rows = [listed_row(row) for row in self._rows_of(query, [*values, limit, offset])]
+        return (self.in_list(row, info) for row, info in presents(self.db, rows))
 
     def _live(self) -> list[int]:
         [(live,)] = self._rows_of(LIVE, ())

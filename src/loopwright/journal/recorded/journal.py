@@ -63,7 +63,7 @@ from .rows import (
     damaged,
     decode_entry,
     decode_row,
-    read_row,
+    listed_row,
     unfold,
     utf8,
     value_of,
@@ -139,7 +139,7 @@ class PageReader(RowReader):
         """Return a row, checked unless it is the same as when it was last checked."""
         cached = self._rows_read.get(values[0])
         if cached is None or cached[0] != values:
-            cached = values, read_row(values)
+            cached = values, listed_row(values)
             _cache(self._rows_read, values[0], cached)
         return cached[1]
 

@@ -253,6 +253,17 @@ def read_row(values: Sequence[Json]) -> RunRow:
         return RunRow(key=key, info=RunInfo(**fields), owner=owner, **own)
 
 
+def listed_row(values: Sequence[Json]) -> RunRow:
+    """Return the run of a row of a list. A damaged one has no more than its names, because the others must be listed."""
+    try:
+        return read_row(values)
+    except JournalDamaged as error:
+        run_id, name = (value.decode("utf-8", "replace") for value in values[1:3])
+        return RunRow(
+            values[0], RunInfo(run_id, name).as_damaged(error), "null", "{}", 0.0, 0, b"", None
+        )
+
+
 def sealed_values(row: RunRow) -> list[Value]:
     """Return the values of a row in the order of its columns, without its key."""
     info, usage = row.info, row.info.usage
@@ -350,6 +361,13 @@ class RowReader(ABC):
         ids = dict.fromkeys([*references(value), *references(source)], 0)
         bodies, _ = self.contents(ids, row)
         return replace(info, input=unfold(value, bodies), source=unfold(source, bodies))
+
+    def in_list(self, row: RunRow, info: RunInfo) -> RunInfo:
+        """Return the run of a row of a list with its input and source; see `listed_row`."""
+        try:
+            return self.complete(row, info)
+        except JournalDamaged as error:
+            return info.as_damaged(error)
 
     def recorded(self, row: RunRow, *, values: bool = True) -> RecordedEntries:
         """Return all entries of a run; without `values`, long values are None."""

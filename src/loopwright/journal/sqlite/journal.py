@@ -42,7 +42,7 @@ from ..recorded.journal import (
     memory_row,
 )
 from ..recorded.ownership import present
-from ..recorded.rows import RowReader, RunRow, Value, as_damage, read_row, utf8
+from ..recorded.rows import RowReader, RunRow, Value, as_damage, listed_row, utf8
 from ..recorded.writer import BEAT, Transaction
 from ..views import LiveLines, RunPage, Wanted
 from .database import OnPoint, SqliteRuns, files_of, find_run, insert_many, posted
@@ -280,11 +280,11 @@ class RunReader(RowReader):
         rows: list[RunRow] = []
         for end, live_only in self.ends(status):
             query, values = runs_query(wanted, end, live, live_only=live_only)
-            rows += map(read_row, self._db.execute(query, [*values, *page]))
+            rows += map(listed_row, self._db.execute(query, [*values, *page]))
         rows.sort(key=lambda row: -row.key)
         if status and not text:
             rows = rows[offset : offset + limit]
-        infos = (self.complete(row, present(row, owners.get(row.owner or 0))) for row in rows)
+        infos = (self.in_list(row, present(row, owners.get(row.owner or 0))) for row in rows)
         if not text:
             return list(infos)
         # Here and not in SQL: the input may be a content, and the text must match the printed row.

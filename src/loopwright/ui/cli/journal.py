@@ -20,7 +20,7 @@ from ...coding.workspace.store import refuse_tracked
 from ...errors import ConfigurationError, JournalDamaged
 from ...journal import Journal
 from ...journal.open import Copied, copy_runs, oldest_first
-from ...journal.protocol import FileStore, shown_url
+from ...journal.protocol import DAMAGED, FileStore, shown_url
 from ...memory import Memory
 from ...records.codec import Json
 from .. import formatting as texts
@@ -141,6 +141,9 @@ async def _check(url: str, output: Output) -> int:
         async for info in oldest_first(store):
             runs += 1
             try:
+                if info.status == DAMAGED:
+                    problems.append(info.detail)
+                    continue
                 await store.entries(info.run_id)
                 await store.inbox(info.run_id)
             except JournalDamaged as error:

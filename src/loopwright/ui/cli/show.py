@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ... import agents
-from ...errors import ConfigurationError, RunNotFound, listed, nearest
+from ...errors import ConfigurationError, JournalDamaged, RunNotFound, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
-from ...journal.protocol import shown_url
+from ...journal.protocol import DAMAGED, shown_url
 from ...journal.questions import open_questions, pending
 from ...journal.replay import RecordedRun, recorded_result
 from ...journal.views import Wanted, directly, step_outcomes
@@ -88,7 +88,7 @@ _MOST_NAMES = 10  # names that a message lists
 STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
 STYLES = {
     "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
-    "interrupted": "yellow", "failed": "red", "cancelled": "red",
+    "interrupted": "yellow", "failed": "red", "cancelled": "red", DAMAGED: "red",
 }  # fmt: skip
 
 
@@ -183,25 +183,30 @@ async def _run_rows(
 ) -> tuple[list[RunInfo], dict[str, int], dict[str, list[StepOutcome]]]:
     """Return runs, the number of open questions of suspended ones, and the steps of those without
     iterations."""
-    rows, steps = [], {}
+    rows, steps, questions = [], {}, {}
     listed = await _listed(store, wanted, wanted.status)
     returns = await returns_of(store, listed)
     for row in listed:
         if waits := waiting_text(row, returns):
             row = replace(row, detail=waits)
-        if row.status == "interrupted":
-            entries = await store.entries(row.run_id)
-            if unrecorded_folders(row, entries, folder_of(store)):
-                row = replace(row, detail=UNRECORDED)
-        if row.status == "running" or not row.iterations:  # the row is complete at the end of a run
-            entries = await store.entries(row.run_id)
-            row = replace(row, iterations=RecordedRun(surviving(entries)).iterations)
-            if not row.iterations:
-                steps[row.run_id] = step_outcomes(row, entries)
+        try:
+            if row.status == "interrupted":
+                entries = await store.entries(row.run_id)
+                if unrecorded_folders(row, entries, folder_of(store)):
+                    row = replace(row, detail=UNRECORDED)
+            # The row is complete at the end of a run.
+            if row.status == "running" or not (row.iterations or row.status == DAMAGED):
+                entries = await store.entries(row.run_id)
+                row = replace(row, iterations=RecordedRun(surviving(entries)).iterations)
+                if not row.iterations:
+                    steps[row.run_id] = step_outcomes(row, entries)
+            # Only suspended runs have open questions, and each list of questions reads a journal.
+            if row.status == Status.SUSPENDED:
+                questions[row.run_id] = len(await pending(store, row.run_id))
+        except JournalDamaged as error:
+            row = row.as_damaged(error)
         rows.append(row)
-    # Only suspended runs have open questions, and each list of questions reads a journal.
-    waiting = [row.run_id for row in rows if row.status == Status.SUSPENDED]
-    return rows, {run_id: len(await pending(store, run_id)) for run_id in waiting}, steps
+    return rows, questions, steps
 
 
 def _write(
@@ -266,7 +271,12 @@ def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
 
     async def read(store: Journal) -> list[Execution]:
         rows = await _listed(store, wanted, status="")
-        every = [one for r in rows for one in agents.execution_of(r, await store.entries(r.run_id))]
+        every = [
+            one
+            for r in rows
+            if r.status != DAMAGED
+            for one in agents.execution_of(r, await store.entries(r.run_id))
+        ]
         return [one for one in every if not status or one.status == status]
 
     with Output(as_json=as_json) as output:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from ..._platform import new_group
-from ...errors import ConfigurationError, DocumentError, LoopwrightError
+from ...errors import ConfigurationError, DocumentError, JournalDamaged, LoopwrightError
 from ...journal import Journal, RunInfo
 from ...journal.views import LiveLines, RunPage, RunView, Wanted
 from ...records import NOTHING
@@ -207,7 +207,12 @@ class Records:
         return await self.journal.listing(wanted, self._listed)
 
     def _listed(self, page: RunPage) -> Listing:
-        rows = [self._row(key, view) for key, view in page.rows]
+        rows = []
+        for key, view in page.rows:
+            try:
+                rows.append(self._row(key, view))
+            except JournalDamaged as error:
+                rows.append(Listed(key, view.info.as_damaged(error), ()))
         return Listing(rows, list(page.names), page.total, page.searched)
 
     def _row(self, key: int, view: RunView) -> Listed:
