@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -505,6 +506,60 @@ async def test_an_engine_that_ends_is_started_again(journal: MemoryJournal) -> N
         gate.opened.set()
         await until_status(journal, run_id, "satisfied")
     assert gate.calls == [1]
+
+
+async def test_slots_count_the_runs_that_continue_while_an_engine_is_started_again(
+    journal: MemoryJournal,
+) -> None:
+    """An engine that was started again has all its slots free; the worker still runs no more than it may."""
+    gate = Gate()
+
+    class Failing(InMemoryDeliverer):
+        failing = asyncio.Event()
+        delivered: ClassVar[list[str]] = []
+
+        async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
+            async def fail() -> None:
+                await self.failing.wait()
+                self.failing.clear()
+                raise ConnectionError("the server restarts")
+
+            async def counted(run_id: str) -> bool:
+                self.delivered.append(run_id)
+                return await handle(run_id)
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(fail())
+                tasks.create_task(super().serve(counted, queues=queues))
+
+    deliverer = Failing()
+    first = [await submit(gate.step, n, journal=journal, deliverer=deliverer) for n in (1, 2)]
+    queues = {"default": 2, "other": 1}
+    worker = Worker(journal=journal, steps=[gate.step], queues=queues, deliverer=deliverer)
+    async with serving(worker):
+        await until(lambda: _true(len(gate.calls) == 2))
+        # Delivered first, because they have a higher priority than the two that continue.
+        more = [
+            await submit(gate.step, n, journal=journal, deliverer=deliverer, priority=5)
+            for n in (3, 4)
+        ]
+        aside = await submit(gate.step, 5, journal=journal, deliverer=deliverer, queue="other")
+        deliverer.failing.set()
+        await until(lambda: _true(len(gate.calls) >= 3 and {*more} <= {*deliverer.delivered}))
+        assert sorted(gate.calls) == [1, 2, 5]
+        assert set(worker.held) == {*first, aside}
+        worker.stop()
+        gate.opened.set()
+        for run_id in (*first, aside):
+            await until_status(journal, run_id, "satisfied")
+    assert sorted(gate.calls) == [
+        1,
+        2,
+        5,
+    ]  # what waited for a slot did not begin while the worker ended
+    async with serving(Worker(journal=journal, steps=[gate.step], deliverer=deliverer)):
+        for run_id in more:
+            await until_status(journal, run_id, "satisfied")
 
 
 async def test_a_worker_that_stops_returns_its_runs(

@@ -310,6 +310,8 @@ class Worker:
         self._resources = dict(resources or {})
         self.runs: SharedRuns | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
+        self._waiting: set[str] = set()  # of these, the runs that wait for a slot of their queue
+        self._free = {name: asyncio.Semaphore(slots) for name, slots in self._queues.items()}
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
         self._paused: frozenset[str] = frozenset()
@@ -320,7 +322,7 @@ class Worker:
     @property
     def held(self) -> list[str]:
         """The runs in progress, oldest first."""
-        return list(self._running)
+        return [run_id for run_id in self._running if run_id not in self._waiting]
 
     @property
     def paused(self) -> frozenset[str]:
@@ -442,6 +444,8 @@ class Worker:
 
     async def _leave(self, engine: asyncio.Task[None]) -> None:
         """Wait for the runs in progress, then give the others back."""
+        for run_id in self._waiting:
+            self._running[run_id].cancel()
         if self._running:
             now = asyncio.create_task(self._stopping_now.wait())
             ended = asyncio.create_task(asyncio.wait(self._running.values()))
@@ -467,19 +471,34 @@ class Worker:
                 return False  # the sweeper of another worker brings it back
             # The entry is made before the first await, so a second delivery joins this task.
             task = self._running[run_id] = asyncio.create_task(self._run(run_id))
-            task.add_done_callback(lambda _: self._running.pop(run_id, None))
+            task.add_done_callback(lambda _: self._forget(run_id))
         try:
             # The engine may cancel its handler when its connection fails; the run goes on.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():  # the worker gave it back; the engine only waited
                 return False
+            if run_id in self._waiting:
+                task.cancel()
             raise
+
+    def _forget(self, run_id: str) -> None:
+        self._running.pop(run_id, None)
+        self._waiting.discard(run_id)
 
     async def _run(self, run_id: str) -> bool:
         """Run a run until it ends or pauses, and return whether it ended; only a cancel is raised."""
         try:
-            return await self._attempted(run_id)
+            row = await self._journal.find(run_id)
+            # The engine counts what it delivered since it was started, and the worker what runs.
+            free = self._free.get(row.queue) or asyncio.Semaphore()
+            if free.locked():
+                self._waiting.add(run_id)
+            async with free:
+                if run_id in self._waiting:
+                    self._waiting.remove(run_id)
+                    row = await self._journal.find(run_id)
+                return await self._attempted(row)
         except RunNotFound:
             return True  # it was deleted
         except OwnershipLost as error:
@@ -490,9 +509,9 @@ class Worker:
             await self._put_back(run_id, str(error), _LONGEST_DELAY)
         return False
 
-    async def _attempted(self, run_id: str) -> bool:
+    async def _attempted(self, row: RunInfo) -> bool:
         assert self.runs is not None
-        row = await self._journal.find(run_id)
+        run_id = row.run_id
         if is_over(row.status):
             return True
         # A suspended run continues when its time has come, or when it has an answer.
