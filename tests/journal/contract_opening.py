@@ -205,7 +205,9 @@ class OpeningContract:
         posted = request([change], reason="it improves", who="Ann", at=2.5)
         await store.journal.post("run-1", posted)
         await asyncio.wait_for(heard.wait(), 5)
-        assert await store.journal.inbox("run-1") == [posted]
+        [read] = await store.journal.inbox("run-1")
+        assert read.who.startswith("Ann")  # a store may add who is connected
+        assert replace(read, who="Ann") == posted
         await log.close(log.info)
 
     async def test_a_new_limit_becomes_an_entry_when_the_run_is_opened(self, store: Store) -> None:
@@ -219,7 +221,8 @@ class OpeningContract:
             tuned = [entry for entry in log.recorded if entry.kind == "tuned"]
             await log.close(replace(log.info, status=status_of(log.recorded)))
         [entry] = tuned
-        assert (entry.path, entry.value["new"], entry.value["who"]) == ("refine", 5, "Ann")
+        assert (entry.path, entry.value["new"]) == ("refine", 5)
+        assert entry.value["who"].startswith("Ann")
         assert (await store.journal.find("run-1")).status == "interrupted"
 
     async def test_nobody_is_asked_to_cancel_a_run_without_an_owner(self, store: Store) -> None:

@@ -454,7 +454,8 @@ class Posted(Value):
         path: the path of the question.
         asked: the number of the entry with the question.
         value: the answer.
-        who: the name of the person.
+        who: the name of the person. A store that knows who is connected adds that, such as
+            `alice (database role ops)`.
         at: seconds since the epoch.
     """
 

@@ -23,33 +23,14 @@ from postgres_server import PostgresServer
 from .conftest import Project
 
 pytestmark = pytest.mark.timeout(120)
-RUNS, QUEUE = "loopwright", "loopwright_queue"
-_READS = (
-    f"GRANT USAGE ON SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-    f"GRANT SELECT ON ALL TABLES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-)
-_SUBMITS = (
-    *_READS,
-    f"GRANT INSERT ON {RUNS}.runs, {RUNS}.entries, {RUNS}.contents, {RUNS}.files, {RUNS}.commits TO {{role}}",
-    f"GRANT UPDATE ON {RUNS}.commits TO {{role}}",
-    f"GRANT INSERT ON {QUEUE}.pgqueuer, {QUEUE}.pgqueuer_log TO {{role}}",
-    f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-)
-_WORKS = (
-    *_READS,
-    f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-    f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-    f"GRANT DELETE ON {RUNS}.owners, {RUNS}.commits, {QUEUE}.workers, {QUEUE}.permits, {QUEUE}.hosts, "
-    f"{QUEUE}.pgqueuer TO {{role}}",
-)
-_ALL = (
-    f"GRANT ALL ON SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-    f"GRANT ALL ON ALL TABLES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-    f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {RUNS}, {QUEUE} TO {{role}}",
-)
-GRANTS = {"reader": _READS, "submitter": _SUBMITS, "worker": _WORKS, "administrator": _ALL}
+GUIDE = (Path(__file__).parents[3] / "docs/guide/postgres.md").read_text("utf-8")
+ROLES = ("reader", "submitter", "worker", "administrator")
+GRANTS = {
+    role: re.findall(rf"^    ((?:GRANT|REVOKE) .* (?:TO|FROM) {role});$", GUIDE, re.MULTILINE)
+    for role in ROLES
+}
 SUBMIT = ("submit", "steps:refine", "--input", "x")
-PRUNE = ("journal", "prune", "--ended-before", "30d")
+PRUNE = ("journal", "prune", "--ended-before", "2099-01-01")
 
 
 @pytest.fixture
@@ -63,9 +44,8 @@ def shared(project: Project, postgres_url: str, monkeypatch: pytest.MonkeyPatch)
 def as_role(
     shared: Project, postgres_server: PostgresServer, postgres_url: str
 ) -> Iterator[Callable[[str], str]]:
-    """Create a role with its grants, and return the URL with which it reaches the journal."""
+    """Create a role with the grants of the guide, and return the URL with which it reaches the journal."""
     assert shared.call("journal", "init").code == 0
-    assert shared.call(*SUBMIT, "--key", "first").code == 0  # the tables of the queue
     made: list[str] = []
 
     def granted(role: str) -> str:
@@ -73,7 +53,10 @@ def as_role(
             db.execute(f"CREATE ROLE {role} LOGIN")
             made.append(role)
             for statement in GRANTS[role]:
-                db.execute(statement.format(role=role))
+                db.execute(statement)
+        assert shared.call(*SUBMIT, "--key", "first").code == 0
+        assert shared.call(*SUBMIT, "--key", "ended").code == 0
+        assert shared.call("cancel", "ended").code == 0
         return postgres_server.url_of(postgres_url.rpartition("/")[2], user=role)
 
     yield granted
@@ -223,24 +206,18 @@ def test_the_extra_all_has_the_default_engine() -> None:
     assert "pgqueuer" in re.split(r"[\[\],]", everything)
 
 
-READS_NOTHING = pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="reading writes a row of the latest commits"
-)
-
-
 @pytest.mark.parametrize(
     ("role", "command"),
     [
-        *(
-            pytest.param("reader", command, marks=READS_NOTHING)
-            for command in [("runs",), ("show", "first"), ("workers",)]
-        ),
+        *(("reader", command) for command in [("runs",), ("show", "first"), ("workers",)]),
         ("submitter", SUBMIT),
         ("submitter", ("runs",)),
         ("worker", ("runs",)),
+        ("worker", ("cancel", "first")),
         ("administrator", SUBMIT),
         ("administrator", ("cancel", "first")),
         ("administrator", PRUNE),
+        *((role, ("journal", "init")) for role in ROLES[1:]),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
@@ -252,9 +229,6 @@ def test_a_role_may_do_what_it_is_for(
     assert done.code == 0, done.err
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="a missing right is a missing schema or a defect"
-)
 @pytest.mark.parametrize(
     ("role", "command"),
     [
@@ -263,6 +237,7 @@ def test_a_role_may_do_what_it_is_for(
         ("reader", PRUNE),
         ("submitter", ("cancel", "first")),
         ("submitter", PRUNE),
+        ("worker", PRUNE),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
@@ -278,6 +253,44 @@ def test_a_role_that_may_not_is_told_which_right_it_lacks(
     assert "defect" not in refused.err
     assert "journal init" not in refused.err
     assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_a_role_without_any_right_is_told_so(
+    shared: Project, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    """Tables that are missing, old or closed to a role each have a sentence of their own."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE ROLE stranger LOGIN")
+        url = postgres_server.url_of(postgres_url.rpartition("/")[2], user="stranger")
+        missing = shared.run("runs", LOOPWRIGHT_JOURNAL=url)
+        assert shared.call("journal", "init").code == 0
+        closed = shared.run("runs", LOOPWRIGHT_JOURNAL=url)
+        db.execute("GRANT USAGE ON SCHEMA loopwright TO stranger")
+        db.execute("GRANT SELECT ON loopwright.format TO stranger")
+        db.execute("UPDATE loopwright.format SET version = 4")
+        old = shared.run("runs", LOOPWRIGHT_JOURNAL=url)
+        db.execute("DROP OWNED BY stranger")
+        db.execute("DROP ROLE stranger")
+    assert (missing.code, closed.code, old.code) == (1, 1, 1)
+    assert "a user that may create the schema 'loopwright' runs once" in missing.err
+    assert "must GRANT more to the role 'stranger'" in closed.err
+    assert "its tables are of an older version" in old.err
+    assert "their owner runs once: loopwright journal init" in old.err
+    for one in (missing, closed, old):
+        assert len(one.err.strip().splitlines()) == 1, one.err
+
+
+def test_a_server_that_only_reads_serves_readers(shared: Project, postgres_url: str) -> None:
+    """What writes is refused at once in a sentence, and what reads works."""
+    assert shared.call(*SUBMIT, "--key", "first").code == 0
+    replica = f"{postgres_url}?options=-c%20default_transaction_read_only%3Don"
+    assert shared.run("runs", LOOPWRIGHT_JOURNAL=replica).code == 0
+    for command in (SUBMIT, ("cancel", "first"), ("worker", "--queue", "default=1")):
+        refused = shared.run(*command, LOOPWRIGHT_JOURNAL=replica)
+        assert refused.code == 1
+        assert "this server only reads" in refused.err
+        assert "the primary server" in refused.err
+        assert len(refused.err.strip().splitlines()) == 1
 
 
 def test_a_worker_needs_no_more_than_its_grants(
@@ -297,7 +310,6 @@ def test_a_worker_needs_no_more_than_its_grants(
         worker.kill()
 
 
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a person may name another one")
 def test_who_answered_is_the_role_of_the_database(
     as_role: Callable[[str], str], postgres_url: str, tmp_path: Path
 ) -> None:
@@ -312,9 +324,16 @@ def test_who_answered_is_the_role_of_the_database(
             [question] = await pending(journal, run_id)
             await answer(journal, run_id, question.path, "yes", who="somebody else")
             [posted] = await journal.inbox(run_id)
-            return posted.who
+        with psycopg.connect(url, autocommit=True) as db:
+            for forged in (
+                "INSERT INTO loopwright.inbox SELECT run, asked, 'x', value, who, at, seal, 'boss' FROM loopwright.inbox",
+                "UPDATE loopwright.inbox SET role = 'boss'",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    db.execute(forged)
+        return posted.who
 
     try:
-        assert asyncio.run(answered()) == "administrator"
+        assert asyncio.run(answered()) == "somebody else (database role administrator)"
     finally:
         worker.kill()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import (
+    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
@@ -16,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 import psycopg
@@ -26,6 +27,7 @@ from pgqueuer.domain.settings import DBSettings
 from pgqueuer.types import Channel
 from psycopg import OperationalError
 
+from ...journal.postgres.connection import Server
 from ..delivery import Delivery, Handle, not_in_postgres
 from ..postgres import Session
 
@@ -73,48 +75,55 @@ class PgQueuerDeliverer:
                 self._session = await Session.to(self._url, "queue")
             return self._session
 
+    @asynccontextmanager
+    async def _queries(self) -> AsyncIterator[Queries]:
+        """Yield the statements of PgQueuer; an error of the database is one of the journal, which names the remedy."""
+        try:
+            yield _queries_on(PsycopgDriver(await self._connected()))
+        except psycopg.Error as error:
+            raise Server(self._url).error(error) from error
+
     async def prepare(self) -> None:
         """Create the tables of PgQueuer once; see Deliverer.prepare."""
         if self._prepared:  # a process that submits often calls this for each run
             return
-        session = await self._connected()
-        queries = _queries_on(PsycopgDriver(session))
-        # PgQueuer's own check takes ten statements.
-        [row] = await queries.driver.fetch(
-            f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it"
-        )
-        if not row["it"]:
-            async with session.transaction():
-                # Two workers that start at once would both create them. A pooler gives each statement outside of a
-                # transaction another session, so the lock is one of the transaction.
-                await queries.driver.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-                if not await queries.schema_is_installed():
-                    await queries.install()
-                table = queries.qbe.qualified.queue_table
-                await queries.driver.execute(
-                    f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
-                )
+        async with self._queries() as queries:
+            # PgQueuer's own check takes ten statements.
+            [row] = await queries.driver.fetch(
+                f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it"
+            )
+            if not row["it"]:
+                async with (await self._connected()).transaction():
+                    # Two workers that start at once would both create them. A pooler gives each statement outside of a
+                    # transaction another session, so the lock is one of the transaction.
+                    await queries.driver.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                    if not await queries.schema_is_installed():
+                        await queries.install()
+                    table = queries.qbe.qualified.queue_table
+                    await queries.driver.execute(
+                        f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
+                    )
         self._prepared = True
 
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
         """Insert jobs; see Deliverer.enqueue."""
-        queries = _queries_on(PsycopgDriver(await self._connected()))
-        await queries.enqueue(
-            [f"{_PREFIX}{one.queue}" for one in deliveries],
-            [one.run_id.encode() for one in deliveries],
-            [one.priority for one in deliveries],
-            dedupe_key=[one.run_id for one in deliveries],
-            on_conflict="skip",
-        )
+        async with self._queries() as queries:
+            await queries.enqueue(
+                [f"{_PREFIX}{one.queue}" for one in deliveries],
+                [one.run_id.encode() for one in deliveries],
+                [one.priority for one in deliveries],
+                dedupe_key=[one.run_id for one in deliveries],
+                on_conflict="skip",
+            )
 
     async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return the runs with a job that waits or is delivered; see Deliverer.waiting."""
-        queries = _queries_on(PsycopgDriver(await self._connected()))
-        rows = await queries.driver.fetch(
-            f"SELECT DISTINCT payload FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
-            "WHERE payload = ANY($1::bytea[]) AND status IN ('queued', 'picked')",
-            [one.run_id.encode() for one in deliveries],
-        )
+        async with self._queries() as queries:
+            rows = await queries.driver.fetch(
+                f"SELECT DISTINCT payload FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
+                "WHERE payload = ANY($1::bytea[]) AND status IN ('queued', 'picked')",
+                [one.run_id.encode() for one in deliveries],
+            )
         return {bytes(row["payload"]).decode() for row in rows}  # type: ignore[call-overload]
 
     async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
@@ -176,12 +185,12 @@ class PgQueuerDeliverer:
 
     async def remove(self, run_ids: Collection[str]) -> None:
         """Delete waiting jobs; see Deliverer.remove."""
-        queries = _queries_on(PsycopgDriver(await self._connected()))
-        await queries.driver.execute(
-            f"DELETE FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
-            "WHERE payload = ANY($1::bytea[]) AND status = 'queued'",
-            [run_id.encode() for run_id in run_ids],
-        )
+        async with self._queries() as queries:
+            await queries.driver.execute(
+                f"DELETE FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
+                "WHERE payload = ANY($1::bytea[]) AND status = 'queued'",
+                [run_id.encode() for run_id in run_ids],
+            )
 
     async def close(self) -> None:
         """Close the connection."""

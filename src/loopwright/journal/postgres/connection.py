@@ -41,7 +41,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, pq
 from psycopg.abc import PQGen, Query
 from psycopg.adapt import Buffer, Loader
 
@@ -109,6 +109,7 @@ class Server:
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = shown_url(url)
+        self._answered = False
         rest = url.partition(":")[2]
         if not rest.startswith("//"):
             raise ConfigurationError(
@@ -159,7 +160,17 @@ class Server:
         except BaseException:
             db.close()
             raise
+        self._answered = True
         return db
+
+    def patience(self, seconds: float) -> float:
+        """Return how long it is waited for: a wrong address must fail at once, a server that answered comes back."""
+        return seconds if self._answered else 0.0
+
+    def refuse_read_only(self, db: Connection) -> None:
+        """Raise JournalUnavailable if the server only reads."""
+        if db.execute("SHOW transaction_read_only").fetchall() == [(b"on",)]:
+            raise JournalUnavailable(f"{self.name}: {_READ_ONLY}")
 
     def error(self, error: Exception) -> JournalError:
         """Return the error of the journal for an error of the database."""
@@ -182,13 +193,17 @@ class Server:
             )
         if isinstance(error, errors.InsufficientPrivilege):
             return (
-                f"{text}; a user that may create the schema 'loopwright' runs once: "
-                "loopwright journal init"
+                f"{text}; the owner of the tables must GRANT more to the role {self._role()}; the roles of readers, "
+                "submitters, workers and administrators are in the guide for PostgreSQL"
             )
+        if isinstance(error, errors.ReadOnlySqlTransaction):
+            return _READ_ONLY
         if isinstance(error, _SHAPES):
             return f"it cannot be read as a journal ({text}); restore it from a backup"
         if isinstance(error, errors.DiskFull):
             return "the disk of the server is full; free some space, then resume the run"
+        if re.search("too many (clients|connections)|connection slots", text):
+            return f"the server accepts no more connections ({text}); end some, raise max_connections, or use a pooler"
         if "does not exist" in text and "database" in text:
             named = re.search(r'"(.+?)"', text)
             return (
@@ -198,7 +213,17 @@ class Server:
             return f"the server cannot be reached ({text}); check its address and that it runs"
         return f"{text}; report this"
 
+    def _role(self) -> str:
+        """Return the role with which this process connects, as libpq finds it."""
+        defaults = {one.keyword: one.val for one in pq.Conninfo.get_defaults()}
+        named = session_options(self.url, "").get("user")
+        return repr(named or (defaults[b"user"] or b"").decode())
 
+
+_READ_ONLY = (
+    "this server only reads: it is a replica, or default_transaction_read_only is on; use the address of the primary "
+    "server, or allow writing"
+)
 _SHAPES = (
     errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction, errors.DataCorrupted,
     errors.IndexCorrupted, errors.UniqueViolation, errors.NotNullViolation,
@@ -495,6 +520,10 @@ _FIFTH = (
     "CREATE INDEX runs_waiting ON loopwright.runs(queue, id) WHERE status = 'queued' AND wake_at = 0",
     "CREATE INDEX runs_by_queue ON loopwright.runs(queue, id)",
     "CREATE INDEX runs_suspect ON loopwright.runs(id) WHERE deliveries >= 2",
+    # The role that inserts an answer; NULL for one of an earlier version. In two steps: a column that is added with a
+    # default has it in the rows that exist, too.
+    "ALTER TABLE loopwright.inbox ADD COLUMN role text",
+    "ALTER TABLE loopwright.inbox ALTER COLUMN role SET DEFAULT session_user",
 )
 # The steps from version n to n + 1, in order.
 STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
@@ -529,17 +558,26 @@ def migrate(db: Connection, server: Server, steps: tuple[tuple[Query, ...], ...]
     before = version_of(db, server)
     if before == len(steps):
         return before
-    with db.transaction():
-        db.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-        version = version_of(db, server)  # another process may have been quicker
-        if version == 0:
-            db.execute("CREATE SCHEMA IF NOT EXISTS loopwright")
-            db.execute("CREATE TABLE loopwright.format(version integer NOT NULL)")
-        for statement in (statement for step in steps[version:] for statement in step):
-            db.execute(statement)
-        if version < len(steps):
-            db.execute("DELETE FROM loopwright.format")
-            db.execute("INSERT INTO loopwright.format VALUES (%s)", (len(steps),))
+    try:
+        with db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            version = version_of(db, server)  # another process may have been quicker
+            if version == 0:
+                db.execute("CREATE SCHEMA IF NOT EXISTS loopwright")
+                db.execute("CREATE TABLE loopwright.format(version integer NOT NULL)")
+            for statement in (statement for step in steps[version:] for statement in step):
+                db.execute(statement)
+            if version < len(steps):
+                db.execute("DELETE FROM loopwright.format")
+                db.execute("INSERT INTO loopwright.format VALUES (%s)", (len(steps),))
+    except errors.InsufficientPrivilege as error:
+        problem = error.diag.message_primary
+        who = "a user that may create the schema 'loopwright'"
+        if before:
+            problem, who = f"its tables are of an older version ({problem})", "their owner"
+        raise JournalUnavailable(
+            f"{server.name}: {problem}; {who} runs once: loopwright journal init"
+        ) from error
     return before
 
 

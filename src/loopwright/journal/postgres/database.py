@@ -39,7 +39,7 @@ from ..recorded.rows import (
     utf8,
 )
 from ..recorded.writer import CommitOperation
-from .connection import Connection, Server, is_transient, migrate, patiently, storable
+from .connection import Connection, Row, Server, is_transient, migrate, patiently, storable
 from .ownership import CHANGES, LeaseRenewal, channel_of, owners_of
 
 OnPoint = Callable[[str, int], None]
@@ -115,7 +115,7 @@ class Database(ABC):
         self._on_rest = on_rest
         self._next_content = itertools.count(1).__next__
         self._db: Connection | None = None
-        self._answered = False  # whether the server could be reached once
+        self._may_write = False  # whether the first connection was to a server that writes
         self._store = uuid4().hex
         self._number = 0  # of the transaction, in this store
         self._uncertain = False  # whether the outcome of this transaction is unknown
@@ -190,8 +190,7 @@ class Database(ABC):
         Raises:
             JournalUnavailable: if it is away for longer than `patience` seconds.
         """
-        # A wrong address must fail at once; only a server that answered before is waited for.
-        patience = self._patience if self._answered else 0.0
+        patience = self.server.patience(self._patience)
         try:
             return patiently(lambda: work(self._connected()), self._reset, patience)
         except psycopg.Error as error:
@@ -206,12 +205,15 @@ class Database(ABC):
         if self._db is None:
             db = self.server.connect("writer")
             try:
+                # Later, the server can be one that takes over in a moment.
+                if not self._may_write:
+                    self.server.refuse_read_only(db)
                 migrate(db, self.server)
             except BaseException:
                 db.close()
                 raise
             self._db = db
-            self._answered = True
+            self._may_write = True
         return self._db
 
     def _reset(self) -> None:
@@ -368,7 +370,7 @@ class Database(ABC):
                     "BEGIN; SET LOCAL synchronous_commit=off; "
                     f"DELETE FROM loopwright.commits WHERE store='{self._store}'; COMMIT"
                 )
-                self._db.close()
+            self._db.close()
             self._db = None
 
 
@@ -470,14 +472,13 @@ _ASIDE = (
     "UPDATE loopwright.entries SET loop=NULL, mark=NULL "
     "WHERE run=%s AND loop IS NOT NULL AND mark>=%s"
 )
-_PUT = "INSERT INTO loopwright.inbox VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING"
-_ANSWERS = (
-    "SELECT run,asked,path,value,who,at,seal FROM loopwright.inbox WHERE run=%s ORDER BY asked,path"
+_POSTED = "run,asked,path,value,who,at,seal"
+# The database fills in the role, which a grant of these columns alone lets nobody choose.
+_PUT = (
+    f"INSERT INTO loopwright.inbox({_POSTED}) VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING"
 )
-_ANSWER = (
-    "SELECT run,asked,path,value,who,at,seal FROM loopwright.inbox "
-    "WHERE run=%s AND asked=%s AND path=%s"
-)
+_ANSWERS = f"SELECT {_POSTED},role FROM loopwright.inbox WHERE run=%s ORDER BY asked,path"
+_ANSWER = f"SELECT {_POSTED},role FROM loopwright.inbox WHERE run=%s AND asked=%s AND path=%s"
 
 
 NewRow = tuple[RunRow, list[Content]]  # a row, and the contents that it refers to
@@ -501,7 +502,16 @@ def presents(db: Connection, rows: Sequence[RunRow]) -> list[tuple[RunRow, RunIn
 
 def answers_of(db: Connection, run: int) -> list[Posted]:
     """Return the answers to the questions of a run."""
-    return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
+    return [_posted(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
+
+
+def _posted(row: Row) -> Posted:
+    """Return an answer; the name that came with it is a text, so the role of the database stands behind it."""
+    *values, role = row
+    answer = read_answer(values)
+    if role is None:
+        return answer
+    return replace(answer, who=f"{answer.who} (database role {role.decode()})")
 
 
 class PostgresRuns(Database):
@@ -675,7 +685,7 @@ class PostgresRuns(Database):
         db.execute("SELECT pg_notify(%s, %s)", (WAITING, row.info.run_id))
         if row.owner is not None:  # a new limit is read at the owner's next beat, which is now
             db.execute("SELECT pg_notify(%s, '')", (channel_of(row.owner),))
-        return read_answer(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
+        return _posted(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
 
 
 def _first(info: RunInfo) -> RunInfo:

@@ -41,7 +41,17 @@ from ..recorded.journal import (
 from ..recorded.rows import RunRow, Value, as_damage, listed_row, utf8
 from ..recorded.writer import BEAT, REST, Transaction
 from ..views import Wanted
-from .connection import VERSION, Connection, Row, Server, notes_of, patiently, problems_of, storable
+from .connection import (
+    VERSION,
+    Connection,
+    Row,
+    Server,
+    notes_of,
+    patiently,
+    problems_of,
+    storable,
+    version_of,
+)
 from .database import (
     COLUMNS,
     PATIENCE,
@@ -269,9 +279,10 @@ def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list
 class Reader(PageReader):
     """A connection that only reads, for one thread at a time."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Connection, server: Server) -> None:
         super().__init__()
         self.db = db
+        self.server = server
 
     @contextmanager
     def moment(self) -> Iterator[None]:
@@ -343,6 +354,11 @@ class Reader(PageReader):
     def _live(self) -> list[int]:
         [(live,)] = self._rows_of(LIVE, ())
         return list(live)
+
+
+def _is_ready(reader: Reader) -> bool:
+    """Return whether the tables are of this version."""
+    return version_of(reader.db, reader.server) == VERSION
 
 
 class PostgresWatch:
@@ -500,7 +516,8 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
     async def _read(self, work: Callable[[Reader], T]) -> T:
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
         await self._queue().settled()
-        if not self._readers:
+        # Who only reads need not be allowed to write.
+        if not self._readers and not await asyncio.to_thread(self._with_reader, _is_ready):
             await self._perform(Transaction(lambda _: None))  # the writer creates the tables
         return await asyncio.to_thread(self._with_reader, work)
 
@@ -516,15 +533,16 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
     def _with_reader(self, work: Callable[[Reader], T]) -> T:
         with self._reading:
             self._read_at = time.monotonic()
+            patience = self.server.patience(self.patience)
             try:
                 with as_damage(self.server.name):
-                    return patiently(lambda: work(self._reader()), self._drop_reader, self.patience)
+                    return patiently(lambda: work(self._reader()), self._drop_reader, patience)
             except psycopg.Error as error:
                 raise self.server.error(error) from error
 
     def _reader(self) -> Reader:
         if not self._readers:
-            self._readers.append(Reader(self.server.connect("reader")))
+            self._readers.append(Reader(self.server.connect("reader"), self.server))
         return self._readers[0]
 
 

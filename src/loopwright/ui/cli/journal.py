@@ -14,7 +14,9 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
+from ..._extras import missing
 from ..._home import HOME, TRUST, Home
+from ...cluster.delivery import open_deliverer
 from ...cluster.shared_runs import open_runs
 from ...coding.workspace.store import refuse_tracked
 from ...errors import ConfigurationError, JournalDamaged
@@ -126,6 +128,12 @@ def journal(
 async def _init(url: str, output: Output) -> int:
     async with opened(url, create=True) as store:
         version = await _stored(store, url).prepare()
+        if isinstance(store, _Shared) and not missing(
+            "pgqueuer"
+        ):  # the tables of the default engine, too
+            engine = open_deliverer("", url)
+            await engine.prepare()
+            await engine.close()
         if output.as_json:
             output.write_json({"journal": shown_url(url), "format": version})
         else:
