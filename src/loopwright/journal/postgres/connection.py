@@ -67,7 +67,9 @@ _TRANSIENT = (
     errors.ReadOnlySqlTransaction,
 )  # fmt: skip
 # Reasons for which a server refuses a login; waiting changes none of them.
-_REFUSED = re.compile(r"password|authentication|pg_hba.conf|does not exist|permission denied")
+_REFUSED = re.compile(
+    r"password|authentication|pg_hba.conf|does not exist|permission denied|certificate|does not support SSL"
+)
 _BEGINNING = re.compile(r"^connection to server at .*? failed: |^connection failed: |FATAL: +")
 
 
@@ -202,6 +204,8 @@ class Server:
             return f"it cannot be read as a journal ({text}); restore it from a backup"
         if isinstance(error, errors.DiskFull):
             return "the disk of the server is full; free some space, then resume the run"
+        if re.search("certificate|does not support SSL", text):
+            return f"the server is not trusted ({text}); check sslmode and sslrootcert of the URL"
         if re.search("too many (clients|connections)|connection slots", text):
             return f"the server accepts no more connections ({text}); end some, raise max_connections, or use a pooler"
         if "does not exist" in text and "database" in text:
