@@ -43,7 +43,7 @@ async def copy_runs(source: Journal, target: Journal) -> AsyncIterator[Copied]:
     """Copy all runs that have no live owner and that the target does not have yet.
 
     Entries, answers in the inbox, rewinds and the rows of runs are the same afterwards, except for the
-    number of openings.
+    number of openings and the names of people, to which PostgreSQL adds the role of the one who copies.
     """
     async for info in oldest_first(source):
         if info.status == DAMAGED:
