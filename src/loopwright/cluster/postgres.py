@@ -396,6 +396,7 @@ FROM (
       SELECT {_WAITS} AS waits, r.wake_at > {_NOW} AND t.run_id IS NULL AS later) s
     WHERE (r.status IN ('running', 'suspended', 'interrupted') OR (r.status = 'queued' AND r.wake_at > 0))
       AND r.queue <> '' GROUP BY r.queue
+  UNION ALL SELECT p.queue, 0, 0, 0, 0, NULL FROM loopwright_queue.paused p
 ) q GROUP BY queue ORDER BY queue
 """
 # A worker clears the time of a run that it takes, so a later return is in force.

@@ -164,6 +164,11 @@ class WorkerInfo:
         """The name of its machine."""
         return self.owner.rpartition(":")[0]
 
+    @property
+    def queue_names(self) -> list[str]:
+        """The names of its queues."""
+        return [one.rpartition("=")[0] for one in self.queues.split()]
+
     def serves(self, queue: str) -> bool:
         """Return whether it runs the runs of a queue.
 
@@ -175,8 +180,7 @@ class WorkerInfo:
             False
         """
         # A journal in memory does not know the queues of its worker.
-        names = [one.rpartition("=")[0] for one in self.queues.split()]
-        return not names or queue in names
+        return not self.queues or queue in self.queue_names
 
     def to_json(self) -> dict[str, Json]:
         """Return the worker as a JSON object."""
@@ -392,7 +396,7 @@ class SharedRuns(Protocol):
         """Return the workers, those that died within the last minutes too."""
 
     async def queues(self) -> list[QueueInfo]:
-        """Return the queues with open runs, by name."""
+        """Return the queues with open runs, and the paused ones, by name."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -621,8 +625,10 @@ class MemoryRuns:
             for row in await self._journal.runs(limit=_ALL)
             if row.queue
         ]
+        open_ = {queue.name: queue for queue in summed(rows, time.time())}
+        names = sorted({*open_, *self._paused})
         return [
-            replace(queue, paused=queue.name in self._paused) for queue in summed(rows, time.time())
+            replace(open_.get(name, QueueInfo(name)), paused=name in self._paused) for name in names
         ]
 
     async def close(self) -> None:

@@ -115,7 +115,7 @@ def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: s
     assert shared.call("runs").out.rstrip().endswith("  5 workers ended")
     assert "start it again: loopwright submit --again bad" in shared.call("show", "bad").out
     assert shared.call("cancel", "bad").out == "bad was suspended and is now cancelled\n"
-    assert shared.call("workers", "--json").json == {"workers": [], "queues": []}
+    assert shared.call("workers", "--json").json["queues"] == []
 
 
 async def _suspend(journal: Journal, run_id: str, *, detail: str) -> None:

@@ -79,6 +79,9 @@ async def test_the_page_shows_queues_workers_and_returned_runs(
             assert "another-machine</th><td><strong>waits for a worker there</strong>" in shown
             assert "2 calls, $0.5000" in shown
             assert "no worker serves it" in read(base, token, "/workers/tables")
+            assert f" s ago by {socket.gethostname()}:{os.getpid()}</p>" in shown
+            await runs.pause_queue("slow", on=True)
+            assert "slow</a> <strong>paused</strong>" in read(base, token, "/workers/tables")
             # A run that waits for a worker can be cancelled.
             assert f"/runs/{run_id}/cancel" in read(base, token, f"/runs/{run_id}")
     await runs.close()

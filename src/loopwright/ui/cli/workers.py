@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated
 
-from ...cluster import QueueInfo, WorkerInfo
+import typer
+
 from ...cluster.shared_runs import DelayedRun, delay_text, open_runs
+from ...errors import ConfigurationError, nearest
 from ...journal import Journal
 from ...journal.protocol import shown_url
-from ...records import Usage
 from ...records.codec import Json
-from ...records.display import duration
 from ...records.display import spent as spent_text
 from .. import formatting as texts
-from ..journals import DEFAULT, reading
+from ..cluster_state import ClusterState, read_cluster
+from ..journals import DEFAULT, command_line, reading
 from .options import AsJson, JournalUrl
 from .output import Output
+from .queues import write_queues
 
 _MOST_HELD = 5  # runs that a line names
 
 
-class ClusterState(NamedTuple):
-    """The workers and queues of a journal, and what its submitted runs wait for and spent."""
-
-    workers: list[WorkerInfo]
-    queues: list[QueueInfo]
-    delayed: list[DelayedRun]
-    pinned: dict[str, list[str]]
-    spent: dict[str, Usage]
-
-
-def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
+def workers(
+    journal: JournalUrl = DEFAULT,
+    drain: Annotated[
+        str,
+        typer.Option(
+            "--drain",
+            metavar="HOST:PID",
+            help="Let a worker end as after SIGTERM, wherever it runs.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> int:
     """List the workers of a journal with the runs that they hold, and the queues.
 
-    Runs that no worker could run, or that ended their workers, are listed with the reason.
+    Runs that no worker could run, or that ended their workers, are listed with the reason. One of the workers
+    sweeps: it starts scheduled runs and the runs of lost workers.
     """
     with Output(as_json=as_json) as output:
+        if drain:
+            reading(journal, lambda store: _drain(store, drain, journal))
+            if as_json:
+                output.write_json({"draining": drain})
+            else:
+                output.write(f"{drain} takes no new runs, and ends after those in progress")
+            return 0
         state = reading(journal, read_cluster)
         if as_json:
             data: dict[str, Json] = {
                 "workers": [worker.to_json() for worker in state.workers],
                 "queues": [queue.to_json() for queue in state.queues],
+                "sweep": state.sweep.to_json(),
             }
             if state.delayed:
                 data["delayed"] = [run.to_json() for run in state.delayed]
             if state.pinned:
-                data["pinned"] = state.pinned
+                data["pinned"] = {host: list(run_ids) for host, run_ids in state.pinned.items()}
             if state.spent:
                 data["spent"] = {name: usage.to_json() for name, usage in state.spent.items()}
             output.write_json(data)
             return 0
-        _write(state.workers, state.queues, output, shown_url(journal))
+        _write_workers(state, output, shown_url(journal))
+        write_queues(state, output)
         _write_delayed(state.delayed, output)
-        hosts = {worker.host for worker in state.workers if worker.alive}
         for host, run_ids in state.pinned.items():
-            waits = "" if host in hosts else "; they wait for a worker there"
+            waits = "" if state.has_worker(host) else "; they wait for a worker there"
             count = texts.plural(len(run_ids), "run")
             output.write((host, "bold"), f"  has the workspaces of {count}{waits}")
             _write_ids(run_ids, output)
@@ -65,19 +76,14 @@ def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
     return 0
 
 
-async def read_cluster(store: Journal) -> ClusterState:
-    """Return the state of the workers and queues of a journal."""
+async def _drain(store: Journal, worker: str, url: str) -> None:
     runs = open_runs(store)
     try:
-        await store.runs(limit=1)  # the first use creates the tables of a journal
         await runs.prepare()
-        return ClusterState(
-            await runs.workers(),
-            await runs.queues(),
-            await runs.delayed(),
-            pinned=await runs.pinned(),
-            spent=await runs.spent(),
-        )
+        if not await runs.drain(worker):
+            names = [one.owner for one in await runs.workers() if one.alive]
+            hint = nearest(worker, names) or f"; list them with: {command_line('workers', '', url)}"
+            raise ConfigurationError(f"--drain: no worker {worker!r} is active{hint}")
     finally:
         await runs.close()
 
@@ -105,29 +111,16 @@ def _write_ids(run_ids: Sequence[str], output: Output) -> None:
     output.write((f"  {', '.join(run_ids[:_MOST_HELD])}{tail}", "dim"))
 
 
-def _write(
-    active: Sequence[WorkerInfo], queues: Sequence[QueueInfo], output: Output, url: str
-) -> None:
-    now = time.time()
-    if not active:
+def _write_workers(state: ClusterState, output: Output, url: str) -> None:
+    if not state.workers:
         output.note(f"no worker serves {url}")
-    for worker in active:
-        state = "active" if worker.alive else f"silent for {duration(max(0.0, now - worker.beat))}"
+    for worker in state.workers:
         output.write(
             (worker.owner, "bold"),
-            f"  {state}, since {texts.when(worker.since)}, {worker.queues}, "
+            f"  {state.state(worker)}, since {texts.when(worker.since)}, {worker.queues}, "
             f"{texts.plural(len(worker.held), 'run')} in progress, {worker.finished} ended",
         )
         if worker.held:
             _write_ids(worker.held, output)
-    for queue in queues:
-        oldest = (
-            f", the oldest for {duration(max(0.0, now - queue.oldest))}" if queue.oldest else ""
-        )
-        # Without any worker the note above is enough.
-        served = not active or any(worker.alive and worker.serves(queue.name) for worker in active)
-        output.write(
-            (queue.name, "bold"),
-            f"  {queue.waiting} waiting{oldest}, {queue.running} running, {queue.scheduled} scheduled, "
-            f"{queue.suspended} suspended{'' if served else '; no worker serves it'}",
-        )
+    if state.sweep_text:
+        output.write((state.sweep_text, "red" if state.is_sweep_late else "dim"), wrap=True)

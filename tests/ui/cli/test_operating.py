@@ -1,0 +1,128 @@
+"""What an operator sees of workers and queues on the command line, and says to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+
+import psycopg
+import pytest
+
+from loopwright import Loop, MaxIterations
+from loopwright.cluster import InMemoryDeliverer, Worker, submit
+from loopwright.cluster.shared_runs import SharedRuns, SweepInfo, WorkerInfo, open_runs
+from loopwright.journal import Journal, open_journal
+from loopwright.ui.cluster_state import ClusterState
+
+from .conftest import Answer, Project
+
+HERE = f"{socket.gethostname()}:{os.getpid()}"
+SUBMIT = ("submit", "steps:refine", "--input", "x")
+count = Loop(lambda n: n + 1, until=MaxIterations(1), name="count")
+
+
+@pytest.fixture
+def shared(project: Project, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A folder whose commands use a journal in PostgreSQL."""
+    monkeypatch.setenv("LOOPWRIGHT_JOURNAL", postgres_url)
+    return project
+
+
+def beside_a_worker(
+    url: str, work: Callable[[Journal, SharedRuns], Awaitable[None]], **queues: int
+) -> None:
+    """Call `work` while a worker of some queues has entered, but serves nothing."""
+
+    async def called() -> None:
+        async with open_journal(url) as journal:
+            worker = Worker(journal=journal, deliverer=InMemoryDeliverer(), queues=queues or None)
+            async with worker:
+                assert worker.runs is not None
+                await work(journal, worker.runs)
+
+    asyncio.run(called())
+
+
+def test_workers_shows_the_sweep_and_who_is_draining(shared: Project, postgres_url: str) -> None:
+    """Who swept and when, as text and as JSON; a worker that was told to end is marked, an unknown one refused."""
+    shown: list[Answer] = []
+
+    async def look(_: Journal, runs: SharedRuns) -> None:
+        await runs.beat(0)
+        await runs.swept()
+        for words in [(), ("--json",), ("--drain", "elsewhere:1"), ("--drain", HERE), ()]:
+            shown.append(await asyncio.to_thread(shared.call, "workers", *words))
+        assert (await runs.beat(0)).drains
+
+    beside_a_worker(postgres_url, look)
+    first, data, unknown, drained, last = shown
+    assert f"s ago by {HERE}\n" in first.out
+    assert f"{HERE}  active, since" in first.out
+    assert data.json["sweep"]["worker"] == HERE
+    assert unknown.code == 2
+    assert "--drain: no worker 'elsewhere:1' is active; list them with: loopwright workers" in unknown.err  # fmt: skip
+    assert drained.out == f"{HERE} takes no new runs, and ends after those in progress\n"
+    assert f"{HERE}  ends, since" in last.out
+
+
+def test_a_late_sweep_is_a_warning(shared: Project, postgres_url: str) -> None:
+    """It is one while workers are alive; without any, the note that none serves is enough."""
+    shown: list[Answer] = []
+
+    async def look(_: Journal, runs: SharedRuns) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            db.execute("UPDATE loopwright_queue.sweeper SET swept = now() - interval '2 hours'")
+        shown.append(await asyncio.to_thread(shared.call, "workers"))
+
+    beside_a_worker(postgres_url, look)
+    assert f"no worker has swept for 2h 00m, last by {HERE}: scheduled runs" in shown[0].out
+    assert "swept" not in shared.call("workers").out
+    silent = WorkerInfo("host:1", alive=False)
+    lost = ClusterState([silent], [], [], {}, {}, SweepInfo("", 40.0), time.time())
+    assert not lost.is_sweep_late
+
+
+def test_an_operator_pauses_a_queue_and_lets_it_continue(
+    shared: Project, postgres_url: str
+) -> None:
+    """`queues` lists, pauses and continues; what is paused is listed without a run too."""
+    shared.call(*SUBMIT, "--queue", "nightly")
+    paused = shared.call("queues", "nightly", "--pause")
+    assert paused.out == "nightly is paused: workers take none of its runs\n"
+    assert shared.call("queues", "nightly", "--pause").out == "nightly is paused already\n"
+    line = "nightly  1 waiting, the oldest for "
+    for command in ("queues", "workers"):
+        listed = shared.call(command).out
+        assert line in listed
+        assert listed.endswith("0 suspended; paused\n")
+    shared.call("cancel", "last")
+    assert shared.call("queues", "nightly", "--json").json == {
+        "queues": [
+            {"name": "nightly", "waiting": 0, "scheduled": 0, "running": 0, "suspended": 0, "oldest": 0.0, "paused": True}
+        ]
+    }  # fmt: skip
+    assert shared.call("queues", "nightly", "--continue").out == "nightly continues\n"
+    assert "no submitted run is open" in shared.call("queues").err
+
+
+def test_a_queue_that_does_not_exist_is_refused(shared: Project, postgres_url: str) -> None:
+    """The nearest queue is named: one with runs, or one that a worker serves."""
+    shared.call("journal", "init")
+    shown: list[Answer] = []
+
+    async def look(_: Journal, __: SharedRuns) -> None:
+        for words in [
+            ("nightli", "--pause"), ("--pause",), ("nightly", "--pause", "--continue"), ("nightly", "--pause"),
+        ]:  # fmt: skip
+            shown.append(await asyncio.to_thread(shared.call, "queues", *words))
+
+    beside_a_worker(postgres_url, look, nightly=2)
+    unknown, unnamed, both, served = shown
+    assert [one.code for one in shown] == [2, 2, 2, 0]
+    assert "no queue 'nightli' has runs or a worker; did you mean 'nightly'?" in unknown.err
+    assert "Name the queue: loopwright queues QUEUE --pause" in unnamed.err
+    assert "--pause and --continue exclude each other" in both.err
+    assert "is paused" in served.out
