@@ -568,6 +568,10 @@ class PostgresSharedRuns:
             statement = "INSERT INTO loopwright_queue.paused VALUES (%s) ON CONFLICT DO NOTHING"
         return await self._execute(statement, queue) > 0
 
+    async def paused_queues(self) -> frozenset[str]:
+        rows = await self._read("SELECT queue FROM loopwright_queue.paused")
+        return frozenset(queue for (queue,) in rows)
+
     async def drain(self, worker: str) -> bool:
         host, _, pid = worker.rpartition(":")
         statement = (

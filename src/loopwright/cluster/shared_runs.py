@@ -315,6 +315,9 @@ class SharedRuns(Protocol):
     async def pause_queue(self, queue: str, *, on: bool) -> bool:
         """Let workers take no run of a queue, or take them again; return whether that is a change."""
 
+    async def paused_queues(self) -> frozenset[str]:
+        """Return the queues of which workers take no runs."""
+
     async def drain(self, worker: str) -> bool:
         """Let a worker end as after SIGTERM; return whether it is alive."""
 
@@ -464,6 +467,9 @@ class MemoryRuns:
         self._paused ^= {queue} if changed else set()
         self._woken.set()
         return changed
+
+    async def paused_queues(self) -> frozenset[str]:
+        return frozenset(self._paused)
 
     async def drain(self, worker: str) -> bool:
         self._draining = [worker] == [one.owner for one in await self.workers()]

@@ -149,11 +149,15 @@ def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Jso
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a run waits for a worker: the text, and the reason and number of its returns to the queue."""
+    """Why a run waits for a worker: the text, and the reason and number of its returns to the queue.
+
+    `remedy` is the command that lets it start, if there is one: its name and its other words.
+    """
 
     text: str
     reason: str = ""
     attempts: int = 0
+    remedy: tuple[str, ...] = ()
 
     @property
     def cause(self) -> str:
@@ -204,13 +208,20 @@ async def _without_worker(runs: SharedRuns, rows: Sequence[RunInfo]) -> dict[str
     if not rows:
         return {}
     active = [worker for worker in await runs.workers() if worker.alive]
+    paused = await runs.paused_queues()
     hosts = {run_id: host for host, ids in (await runs.pinned()).items() for run_id in ids}
     waits = {}
     for row in rows:
         able = [worker for worker in active if worker.serves(row.queue)]
         host = hosts.get(row.run_id, "")
         if not able:
-            waits[row.run_id] = Wait(f"no worker serves the queue {row.queue}")
+            waits[row.run_id] = Wait(
+                f"no worker serves the queue {row.queue}", remedy=("worker", "--queue", row.queue)
+            )
+        elif row.queue in paused:
+            waits[row.run_id] = Wait(
+                f"the queue {row.queue} is paused", remedy=("queues", row.queue, "--continue")
+            )
         elif host and host not in {worker.host for worker in able}:
             waits[row.run_id] = Wait(f"its workspace is on {host}; it waits for a worker there")
     return waits

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from loopwright import Loop, MaxIterations
-from loopwright.cluster import InMemoryDeliverer, Worker, submit
-from loopwright.cluster.shared_runs import SharedRuns, SweepInfo, WorkerInfo, open_runs
+from loopwright.cluster import InMemoryDeliverer, Worker
+from loopwright.cluster.shared_runs import SharedRuns, SweepInfo, WorkerInfo
 from loopwright.journal import Journal, open_journal
 from loopwright.ui.cluster_state import ClusterState
 
@@ -126,3 +126,33 @@ def test_a_queue_that_does_not_exist_is_refused(shared: Project, postgres_url: s
     assert "Name the queue: loopwright queues QUEUE --pause" in unnamed.err
     assert "--pause and --continue exclude each other" in both.err
     assert "is paused" in served.out
+
+
+def test_submit_names_the_command_that_lets_the_run_start(
+    shared: Project, postgres_url: str
+) -> None:
+    """Nobody serves the queue, or it is paused: a note on stderr, and the submission is done."""
+    for words in [(), ("--in", "1h"), ("--json",)]:
+        alone = shared.call(*SUBMIT, "--queue", "nightly", *words)
+        assert alone.code == 0
+        assert (
+            "no worker serves the queue nightly; start one: loopwright worker --queue nightly "
+            in alone.err
+        )
+    assert len(alone.json["runs"]) == 1
+    shown: list[Answer] = []
+
+    async def look(_: Journal, runs: SharedRuns) -> None:
+        shown.append(await asyncio.to_thread(shared.call, *SUBMIT, "--queue", "nightly"))
+        await runs.pause_queue("nightly", on=True)
+        shown.append(await asyncio.to_thread(shared.call, *SUBMIT, "--queue", "nightly"))
+        shown.append(await asyncio.to_thread(shared.call, "show", "last"))
+
+    beside_a_worker(postgres_url, look, nightly=1)
+    served, paused, show = shown
+    assert "nightly" not in served.err
+    assert (
+        "the queue nightly is paused; let it continue: loopwright queues nightly --continue "
+        in paused.err
+    )
+    assert "Queued: the queue nightly is paused" in show.out

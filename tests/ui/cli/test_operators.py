@@ -173,7 +173,6 @@ def test_the_runs_of_a_queue_are_found_by_an_index(postgres_url: str) -> None:
     assert "Rows Removed by Filter" not in str(plan), plan
 
 
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="only `show` and `workers` say so")
 def test_submit_says_that_nobody_serves_the_queue(
     shared: Project, postgres_url: str, tmp_path: Path
 ) -> None:
