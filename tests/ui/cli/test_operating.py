@@ -156,3 +156,48 @@ def test_submit_names_the_command_that_lets_the_run_start(
         in paused.err
     )
     assert "Queued: the queue nightly is paused" in show.out
+
+
+def test_runs_are_cancelled_by_a_filter(shared: Project) -> None:
+    """The number and the first five are shown first; without a terminal --yes is needed, and others stay."""
+    for number in range(7):
+        shared.call(*SUBMIT, "--queue", "nightly", "--key", f"night {number}")
+    shared.call(*SUBMIT, "--key", "day")
+    refused = shared.call("cancel", "--queue", "nightly", "--status", "queued")
+    assert refused.code == 2
+    lines = refused.err.splitlines()
+    assert lines[0] == "cancel 7 runs:"
+    assert lines[1].startswith("  night-0-")
+    assert lines[6] == "  and 2 more"
+    assert "Without a terminal, look at these runs and repeat with --yes" in lines[7]
+    assert len(shared.call("runs", "--status", "queued", "--json").json["runs"]) == 8
+    done = shared.call("cancel", "--queue", "nightly", "--name", "refine", "--yes")
+    assert done.out == "cancelled 7 runs\n"
+    [left] = shared.call("runs", "--status", "queued", "--json").json["runs"]
+    assert left["run_id"].startswith("day-")
+    again = shared.call("cancel", "--queue", "nightly", "--yes")
+    assert (again.code, again.out, again.err) == (0, "", "no open run matches\n")
+    data = shared.call("cancel", "--status", "queued", "--yes", "--json").json
+    assert data == {"matched": 1, "cancelled": [left["run_id"]]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "Name either a RUN, or select runs with --queue, --status or --name."),
+        (("r", "--queue", "nightly"), "Name either a RUN, or select runs"),
+        (("r", "--yes"), "--yes is for --queue, --status and --name"),
+        (("--status", "failed"), "--status: failed runs do not change; use one of queued, running"),
+        (("--status", "queud"), "--status: 'queud' is not a status; did you mean 'queued'?"),
+        (("--queue", "nightli", "--yes"), "--queue: 'nightli' is not a queue of this journal; did you mean 'nightly'?"),
+    ],
+)  # fmt: skip
+def test_a_filter_with_a_mistake_cancels_nothing(
+    shared: Project, words: tuple[str, ...], message: str
+) -> None:
+    """One sentence names what is wrong, with exit code 2."""
+    shared.call(*SUBMIT, "--queue", "nightly")
+    refused = shared.call("cancel", *words)
+    assert refused.code == 2
+    assert message in refused.err
+    assert shared.call("runs", "--json").json["runs"][0]["status"] == "queued"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -17,17 +18,36 @@ from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import DEFAULT, find_run, reading
+from .filters import RunFilter
 from .live import report_continuation
-from .options import AsJson, InputFile, InputText, JournalUrl, RunName
+from .options import AsJson, InputFile, InputText, JournalUrl, RunName, expanded
 from .output import Output
 
 PATIENCE = 10.0  # seconds to wait for the end of the run, which ends its processes first
 POLL_SECONDS = 0.1  # seconds between two reads of its status
 
 
-def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
-    """Cancel a run: its process is asked to end it, and the command waits up to 10 seconds."""
+_OPEN = ("queued", "running", "suspended", "interrupted")
+_AT_ONCE = 50  # runs that are cancelled at the same time
+
+
+@expanded
+def cancel(
+    options: RunFilter,
+    name: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="Run ID, its unique beginning, or last.")
+    ] = "",
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Cancel a run, or all open runs that match --queue, --status and --name.
+
+    The process of a run is asked to end it, and for one run the command waits up to 10 seconds. Before it cancels
+    several, it shows how many and the first of them, and asks.
+    """
     with Output(as_json=as_json) as output:
+        if options.is_given(name):
+            return _cancel_many(options, journal, output)
         info, was, schedule = reading(journal, lambda store: _cancel(store, name))
         if as_json:
             data = {"run_id": info.run_id, "status": info.status, "detail": info.detail}
@@ -38,6 +58,45 @@ def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False
             ended = f"; the schedule {schedule} has ended" if schedule else ""
             output.write(f"{info.run_id} was {was} and is now {info.status}{ended}")
     return 0
+
+
+def _cancel_many(options: RunFilter, journal: str, output: Output) -> int:
+    rows = reading(journal, lambda store: _to_cancel(store, options))
+    if rows:
+        options.confirm(rows, "cancel", output)
+    done = reading(journal, lambda store: _cancel_all(store, rows))
+    if output.as_json:
+        output.write_json({"matched": len(rows), "cancelled": done})
+    elif not rows:
+        output.note("no open run matches")
+    else:
+        left = len(rows) - len(done)
+        changed = f"; {texts.plural(left, 'run')} changed meanwhile and stayed" if left else ""
+        running = sum(row.status == "running" for row in rows if row.run_id in set(done))
+        asked = f"; the processes of {running} were asked to end them" if running else ""
+        output.write(f"cancelled {texts.plural(len(done), 'run')}{asked}{changed}")
+    return 0
+
+
+async def _to_cancel(store: Journal, options: RunFilter) -> list[RunInfo]:
+    rows = await options.select(store, _OPEN)
+    # An interrupted run of one machine waits for nothing that could be cancelled.
+    return [row for row in rows if row.queue or row.status != "interrupted"]
+
+
+async def _cancel_all(store: Journal, rows: Sequence[RunInfo]) -> list[str]:
+    """Cancel runs that still have the status that a person saw; return their IDs."""
+
+    async def one(row: RunInfo) -> bool:
+        now = await store.find(row.run_id)
+        return now.status == row.status and await store.cancel(row.run_id)
+
+    done: list[str] = []
+    for first in range(0, len(rows), _AT_ONCE):
+        part = rows[first : first + _AT_ONCE]
+        cancelled = await asyncio.gather(*map(one, part))
+        done += [row.run_id for row, ended in zip(part, cancelled, strict=True) if ended]
+    return done
 
 
 async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str, str]:

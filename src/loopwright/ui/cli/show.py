@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +59,7 @@ from ..run_summary import (
     submitted_json,
     waiting_text,
 )
+from .filters import STATUSES, check_status, matching
 from .live import (
     ColumnWidths,
     ending_line,
@@ -83,9 +84,6 @@ if TYPE_CHECKING:
     from ...agents.final_answer import Execution
     from ...agents.lifecycle import LifecycleListener
 
-_LATEST = 500  # runs whose queues are names for a hint
-_MOST_NAMES = 10  # names that a message lists
-STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
 STYLES = {
     "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
     "interrupted": "yellow", "failed": "red", "cancelled": "red", DAMAGED: "red",
@@ -126,7 +124,7 @@ def runs(
     wanted = Wanted(name, status, limit=limit, queue=queue, worker=worker)
     if executions:
         return _executions(journal, wanted, as_json=as_json)
-    _check_status(status, STATUSES)
+    check_status(status, STATUSES)
     with Output(as_json=as_json) as output:
         try:
             rows, questions, steps = reading(journal, lambda store: _run_rows(store, wanted))
@@ -152,39 +150,13 @@ def runs(
     return 0
 
 
-def _check_status(status: str, statuses: Sequence[str]) -> None:
-    if status and status not in statuses:
-        hint = nearest(status, statuses) or f"; use one of {', '.join(statuses)}"
-        raise ConfigurationError(f"--status: {status!r} is not a status{hint}")
-
-
-async def _listed(store: Journal, wanted: Wanted, status: str) -> list[RunInfo]:
-    """Return the rows of a list. Raises ConfigurationError for an unknown queue or worker."""
-    rows = await store.runs(
-        limit=wanted.limit,
-        name=wanted.name,
-        status=status,
-        queue=wanted.queue,
-        worker=wanted.worker,
-    )
-    queue, worker = wanted.queue, wanted.worker
-    if not rows and (queue or worker):
-        queues, workers = await _queues_and_workers(store)
-        # A list can be empty because of another filter, such as a status.
-        if queue and queue not in queues and not await store.runs(limit=1, queue=queue):
-            raise _unknown_name("queue", queue, queues)
-        if worker and worker not in workers and not await store.runs(limit=1, worker=worker):
-            raise _unknown_name("worker", worker, workers)
-    return rows
-
-
 async def _run_rows(
     store: Journal, wanted: Wanted
 ) -> tuple[list[RunInfo], dict[str, int], dict[str, list[StepOutcome]]]:
     """Return runs, the number of open questions of suspended ones, and the steps of those without
     iterations."""
     rows, steps, questions = [], {}, {}
-    listed = await _listed(store, wanted, wanted.status)
+    listed = await matching(store, wanted, wanted.status)
     returns = await returns_of(store, listed)
     for row in listed:
         if waits := waiting_text(row, returns):
@@ -267,10 +239,10 @@ def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
 def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
     """Write the executions of reasoning agents in the latest runs, newest run first."""
     status = wanted.status  # of an execution, not of its run
-    _check_status(status, agents.STATUSES)
+    check_status(status, agents.STATUSES)
 
     async def read(store: Journal) -> list[Execution]:
-        rows = await _listed(store, wanted, status="")
+        rows = await matching(store, wanted, status="")
         every = [
             one
             for r in rows
@@ -298,34 +270,6 @@ def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
             text = texts.fit(f"{texts.one_line(one.prompt)} -> {result}", room, output.signs)
             output.write((one.run_id, "bold"), head, (text, "dim"))
     return 0
-
-
-async def _queues_and_workers(store: Journal) -> tuple[set[str], set[str]]:
-    """Return the names of queues and of workers, among them those without runs."""
-    # The package of workers takes a third of a second to load, which other lists do not need.
-    from ...cluster.shared_runs import open_runs
-
-    # The latest runs only: queues have no index, and a journal may have millions of runs.
-    queues = {row.queue for row in await store.runs(limit=_LATEST)} - {""}
-    workers = {row.owner for row in await store.runs(limit=_LATEST, status="running")}
-    try:
-        shared = open_runs(store)
-    except ConfigurationError:  # a journal of one machine has no list of workers
-        return queues, workers
-    try:
-        await shared.prepare()
-        for one in await shared.workers():
-            workers.add(one.owner)
-            queues |= {served.rpartition("=")[0] for served in one.queues.split()}
-        return queues | {one.name for one in await shared.queues()}, workers
-    finally:
-        await shared.close()
-
-
-def _unknown_name(kind: str, name: str, names: Collection[str]) -> ConfigurationError:
-    valid = f"; use one of {', '.join(sorted(names)[:_MOST_NAMES])}" if names else ""
-    hint = nearest(name, names) or valid or f"; it has no {kind}s"
-    return ConfigurationError(f"--{kind}: {name!r} is not a {kind} of this journal{hint}")
 
 
 IterationsByLoop = Mapping[str, Sequence[Iteration]]
