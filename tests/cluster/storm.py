@@ -38,7 +38,7 @@ from cluster.outages import ENGINES, deliverer_of  # noqa: E402
 from cluster.process import EFFECTS, Process, repeated, sums  # noqa: E402
 from journal.proxy import Proxy  # noqa: E402
 from loopwright.cluster import Submission, submit_all  # noqa: E402
-from loopwright.cluster.shared_runs import at_tick  # noqa: E402
+from loopwright.cluster.schedules import at_tick  # noqa: E402
 from loopwright.journal import Journal, RunInfo, open_journal  # noqa: E402
 from loopwright.journal.questions import runs_of_schedule  # noqa: E402
 from postgres_server import PostgresServer, start_server  # noqa: E402

@@ -13,7 +13,8 @@ import pytest
 
 from journal.proxy import Proxy
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit, submit_all
-from loopwright.cluster.shared_runs import at_tick, open_runs
+from loopwright.cluster.schedules import at_tick
+from loopwright.cluster.shared_runs import open_runs
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.journal import Journal, open_journal
 from loopwright.journal.postgres.journal import PostgresJournal

@@ -11,7 +11,8 @@ import pytest
 
 from journal.proxy import Proxy
 from loopwright.cluster import Submission, submit
-from loopwright.cluster.shared_runs import at_tick, open_runs
+from loopwright.cluster.schedules import at_tick
+from loopwright.cluster.shared_runs import open_runs
 from loopwright.journal import Journal, RunInfo, open_journal
 from loopwright.journal.questions import runs_of_schedule
 from postgres_server import PostgresServer

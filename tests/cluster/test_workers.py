@@ -25,7 +25,8 @@ from loopwright.cluster import (
     submit_all,
 )
 from loopwright.cluster.delivery import Handle
-from loopwright.cluster.shared_runs import Beat, MemoryRuns, id_of_key, next_tick, open_runs
+from loopwright.cluster.schedules import next_tick
+from loopwright.cluster.shared_runs import Beat, MemoryRuns, id_of_key, open_runs
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.errors import (
     ConfigurationError,

@@ -150,6 +150,25 @@ class ReadingContract:
         assert await ids(status="running") == ["r1"]
         await again.close(again.info)
 
+    async def test_runs_are_listed_by_schedule(self, store: Store) -> None:
+        """By the whole name, also where the source of a run is too long for its row."""
+        names = ["nightly", "weekly", "nightly", "night"]
+        for n, name in enumerate(names, start=1):
+            source = {
+                "documents": "x" * 9000 * (n % 2),
+                "cron": {"expression": "* * * * *", "name": name},
+            }
+            await store.journal.create([info(f"r{n}", queue="slow", source=source)])
+        await store.journal.create([info("nightly")])
+
+        async def ids(**given: Any) -> list[str]:
+            return [row.run_id for row in await store.journal.runs(**given)]
+
+        assert await ids(schedule="nightly") == ["r3", "r1"]
+        assert await ids(schedule="nightly", status="queued", limit=1, offset=1) == ["r1"]
+        assert await ids(schedule="nightly", status="suspended") == []
+        assert await ids(schedule="%") == await ids(schedule="night\0") == []
+
     async def test_runs_are_listed_by_queue_and_worker(self, store: Store) -> None:
         """Both filters select rows before the page is cut, alone and with the other filters."""
         journal = store.journal

@@ -38,6 +38,7 @@ from ..journal.postgres.connection import DEAD, NO_JIT, Server, is_transient, mi
 from ..journal.postgres.database import PATIENCE
 from ..journal.postgres.ownership import OWNED
 from ..journal.protocol import session_options
+from ..journal.questions import PAUSED
 from ..records import Usage
 from .shared_runs import (
     MAX_DELIVERIES,
@@ -511,10 +512,11 @@ class PostgresSharedRuns:
 
     async def prepare(self) -> None:
         """Create or migrate the tables of the journal; do nothing if they are there."""
-        rows = await self._fetch(
-            "SELECT to_regclass('loopwright_queue.sweeper')"  # the latest table
+        [(table, now)] = await self._fetch(
+            f"SELECT to_regclass('loopwright_queue.sweeper'), {_NOW}"  # the latest table
         )
-        if rows[0][0] is None:
+        self._ahead = now - time.monotonic()
+        if table is None:
             await asyncio.to_thread(_migrate, self._server)
 
     async def enter(self, queues: Mapping[str, int]) -> None:
@@ -538,7 +540,7 @@ class PostgresSharedRuns:
         await self._execute(
             f"UPDATE loopwright.runs SET wake_at = {_NOW} WHERE run_id IN (SELECT r.run_id FROM loopwright.runs r "
             "JOIN loopwright_queue.returned t ON t.run_id = r.run_id WHERE r.queue = ANY(%s) "
-            f"AND r.wake_at > {_NOW} AND r.status IN ('queued', 'interrupted') FOR UPDATE OF r SKIP LOCKED)",
+            f"AND r.wake_at > {_NOW} AND r.wake_at < {PAUSED} AND r.status IN ('queued', 'interrupted') FOR UPDATE OF r SKIP LOCKED)",
             list(queues),
         )  # fmt: skip
         async with self._db() as db:
@@ -738,6 +740,23 @@ class PostgresSharedRuns:
             (name, run_id, Usage(calls=calls, input_tokens=tokens, usd=usd))
             for name, run_id, usd, tokens, calls in rows
         ]
+
+    async def timed(self, schedule: str = "") -> list[tuple[str, str, float]]:
+        # As the index says it; one with both forms would not be used.
+        named = "schedule = %s AND schedule <> ''" if schedule else "schedule <> %s"
+        rows = await self._read(
+            f"SELECT schedule, run_id, wake_at FROM loopwright.runs WHERE {named} AND status = 'queued' "
+            "AND wake_at > 0 ORDER BY wake_at", schedule,
+        )  # fmt: skip
+        return [(name, run_id, start) for name, run_id, start in rows]
+
+    async def start_at(self, run_id: str, moment: float) -> bool:
+        statement = (
+            "UPDATE loopwright.runs SET wake_at = %s WHERE run_id = %s AND status = 'queued' "
+            "AND wake_at > 0"
+        )
+        changed = await self._execute(statement, moment, run_id)
+        return changed > 0
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         if run_ids:

@@ -1,8 +1,4 @@
-"""The state that workers share beside the journal: deliveries, pauses, workers, queues, schedules, who sweeps.
-
-There is no scheduler to operate: a schedule is the queued run of its next time, and a run whose time has come creates
-the run of the next time. The ID of a run follows from the name of the schedule and its time, so two schedulers create
-one run. Times that pass while no worker serves are skipped, except the one that was queued.
+"""The state that workers share beside the journal: deliveries, pauses, workers, queues, who sweeps.
 
 The keys of the source of a submitted run are here; that of its schedule is in `journal.questions`.
 """
@@ -10,7 +6,6 @@ The keys of the source of a submitted run are here; that of its schedule is in `
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import hashlib
 import os
 import re
@@ -20,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple, Protocol
 
-from .._extras import needs
 from ..engine.budgets import MemoryPermits, SharedPermits
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, RunNotFound
 from ..journal import Journal, MemoryJournal, RunInfo
-from ..journal.questions import SCHEDULE
+from ..journal.questions import PAUSED, schedule_of
 from ..journal.replay import UNASKED
 from ..records import NOTHING, Usage
 from ..records.codec import Json
@@ -41,14 +35,11 @@ __all__ = [
     "SharedRuns",
     "SweepInfo",
     "WorkerInfo",
-    "again_at_tick",
-    "at_tick",
     "delay_text",
+    "exact_run",
     "id_of_key",
     "is_over",
-    "next_tick",
     "open_runs",
-    "scheduled",
 ]
 
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -66,66 +57,13 @@ def id_of_key(key: str) -> str:
     return f"{name}-{digest}" if name else digest
 
 
-def scheduled(row: RunInfo) -> bool:
-    """Return whether a run belongs to a schedule."""
-    return SCHEDULE in row.source
-
-
-def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
-    """Return the run of a schedule at its next time.
-
-    Args:
-        row: the run to repeat.
-        expression: the times, as five fields of cron in UTC.
-        name: the name of the schedule.
-        now: seconds since the epoch.
-
-    Raises:
-        ConfigurationError: for an expression that is not valid.
-    """
-    tick = _after(expression, now)
-    rule: Mapping[str, Json] = {"expression": expression, "name": name}
-    return replace(
-        row,
-        run_id=id_of_key(_at(name, tick)),
-        wake_at=tick,
-        created=now,
-        updated=now,
-        source={**row.source, SCHEDULE: dict(rule)},
-    )
-
-
-def again_at_tick(row: RunInfo, number: int) -> RunInfo:
-    """Return the run of a schedule with another ID for the same time: a cancelled run keeps its own."""
-    return replace(
-        row, run_id=id_of_key(f"{_at(row.source[SCHEDULE]['name'], row.wake_at)}#{number}")
-    )
-
-
-def _at(name: str, tick: float) -> str:
-    return f"{name}@{dt.datetime.fromtimestamp(tick, dt.UTC):%Y-%m-%dT%H:%MZ}"
-
-
-def next_tick(row: RunInfo, now: float) -> RunInfo:
-    """Return the run that follows a run of a schedule."""
-    rule = row.source[SCHEDULE]
-    fresh = RunInfo(
-        "", row.name, row.input, row.fingerprint, dict(row.source), queue=row.queue, priority=row.priority
-    )  # fmt: skip
-    return at_tick(fresh, rule["expression"], rule["name"], max(now, row.wake_at))
-
-
-def _after(expression: str, now: float) -> float:
-    with needs("a schedule", "pgqueuer"):
-        from croniter import CroniterBadCronError, croniter
+async def exact_run(journal: Journal, run_id: str) -> RunInfo | None:
+    """Return the run with exactly this ID, or None."""
     try:
-        if len(expression.split()) != 5:
-            raise CroniterBadCronError(f"{len(expression.split())} fields, not 5")
-        return float(croniter(expression, now).get_next(float))
-    except (CroniterBadCronError, ValueError) as error:
-        raise ConfigurationError(
-            f"cron: {expression!r} is not a schedule: {error}. Use five fields, such as '0 6 * * *'."
-        ) from None
+        row = await journal.find(run_id)
+    except RunNotFound:
+        return None
+    return row if row.run_id == run_id else None
 
 
 MAX_DELIVERIES = 5  # without a new result
@@ -298,7 +236,7 @@ class SharedRuns(Protocol):
     permits: SharedPermits
 
     async def prepare(self) -> None:
-        """Create the tables; do nothing if they exist."""
+        """Create the tables unless they exist, and read the clock."""
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues, and let the returned runs of these start now.
@@ -307,7 +245,7 @@ class SharedRuns(Protocol):
         """
 
     def now(self) -> float:
-        """Return the time of the store in seconds since the epoch, as of the latest beat."""
+        """Return the time of the store in seconds since the epoch, as of the latest beat or `prepare`."""
 
     async def beat(self, finished: int) -> Beat:
         """Say that this worker is alive, and how many runs ended here; return what it is to do."""
@@ -383,6 +321,15 @@ class SharedRuns(Protocol):
     async def spending(self) -> list[tuple[str, str, Usage]]:
         """Return what each run has spent of each account."""
 
+    async def timed(self, schedule: str = "") -> list[tuple[str, str, float]]:
+        """Return the queued runs of a schedule, or of all, that wait for their time: schedule, run ID and start.
+
+        The latest start is the last one.
+        """
+
+    async def start_at(self, run_id: str, moment: float) -> bool:
+        """Give a queued run that waits for its time another one; return whether it waits."""
+
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         """Clear the time at which these runs were to start: an engine has them."""
 
@@ -451,7 +398,8 @@ class MemoryRuns:
         self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
         for run_id in self._returned:
             row = await self._journal.find(run_id)
-            if row.queue in queues and row.status in ("queued", "interrupted"):
+            waits = row.status in ("queued", "interrupted") and row.wake_at < PAUSED
+            if row.queue in queues and waits:
                 self._journal.change(replace(row, wake_at=min(row.wake_at, time.time())))
         self._woken.set()
 
@@ -589,6 +537,20 @@ class MemoryRuns:
             for name, runs in self._spent.items()
             for run_id, usage in runs.items()
         ]
+
+    async def timed(self, schedule: str = "") -> list[tuple[str, str, float]]:
+        rows = await self._journal.runs(limit=_ALL, status="queued", schedule=schedule)
+        waiting = [(name, row) for row in rows if row.wake_at and (name := schedule_of(row))]
+        return sorted(
+            ((name, row.run_id, row.wake_at) for name, row in waiting), key=lambda one: one[2]
+        )
+
+    async def start_at(self, run_id: str, moment: float) -> bool:
+        row = await self._journal.find(run_id)
+        if waits := row.status == "queued" and row.wake_at > 0:
+            self._journal.change(replace(row, wake_at=moment))
+            self._woken.set()
+        return waits
 
     async def handed_over(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

@@ -20,11 +20,12 @@ from ..journal.recorded.journal import RecordedJournal
 from ..records import codec
 from ..records.codec import Json
 from .delivery import DEFAULT_QUEUE, Deliverer, Delivery, open_deliverer, queue_name
+from .schedules import at_tick, free_row, proceed
 from .shared_runs import (
     CARRIED,
     SUBMITTED_AS,
-    again_at_tick,
-    at_tick,
+    SharedRuns,
+    exact_run,
     id_of_key,
     is_over,
     open_runs,
@@ -45,6 +46,7 @@ class Submission:
         queue: the name of the queue. Default: `default`.
         priority: runs with a higher number start first. Default: 0.
         at: when it may start, in seconds since the epoch. Default: now.
+        delay: after how many seconds it may start, by the clock of the journal; in place of `at`. Default: 0.
         pinned: whether workers must have the same fingerprint. Default: True.
         cron: times at which it is repeated, as five fields of cron in UTC. Default: once.
 
@@ -61,6 +63,7 @@ class Submission:
         queue: str = DEFAULT_QUEUE,
         priority: int = 0,
         at: float | None = None,
+        delay: float = 0.0,
         cron: str = "",
         pinned: bool = True,
     ) -> None:
@@ -69,22 +72,23 @@ class Submission:
         self.queue = queue_name(queue)
         self.priority = priority
         self.at = at
+        self.delay = delay
         self.cron = cron
         self.pinned = pinned
 
-    def row(self, value: Any, key: str) -> RunInfo:
-        """Return the row of the run with an input and a key."""
+    def row(self, value: Any, key: str, now: float | None = None) -> RunInfo:
+        """Return the row of the run with an input and a key; `now` is the time of the journal, by default that of here."""
+        now = time.time() if now is None else now
+        start = now + self.delay if self.delay else self.at or 0.0
         fresh = fresh_row(self.step, value, "" if not key or self.cron else id_of_key(key))
         named = {SUBMITTED_AS: key} if key else {}
         row = described(fresh, self.step, {**self.source, **named}, None)
-        row = replace(
-            row, status="queued", queue=self.queue, priority=self.priority, wake_at=self.at or 0.0
-        )
+        row = replace(row, status="queued", queue=self.queue, priority=self.priority, wake_at=start)
         # Without a fingerprint any version of the step may run it.
         if not self.pinned:
             row = replace(row, fingerprint="")
         if self.cron:
-            return at_tick(row, self.cron, key or row.name, time.time())
+            return at_tick(row, self.cron, key or row.name, now)
         return row
 
 
@@ -195,16 +199,20 @@ async def place(
         if isinstance(deliverer, str)
         else deliverer
     )
+    runs: SharedRuns | None = None
     try:
-        open_runs(store)
+        runs = open_runs(store)
         # Both connect at the same time. An engine that cannot be reached is reported before a run is created.
         problems = await asyncio.gather(_connected(store), engine.prepare(), return_exceptions=True)
         # The journal first: its messages name the remedy for a database that both use.
         for problem in problems:
             if isinstance(problem, BaseException):
                 raise problem
+        if submission.cron or submission.delay:
+            await runs.prepare()
+            rows = [submission.row(value, key, runs.now()) for value, key in inputs]
         if submission.cron:
-            rows = [await _replaced(store, row) for row in rows]
+            rows = [await _replaced(store, runs, row) for row in rows]
         await _check_keys(store, rows)
         new: set[str] = set()
         # In batches, so that the first runs start before the last ones are stored.
@@ -222,6 +230,8 @@ async def place(
             )
         return [(row, row.run_id in new) for row in rows]
     finally:
+        if runs is not None:
+            await runs.close()
         if isinstance(deliverer, str):
             await engine.close()
         if isinstance(journal, str):
@@ -291,7 +301,7 @@ async def _check_keys(store: Journal, rows: Sequence[RunInfo]) -> None:
         # Without a key, the ID is new.
         if SUBMITTED_AS not in row.source or SCHEDULE in row.source:
             continue
-        recorded = seen.get(row.run_id) or await _row(store, row.run_id)
+        recorded = seen.get(row.run_id) or await exact_run(store, row.run_id)
         seen[row.run_id] = row
         if recorded is not None and (change := _difference(recorded, row)):
             what, before, now = change
@@ -302,14 +312,6 @@ async def _check_keys(store: Journal, rows: Sequence[RunInfo]) -> None:
                 recorded=before,
                 now=now,
             )
-
-
-async def _row(store: Journal, run_id: str) -> RunInfo | None:
-    try:
-        row = await store.find(run_id)
-    except RunNotFound:
-        return None
-    return row if row.run_id == run_id else None
 
 
 def _difference(recorded: RunInfo, row: RunInfo) -> tuple[str, str, str] | None:
@@ -335,19 +337,16 @@ def _digest(row: RunInfo) -> str:
     return str(carried["digest"]) if isinstance(carried, dict) else ""
 
 
-async def _replaced(store: Journal, row: RunInfo) -> RunInfo:
-    """Return the run that a schedule queues, after the one that waits was cancelled.
+async def _replaced(store: Journal, runs: SharedRuns, row: RunInfo) -> RunInfo:
+    """Return the run that a schedule queues, after those that wait were cancelled.
 
-    The run that waits is returned if it is the same, as a submission is idempotent.
+    The run of the next time is returned if it is the same, as a submission is idempotent; a paused schedule continues.
     """
     rule = row.source[SCHEDULE]
     for waiting in await runs_of_schedule(store, rule["name"], status="queued"):
         if waiting.source[SCHEDULE] == rule and _difference(waiting, row) is None:
-            return waiting
+            return await proceed(store, runs, rule["name"]) or waiting
         await store.cancel(waiting.run_id)
     # The ID of this time is used if its run was cancelled, here or by a person.
-    number = 2
-    while (taken := await _row(store, row.run_id)) is not None and taken.status == "cancelled":
-        row = again_at_tick(row, number)
-        number += 1
-    return row
+    fresh, _ = await free_row(store, row)
+    return fresh

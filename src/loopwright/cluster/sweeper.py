@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 from ..engine.run_record import row_of
 from ..errors import JournalDamaged, JournalError
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.questions import unread_answers
+from ..journal.questions import PAUSED, schedule_of, unread_answers
 from ..records import Reason, Result, Status
 from ..records.result import ended_entry
 from .delivery import Deliverer, Delivery, sentence_of
-from .shared_runs import MAX_DELIVERIES, SUSPECT, Beat, SharedRuns, next_tick, scheduled
+from .schedules import next_tick
+from .shared_runs import MAX_DELIVERIES, SUSPECT, Beat, SharedRuns
 
 __all__ = [
     "RunOpening",
@@ -206,7 +207,15 @@ class Sweeper:
         for row in first:
             with contextlib.suppress(JournalDamaged):  # the worker that takes it says so
                 ticking.append(await self._journal.find(row.run_id))
-        following = [next_tick(row, self._runs.now()) for row in ticking if scheduled(row)]
+        scheduled = [row for row in ticking if schedule_of(row)]
+        # A worker may have returned a run, or created the one of the next time, while a person paused the schedule.
+        paused = {row.run_id for row in scheduled if await self._is_paused(schedule_of(row))}
+        for run_id in paused:
+            await self._runs.start_at(run_id, PAUSED)
+        due = [row for row in due if row.run_id not in paused]
+        following = [
+            next_tick(row, self._runs.now()) for row in scheduled if row.run_id not in paused
+        ]
         if following:
             await self._journal.create(following)
         if enqueued := [*due, *missing]:
@@ -219,6 +228,9 @@ class Sweeper:
         soonest = min((attempt.next for attempt in latest), default=now + _INTERVAL)
         self._pause = min(_INTERVAL, max(_AGAIN, soonest - now))
         return len(enqueued)
+
+    async def _is_paused(self, schedule: str) -> bool:
+        return any(start == PAUSED for _, _, start in await self._runs.timed(schedule))
 
     async def _wake_answered(self) -> None:
         """Let suspended runs continue whose questions have an answer now."""

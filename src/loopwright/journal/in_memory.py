@@ -24,7 +24,7 @@ from .protocol import (
     set_aside,
     surviving,
 )
-from .questions import cancel_waiting
+from .questions import cancel_waiting, schedule_of
 from .replay import UNASKED, recorded_result
 from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
@@ -180,6 +180,7 @@ class MemoryJournal:
         text: str = "",
         queue: str = "",
         worker: str = "",
+        schedule: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first."""
         rows = [run.shown() for run in reversed(self._runs.values())]
@@ -190,6 +191,7 @@ class MemoryJournal:
             and (not status or row.status == status)
             and (not queue or row.queue == queue)
             and (not worker or row.owner == worker)
+            and (not schedule or schedule_of(row) == schedule)
             and (not text or text.lower() in codec.text_of(row.to_json()).lower())
         ]
         return [row.view() for row in rows[offset : offset + limit]]

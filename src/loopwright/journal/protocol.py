@@ -583,6 +583,7 @@ class Journal(Protocol):
         text: str = "",
         queue: str = "",
         worker: str = "",
+        schedule: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first.
 
@@ -594,6 +595,7 @@ class Journal(Protocol):
                 or a name, a page of a queue with few runs may read all rows.
             worker: only runs that this process holds, `HOST:PID` as in `RunInfo.owner` and in
                 `loopwright workers`. If it ended, its runs count until another process takes them.
+            schedule: only runs of the schedule with this name.
         """
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:

@@ -42,7 +42,10 @@ from .replay import RecordedRun, recorded_result, tuned_entries
 __all__ = ["Question", "answer", "checked", "open_questions", "pending"]
 
 SCHEDULE = "cron"  # of the source of a run: the times of its schedule, and the schedule's name
-_MANY = 1000  # runs that contain the name of a schedule
+# 9999-01-01T00:00:00Z: later than every schedule, and a time in every zone.
+PAUSED = 253_370_764_800.0
+"""The start of the queued run of a paused schedule, in seconds since the epoch."""
+_MANY = 10_000  # queued runs of a schedule, of which all but one were backfilled
 
 _DETAILS = {
     "queued": "cancelled by a person before it started",
@@ -94,9 +97,12 @@ def status_of(recorded: Sequence[Entry]) -> str:
 
 
 async def runs_of_schedule(journal: Journal, name: str, *, status: str = "") -> list[RunInfo]:
-    """Return the runs of a schedule, latest first. The queued one is that of its next time; without one it has ended."""
-    rows = await journal.runs(status=status, text=name, limit=_MANY)
-    return [row for row in rows if schedule_of(row) == name]
+    """Return the runs of a schedule: first the one of its next time, which is queued, then the latest first.
+
+    Without one of its next time the schedule has ended.
+    """
+    rows = await journal.runs(status=status, schedule=name, limit=_MANY)
+    return sorted(rows, key=lambda row: -row.wake_at)
 
 
 def schedule_of(row: RunInfo) -> str:

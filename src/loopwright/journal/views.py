@@ -189,6 +189,7 @@ class Wanted:
         limit: the number of runs (default: 50).
         queue: only runs that were submitted to this queue; empty selects all.
         worker: only runs that this process holds, as `HOST:PID`; empty selects all.
+        schedule: only runs of this schedule, where `Journal.runs` reads them; empty selects all.
 
     Raises:
         ConfigurationError: for an unknown reason.
@@ -207,6 +208,7 @@ class Wanted:
     limit: int = 50
     queue: str = ""
     worker: str = ""
+    schedule: str = ""
 
     def __post_init__(self) -> None:
         if self.reason and self.reason not in list(Reason):

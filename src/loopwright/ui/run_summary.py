@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .. import agents
 from ..errors import ConfigurationError
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.questions import Question, open_questions
+from ..journal.questions import PAUSED, Question, open_questions
 from ..journal.replay import RecordedRun, recorded_result
 from ..records import NOTHING, Iteration, Result, Status, Usage
 from ..records.codec import Json, text_of
@@ -249,6 +249,8 @@ def waiting_text(info: RunInfo, returns: Returns) -> str:
         return ""
     if info.run_id in returns:
         return returns[info.run_id].text
+    if info.wake_at == PAUSED:
+        return "its schedule is paused"
     return f"it starts at {texts.start(info.wake_at)}" if _is_later(info) else ""
 
 

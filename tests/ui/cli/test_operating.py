@@ -53,8 +53,8 @@ def test_workers_shows_the_sweep_and_who_is_draining(shared: Project, postgres_u
     async def look(_: Journal, runs: SharedRuns) -> None:
         await runs.beat(0)
         await runs.swept()
-        for words in [(), ("--json",), ("--drain", "elsewhere:1"), ("--drain", HERE), ()]:
-            shown.append(await asyncio.to_thread(shared.call, "workers", *words))
+        words = [(), ("--json",), ("--drain", "elsewhere:1"), ("--drain", HERE), ()]
+        shown.extend([await asyncio.to_thread(shared.call, "workers", *one) for one in words])
         assert (await runs.beat(0)).drains
 
     beside_a_worker(postgres_url, look)
@@ -114,10 +114,13 @@ def test_a_queue_that_does_not_exist_is_refused(shared: Project, postgres_url: s
     shown: list[Answer] = []
 
     async def look(_: Journal, __: SharedRuns) -> None:
-        for words in [
-            ("nightli", "--pause"), ("--pause",), ("nightly", "--pause", "--continue"), ("nightly", "--pause"),
-        ]:  # fmt: skip
-            shown.append(await asyncio.to_thread(shared.call, "queues", *words))
+        words = [
+            ("nightli", "--pause"),
+            ("--pause",),
+            ("nightly", "--pause", "--continue"),
+            ("nightly", "--pause"),
+        ]
+        shown.extend([await asyncio.to_thread(shared.call, "queues", *one) for one in words])
 
     beside_a_worker(postgres_url, look, nightly=2)
     unknown, unnamed, both, served = shown
@@ -201,3 +204,84 @@ def test_a_filter_with_a_mistake_cancels_nothing(
     assert refused.code == 2
     assert message in refused.err
     assert shared.call("runs", "--json").json["runs"][0]["status"] == "queued"
+
+
+def test_schedules_are_listed_paused_and_continued(shared: Project) -> None:
+    """The next time is shown, or that it is paused, also by `show`; an ended or unknown one is refused."""
+    nightly = (*SUBMIT, "--key", "nightly", "--cron")
+    [run_id] = shared.call(*nightly, "0 6 * * *", "--json").json["runs"]
+    shared.call(*SUBMIT, "--key", "weekly", "--cron", "0 7 * * 1", "--queue", "slow")
+    listed = shared.call("schedules").out.splitlines()
+    assert [line.partition(", queue")[2] for line in listed] == [" default", " slow"]
+    assert listed[0].startswith("nightly  0 6 * * *  next: ")
+    assert "06:00" in listed[0]
+    assert (
+        shared.call("schedules", "nightly", "--pause").out
+        == "nightly  0 6 * * *  paused, queue default\n"
+    )
+    assert "nightly is paused already" in shared.call("schedules", "nightly", "--pause").err
+    assert "Queued: its schedule is paused" in shared.call("show", "nightly").out
+    assert "its schedule is paused" in shared.call("runs").out
+    one = shared.call("schedules", "nightly", "--json").json["schedules"][0]
+    assert (one["run_id"], one["paused"], one["next"]) == (run_id, True, 0.0)
+    assert shared.call("schedules", "nightly", "--continue").out == listed[0] + "\n"
+    assert "nightly was not paused" in shared.call("schedules", "nightly", "--continue").err
+    shared.call("schedules", "nightly", "--pause")
+    # A repeated submission lets it continue, with the same run.
+    assert shared.call(*nightly, "0 6 * * *", "--json").json["runs"] == [run_id]
+    assert shared.call("schedules", "nightly").out == listed[0] + "\n"
+    shared.call("cancel", "nightly")
+    ended = shared.call("schedules", "nightly", "--pause")
+    assert ended.code == 2
+    assert "no schedule 'nightly' has a next run" in ended.err
+
+
+def test_a_filter_says_which_schedules_end(shared: Project) -> None:
+    """The queued run of a schedule is its future, so that is said before it is cancelled."""
+    shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *")
+    refused = shared.call("cancel", "--status", "queued")
+    assert "\nthis ends the schedules nightly\n" in refused.err
+    assert shared.call("cancel", "--status", "queued", "--yes").out == "cancelled 1 run\n"
+
+
+def test_times_that_have_passed_are_backfilled_once(shared: Project) -> None:
+    """Each time gets one run, in the queue of its schedule; repeating it creates none twice."""
+    shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *", "--queue", "slow")
+    days = ("schedules", "nightly", "--backfill", "2026-01-01T06:00Z", "--to", "2026-01-03T06:00Z")
+    assert shared.call(*days).out == "created 3 runs of nightly\n"
+    again = shared.call(*days[:-1], "2026-01-04T07:00Z").out.splitlines()
+    assert again[0] == "created 1 run of nightly"
+    assert again[1].startswith("3 runs existed already: nightly-2026-01-01T06-00Z-")
+    assert shared.call(*days, "--json").json["created"] == []
+    waiting = shared.call("queues").out
+    assert waiting.startswith("slow  4 waiting")
+    assert "1 scheduled" in waiting
+    # Its name stands for the run of the next time all the same, and cancelling it ends all that wait.
+    assert "it starts at" in shared.call("show", "nightly").out
+    assert "the schedule nightly has ended" in shared.call("cancel", "nightly").out
+    assert "no submitted run is open" in shared.call("queues").err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nightli", "--pause"), "no schedule 'nightli' has a next run; did you mean 'nightly'?"),
+        (("nightli",), "did you mean 'nightly'?"),
+        (("--pause",), "Name the schedule: loopwright schedules NAME --pause"),
+        (("nightly", "--pause", "--continue"), "--pause, --continue and --backfill exclude each other"),
+        (("nightly", "--to", "2026-01-01"), "--to needs --backfill FROM"),
+        (("nightly", "--backfill", "yesterday"), "--backfill: 'yesterday' is not a time"),
+        (("nightly", "--backfill", "2026-01-02", "--to", "2026-01-01"), "the first moment must come before"),
+        (("nightly", "--backfill", "1d", "--to", "2999-01-01"), "neither may be later than now"),
+        (("nightly", "--backfill", "2020-01-01"), "more than 1,000 times between these moments"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_a_schedule_changes_nothing(
+    shared: Project, words: tuple[str, ...], message: str
+) -> None:
+    """One sentence with exit code 2."""
+    shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *")
+    refused = shared.call("schedules", *words)
+    assert refused.code == 2
+    assert message in refused.err
+    assert len(shared.call("runs", "--json").json["runs"]) == 1

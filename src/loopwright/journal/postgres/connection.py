@@ -528,6 +528,17 @@ _FIFTH = (
     # default has it in the rows that exist, too.
     "ALTER TABLE loopwright.inbox ADD COLUMN role text",
     "ALTER TABLE loopwright.inbox ALTER COLUMN role SET DEFAULT session_user",
+    # The name of the schedule of a run. Of the runs before, only those that wait for their time need it; a name with
+    # a quotation mark is found again with the next run of its schedule.
+    "ALTER TABLE loopwright.runs ADD COLUMN schedule text COLLATE \"C\" NOT NULL DEFAULT ''",
+    (
+        "UPDATE loopwright.runs r SET schedule = s.name FROM (SELECT r.id, "
+        """substring(coalesce(c.body, r.source) FROM '"cron":{"expression":"[^"]*","name":"([^"\\\\]+)"') AS name """
+        "FROM loopwright.runs r LEFT JOIN loopwright.contents c ON c.run = r.id AND r.source LIKE '{\"$json\":%' "
+        r"AND c.id = substring(r.source FROM '\d+')::bigint WHERE r.status = 'queued' AND r.wake_at > 0) s "
+        "WHERE s.id = r.id AND s.name IS NOT NULL"
+    ),
+    "CREATE INDEX runs_of_schedules ON loopwright.runs(schedule, status, id) WHERE schedule <> ''",
 )
 # The steps from version n to n + 1, in order.
 STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)

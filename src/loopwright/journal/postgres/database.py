@@ -26,6 +26,7 @@ import psycopg
 
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
 from ..protocol import Posted, RunInfo, missing_run
+from ..questions import schedule_of
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.ownership import RewindPlan, find_row, locked, present, rewound, taken
 from ..recorded.rows import (
@@ -457,8 +458,8 @@ _BY_BEGINNING = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id>=%s AND run
 _BY_KEY_LOCKED = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=%s FOR UPDATE"
 _BY_ID_LOCKED = f"{_BY_ID} FOR UPDATE"
 _INSERT = (
-    f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries) "
-    f"VALUES ({','.join(['%s'] * 25)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
+    f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries,schedule) "
+    f"VALUES ({','.join(['%s'] * 26)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
 )
 # Writing the row also takes back a request to cancel.
 _WRITE = (
@@ -559,7 +560,7 @@ class PostgresRuns(Database):
     def _insert(self, db: Connection, rows: Sequence[NewRow]) -> list[RunRow]:
         """Insert rows with their contents, in one round trip each; return those that are new."""
         cursor = db.cursor()
-        values = [[*sealed_values(row), *queue_values(row.info)] for row, _ in rows]
+        values = [_inserted(row) for row, _ in rows]
         cursor.executemany(_INSERT, values, returning=True)
         created, new_contents = [], []
         for row, contents in rows:
@@ -580,7 +581,7 @@ class PostgresRuns(Database):
     def _create(self, db: Connection, info: RunInfo, owner: int | None) -> RunRow | None:
         """Create a run and return its row; None if its id is taken."""
         row, contents = self._new_row(info, owner)
-        new = db.execute(_INSERT, [*sealed_values(row), *queue_values(row.info)]).fetchone()
+        new = db.execute(_INSERT, _inserted(row)).fetchone()
         if new is None:
             return None
         [key] = new
@@ -686,6 +687,14 @@ class PostgresRuns(Database):
         if row.owner is not None:  # a new limit is read at the owner's next beat, which is now
             db.execute("SELECT pg_notify(%s, '')", (channel_of(row.owner),))
         return _posted(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
+
+
+def _inserted(row: RunRow) -> list[Value]:
+    return [
+        *sealed_values(row),
+        *queue_values(row.info),
+        storable(utf8(schedule_of(row.info))[0]),
+    ]
 
 
 def _first(info: RunInfo) -> RunInfo:

@@ -250,6 +250,9 @@ def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]
     if wanted.queue:
         terms.append("queue=%s")
         values.append(storable(wanted.queue))
+    if wanted.schedule:
+        terms.append("schedule=%s AND schedule<>''")  # as the index says it
+        values.append(storable(wanted.schedule))
     if wanted.worker:
         terms.append(_HELD)
         values.append(storable(wanted.worker))

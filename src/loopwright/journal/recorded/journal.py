@@ -479,9 +479,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         text: str = "",
         queue: str = "",
         worker: str = "",
+        schedule: str = "",
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first."""
-        wanted = Wanted(name, status, text=text, limit=limit, queue=queue, worker=worker)
+        wanted = Wanted(
+            name, status, text=text, limit=limit, queue=queue, worker=worker, schedule=schedule
+        )
         return [row.view() for row in await self._rows(wanted, offset)]
 
     async def _rows(self, wanted: Wanted, offset: int) -> list[RunInfo]:

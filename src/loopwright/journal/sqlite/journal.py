@@ -30,6 +30,7 @@ from ...memory import MemoryEntry
 from ...records import Reason, codec
 from ...records.codec import Json
 from ..protocol import FileStore, Posted, RunInfo, missing_run
+from ..questions import schedule_of
 from ..recorded.journal import (
     FIRST,
     WINDOW,
@@ -276,19 +277,25 @@ class RunReader(RowReader):
         owners = owners_at(self._db, self._now())
         live = json.dumps([key for key, owner in owners.items() if owner.alive])
         # Several ends are merged below, so each needs the rows up to the end of the page.
-        page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]
+        sought = text or wanted.schedule
+        page = [-1, 0] if sought else [limit + offset, 0] if status else [limit, offset]
         rows: list[RunRow] = []
         for end, live_only in self.ends(status):
             query, values = runs_query(wanted, end, live, live_only=live_only)
             rows += map(listed_row, self._db.execute(query, [*values, *page]))
         rows.sort(key=lambda row: -row.key)
-        if status and not text:
+        if status and not sought:
             rows = rows[offset : offset + limit]
         infos = (self.in_list(row, present(row, owners.get(row.owner or 0))) for row in rows)
-        if not text:
+        if not sought:
             return list(infos)
         # Here and not in SQL: the input may be a content, and the text must match the printed row.
-        matching = (info for info in infos if text in codec.text_of(info.to_json()).lower())
+        matching = (
+            info
+            for info in infos
+            if text in codec.text_of(info.to_json()).lower()
+            and wanted.schedule in ("", schedule_of(info))
+        )
         return list(islice(matching, offset, offset + limit))
 
     def ends(self, status: str, reason: str = "") -> list[tuple[End | None, bool]]:

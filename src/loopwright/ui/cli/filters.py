@@ -78,8 +78,8 @@ class RunFilter:
                 before = page[-1][0]
         return sorted(rows.values(), key=lambda row: row.created)
 
-    def confirm(self, rows: Sequence[RunInfo], verb: str, output: Output) -> None:
-        """Show how many runs would change and the first of them, and ask.
+    def confirm(self, rows: Sequence[RunInfo], verb: str, output: Output, also: str = "") -> None:
+        """Show how many runs would change, the first of them and what `also` happens, and ask.
 
         Raises:
             ConfigurationError: if the person says no, or cannot be asked and `--yes` is absent.
@@ -90,6 +90,8 @@ class RunFilter:
             output.note(f"  {row.run_id}  {row.status}  {texts.one_line(row.name)}")
         if len(rows) > _SHOWN:
             output.note(f"  and {len(rows) - _SHOWN} more")
+        if also:
+            output.note(also)
         if self.yes:
             return
         if not can_be_asked(output):

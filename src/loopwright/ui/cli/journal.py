@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import time
 from collections.abc import Set as AbstractSet
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Protocol, runtime_checkable
@@ -28,6 +25,7 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..consent import can_be_asked, says_yes
 from ..journals import DEFAULT, opened
+from ..moments import moment
 from .options import AsJson, JournalUrl
 from .output import Output
 
@@ -122,7 +120,11 @@ def journal(
             return asyncio.run(_init(place, output))
         if action is JournalAction.CHECK:
             return asyncio.run(_check(place, output))
-        return asyncio.run(_prune(place, _time_of(ended_before), output))
+        if not ended_before:
+            raise ConfigurationError(
+                "prune: no time. Write: loopwright journal prune --ended-before 30d"
+            )
+        return asyncio.run(_prune(place, moment("--ended-before", ended_before), output))
 
 
 async def _init(url: str, output: Output) -> int:
@@ -289,24 +291,3 @@ def _stored(store: Journal, url: str) -> _Stored:
             f"journal: {shown_url(url)!r} has no tables. Use sqlite:PATH or postgres://HOST/DATABASE."
         )
     return store
-
-
-_AGE = re.compile(r"(\d+)([hdw])")
-_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-def _time_of(text: str) -> float:
-    """Return the time of an age or a date, in seconds since the epoch."""
-    if not text:
-        raise ConfigurationError(
-            "prune: no time. Write: loopwright journal prune --ended-before 30d"
-        )
-    if age := _AGE.fullmatch(text):
-        return time.time() - int(age[1]) * _SECONDS[age[2]]
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise ConfigurationError(
-            f"--ended-before: {text!r} is not a time. Use an age such as 12h, 30d or 8w, or a date such as "
-            "2026-01-31."
-        ) from None

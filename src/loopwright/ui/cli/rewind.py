@@ -61,9 +61,10 @@ def cancel(
 
 
 def _cancel_many(options: RunFilter, journal: str, output: Output) -> int:
-    rows = reading(journal, lambda store: _to_cancel(store, options))
+    rows, schedules = reading(journal, lambda store: _to_cancel(store, options))
     if rows:
-        options.confirm(rows, "cancel", output)
+        ends = f"this ends the schedules {', '.join(schedules)}" if schedules else ""
+        options.confirm(rows, "cancel", output, ends)
     done = reading(journal, lambda store: _cancel_all(store, rows))
     if output.as_json:
         output.write_json({"matched": len(rows), "cancelled": done})
@@ -78,10 +79,23 @@ def _cancel_many(options: RunFilter, journal: str, output: Output) -> int:
     return 0
 
 
-async def _to_cancel(store: Journal, options: RunFilter) -> list[RunInfo]:
+async def _to_cancel(store: Journal, options: RunFilter) -> tuple[list[RunInfo], list[str]]:
+    """Return the runs to cancel, and the schedules that end with them."""
     rows = await options.select(store, _OPEN)
     # An interrupted run of one machine waits for nothing that could be cancelled.
-    return [row for row in rows if row.queue or row.status != "interrupted"]
+    rows = [row for row in rows if row.queue or row.status != "interrupted"]
+    # The package of workers takes a third of a second to load, which other commands of this module do not need.
+    from ...cluster.shared_runs import open_runs
+
+    try:
+        runs = open_runs(store)
+    except ConfigurationError:  # a journal of one machine has no schedules
+        return rows, []
+    try:
+        ids = {row.run_id for row in rows}
+        return rows, sorted({name for name, run_id, _ in await runs.timed() if run_id in ids})
+    finally:
+        await runs.close()
 
 
 async def _cancel_all(store: Journal, rows: Sequence[RunInfo]) -> list[str]:

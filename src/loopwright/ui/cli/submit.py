@@ -153,6 +153,7 @@ def submit(
             queue=options.queue,
             priority=options.priority,
             at=_start(options, output),
+            delay=_delay(options),
             cron=options.cron,
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
@@ -214,13 +215,6 @@ def _start(options: SubmitOptions, output: Output) -> float | None:
         raise ConfigurationError(
             "--cron needs --key NAME: the name of the schedule, to change or cancel it"
         )
-    if options.after:
-        try:
-            return time.time() + float(duration(options.after))
-        except ValueError:
-            raise ConfigurationError(
-                f"--in: {options.after!r} is not a duration; use 30s, 5m or 1h30m"
-            ) from None
     if options.at:
         try:
             moment = dt.datetime.fromisoformat(options.at).timestamp()
@@ -233,6 +227,16 @@ def _start(options: SubmitOptions, output: Output) -> float | None:
             output.note(f"--at: {texts.start(moment)} has passed; the run may start now")
         return moment
     return None
+
+
+def _delay(options: SubmitOptions) -> float:
+    """Return the seconds after which the runs may start."""
+    try:
+        return float(duration(options.after)) if options.after else 0.0
+    except ValueError:
+        raise ConfigurationError(
+            f"--in: {options.after!r} is not a duration; use 30s, 5m or 1h30m"
+        ) from None
 
 
 def _inputs(
