@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -127,6 +127,7 @@ _GRACE = 2.0  # seconds in which a submitted run may reach the engine by itself
 _LONGEST = 60.0  # seconds between two attempts for one run
 # An engine may hold a delivery whose worker died without its notice.
 _LOST = 600.0  # seconds after which an engine's word that it holds a run is not taken any more
+_BETWEEN = 60.0  # seconds between two removals of old runs
 _KEPT = 10_000  # runs whose pauses are remembered
 
 
@@ -146,15 +147,29 @@ class Sweeper:
         journal: the journal of the runs.
         runs: its shared state.
         deliverer: the engine.
+        prune: deletes the runs that ended before a time. Default: all are kept.
+        retain: after how many seconds ended runs are deleted.
     """
 
-    def __init__(self, journal: Journal, runs: SharedRuns, deliverer: Deliverer) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        runs: SharedRuns,
+        deliverer: Deliverer,
+        *,
+        prune: Callable[[float], Awaitable[int]] | None = None,
+        retain: float = 0.0,
+    ) -> None:
         self._journal = journal
         self._runs = runs
         self._deliverer = deliverer
         self._pause = _INTERVAL  # until a run that is due may have to be enqueued again
         self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
         self._attempts: dict[str, _Attempt] = {}  # the latest of each run
+        self._prune = prune
+        self._retain = retain
+        self._pruned = -_BETWEEN  # when old runs were deleted
+        self._pruning: asyncio.Task[None] | None = None
 
     async def serve(
         self, finished: Callable[[], int] = int, heard: Callable[[Beat], None] = lambda _: None
@@ -165,6 +180,13 @@ class Sweeper:
             finished: returns the number of runs that ended in this worker.
             heard: is called after each beat.
         """
+        try:
+            await self._serve(finished, heard)
+        finally:
+            if self._pruning is not None:
+                self._pruning.cancel()
+
+    async def _serve(self, finished: Callable[[], int], heard: Callable[[Beat], None]) -> None:
         failing = announced = False
         while True:
             try:
@@ -173,6 +195,7 @@ class Sweeper:
                 if beat.sweeps:
                     await self.sweep()
                     await self._runs.swept()
+                    self._prune_soon()
                 # An answer is announced before the run is given back: a second sweep follows soon.
                 announced = await self._runs.changed(_AGAIN if announced else self._pause)
             except Exception as error:  # of a database or an engine, which may come back
@@ -183,6 +206,25 @@ class Sweeper:
                 await asyncio.sleep(_INTERVAL)
             else:
                 failing = False
+
+    def _prune_soon(self) -> None:
+        """Delete old runs in the background: many may take longer than a sweep may."""
+        now = time.monotonic()
+        if self._prune is None or now - self._pruned < _BETWEEN:
+            return
+        if self._pruning is None or self._pruning.done():
+            self._pruned = now
+            self._pruning = asyncio.create_task(
+                self._delete(self._prune(self._runs.now() - self._retain))
+            )
+
+    @staticmethod
+    async def _delete(pruned: Awaitable[int]) -> None:
+        try:
+            if count := await pruned:
+                _LOG.info("deleted %s old runs", count)
+        except Exception as error:  # it is tried again
+            _LOG.warning("old runs could not be deleted: %s", sentence_of(error))
 
     async def sweep(self) -> int:
         """Enqueue what is missing now, and return the number of runs."""

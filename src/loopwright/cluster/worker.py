@@ -241,6 +241,7 @@ class Worker:
             digest is trusted.
         drain: how many seconds runs may continue after `stop`. Default: 30.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
+        retain: after how many seconds ended runs are deleted, by one of the workers. Default: 0, they are kept.
         resources: models and other objects that steps need, by name.
 
     Raises:
@@ -279,6 +280,7 @@ class Worker:
         trust: Collection[str] | str | Callable[[str], bool] = (),
         drain: float = 30.0,
         in_doubt: str = "suspend",
+        retain: float = 0.0,
         resources: Mapping[str, Any] | None = None,
     ) -> None:
         self._queues = dict({DEFAULT_QUEUE: DEFAULT_SLOTS} if queues is None else queues)
@@ -307,6 +309,12 @@ class Worker:
         self._trusts = trust if callable(trust) else TrustedDigests(trust)
         self._drain = drain
         self._in_doubt = in_doubt
+        self._retain = retain
+        self._prune = getattr(self._journal, "prune", None) if retain else None
+        if retain and self._prune is None:
+            raise ConfigurationError(
+                "retain: the runs of this journal cannot be deleted. Use postgres://HOST/DATABASE."
+            )
         self._resources = dict(resources or {})
         self.runs: SharedRuns | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
@@ -386,9 +394,9 @@ class Worker:
             raise ConfigurationError("worker: open it first: async with Worker(…) as worker")
         engine = asyncio.create_task(self._serve_engine())
         sweeper = asyncio.create_task(
-            Sweeper(self._journal, self.runs, self._deliverer).serve(
-                lambda: self._finished, self._heard
-            )
+            Sweeper(
+                self._journal, self.runs, self._deliverer, prune=self._prune, retain=self._retain
+            ).serve(lambda: self._finished, self._heard)
         )
         try:
             await self._stopping.wait()

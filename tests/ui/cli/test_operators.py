@@ -117,9 +117,6 @@ def test_a_worker_starts_and_serves_beside_a_damaged_row(
     assert asyncio.run(served())
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="the log of the queue is kept for ever"
-)
 def test_prune_deletes_the_log_of_the_queue(
     shared: Project, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -751,6 +751,32 @@ def prune(db: Connection, before: float) -> int:
     return len(keys)
 
 
+_OPEN = "('queued','running','suspended','interrupted')"
+_RECORDS = {
+    "returned": "run_id IN (SELECT run_id FROM loopwright_queue.returned t WHERE at < %(before)s AND NOT EXISTS("
+    f"SELECT FROM loopwright.runs r WHERE r.run_id = t.run_id AND r.status IN {_OPEN}) LIMIT %(most)s)",
+    "hosts": "run_id IN (SELECT run_id FROM loopwright_queue.hosts t WHERE NOT EXISTS(SELECT FROM loopwright.runs r "
+    f"WHERE r.run_id = t.run_id AND (r.status IN {_OPEN} OR r.updated >= %(before)s)) LIMIT %(most)s)",
+    # What the default engine writes about each delivery; that of a delivery of an open run stays.
+    "pgqueuer_log": "id IN (SELECT id FROM loopwright_queue.pgqueuer_log t WHERE created < to_timestamp(%(before)s) "
+    "AND NOT EXISTS(SELECT FROM loopwright_queue.pgqueuer j JOIN loopwright.runs r "
+    f"ON r.run_id = convert_from(j.payload, 'UTF8') AND r.status IN {_OPEN} WHERE j.id = t.job_id) LIMIT %(most)s)",
+}
+_PRUNED_RECORDS = 5000  # of each table, in one transaction
+
+
+def prune_records(db: Connection, before: float) -> int:
+    """Delete some of the records about runs that no longer wait, from before a time; return their number."""
+    # Another engine than the default one has its own log.
+    [(log,)] = db.execute("SELECT to_regclass('loopwright_queue.pgqueuer_log')::text").fetchall()
+    values = {"before": before, "most": _PRUNED_RECORDS}
+    return sum(
+        db.execute(f"DELETE FROM loopwright_queue.{table} WHERE {old}", values).rowcount
+        for table, old in _RECORDS.items()
+        if log or table != "pgqueuer_log"
+    )
+
+
 # A content is stored before the entry that refers to it, so a new one is not unused yet.
 _OLD_FILES = "stored < now() - interval '1 day'"
 # Every place in which a digest can be, read once: there are many files, and no index of their users.

@@ -62,6 +62,7 @@ from .database import (
     presents,
     prune,
     prune_files,
+    prune_records,
 )
 from .ownership import LEASE, CommitListener
 
@@ -495,10 +496,15 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
         return await self._read(lambda reader: notes_of(reader.db, self._lease))
 
     async def prune(self, before: float) -> int:
-        """Delete the runs that ended before a time, in seconds since the epoch; return their number."""
+        """Delete the runs that ended before a time, in seconds since the epoch; return their number.
+
+        What workers and the default engine recorded about deliveries before that time is deleted too.
+        """
         deleted = 0
         while count := await self._perform(Transaction(lambda db: prune(db, before))):
             deleted += count
+        while await self._perform(Transaction(lambda db: prune_records(db, before))):
+            pass
         return deleted
 
     async def prune_files(self) -> int:

@@ -22,6 +22,7 @@ from ...journal.protocol import shown_url
 from .. import formatting as texts
 from ..consent import trusted_contents
 from ..journals import DEFAULT
+from ..moments import age
 from .options import InDoubt, JournalUrl
 from .output import Output
 from .submit import DelivererName
@@ -88,6 +89,14 @@ def worker(
             help="A step that may have acted before a crash: suspend the run and ask, or run the step again.",
         ),
     ] = InDoubt.SUSPEND,
+    retain: Annotated[
+        str,
+        typer.Option(
+            "--retain",
+            metavar="AGE",
+            help="Delete ended runs after this time, such as 30d.  [default: keep all]",
+        ),
+    ] = "",
     deliverer: DelivererName = "",
 ) -> int:
     """Execute the runs that are submitted to a journal.
@@ -99,6 +108,7 @@ def worker(
     """
     with Output() as output:
         queues = _queues(queue or [])
+        retained = age("--retain", retain) if retain else 0.0
 
         # Read for each run, because a person can approve a document while the worker serves.
         def approved() -> list[str]:
@@ -123,6 +133,7 @@ def worker(
                     budgets=budgets,
                     drain=drain,
                     in_doubt=in_doubt.value,
+                    retain=retained,
                 )
                 # Before the worker opens, because the tables and the engine may take seconds.
                 _on_signals(worker, output)
