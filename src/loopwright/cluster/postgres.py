@@ -835,10 +835,12 @@ class PostgresSharedRuns:
         for _ in range(2 if self._worker else 0):
             with suppress(JournalError, TimeoutError):
                 async with asyncio.timeout(_LAST_WORD):
+                    # Its turn ends too, so that the runs that it gave back need not wait for it.
                     await self._execute(
+                        "WITH turn AS (UPDATE loopwright_queue.sweeper SET until = clock_timestamp() WHERE worker = %s) "
                         "UPDATE loopwright_queue.workers SET closed = true WHERE id = %s",
-                        self._worker,
-                    )
+                        self._worker, self._worker,
+                    )  # fmt: skip
                 break
         if self._session is not None:
             await self._session.close()

@@ -24,6 +24,7 @@ from ..journal.questions import PAUSED, schedule_of, unread_answers
 from ..records import Reason, Result, Status
 from ..records.result import ended_entry
 from .delivery import Deliverer, Delivery, sentence_of
+from .measuring import SweepMetrics
 from .schedules import next_tick
 from .shared_runs import MAX_DELIVERIES, SUSPECT, Beat, SharedRuns
 
@@ -149,6 +150,7 @@ class Sweeper:
         deliverer: the engine.
         prune: deletes the runs that ended before a time. Default: all are kept.
         retain: after how many seconds ended runs are deleted.
+        metrics: sends what a sweep measures. Default: nothing is measured.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class Sweeper:
         *,
         prune: Callable[[float], Awaitable[int]] | None = None,
         retain: float = 0.0,
+        metrics: SweepMetrics | None = None,
     ) -> None:
         self._journal = journal
         self._runs = runs
@@ -168,6 +171,7 @@ class Sweeper:
         self._attempts: dict[str, _Attempt] = {}  # the latest of each run
         self._prune = prune
         self._retain = retain
+        self._metrics = metrics
         self._pruned = -_BETWEEN  # when old runs were deleted
         self._pruning: asyncio.Task[None] | None = None
 
@@ -194,6 +198,8 @@ class Sweeper:
                 heard(beat)
                 if beat.sweeps:
                     await self.sweep()
+                    if self._metrics is not None:
+                        await self._metrics.measure()
                     await self._runs.swept()
                     self._prune_soon()
                 # An answer is announced before the run is given back: a second sweep follows soon.

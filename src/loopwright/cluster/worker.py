@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from ..conditions import Budget, amount
 from ..engine.budgets import Limit, Limits, SharedLimits, Spending, limits_of, strictest
 from ..engine.run import run
+from ..engine.run_state import Listener
 from ..engine.step import Step, StepLike, as_step
 from ..errors import (
     ConfigurationError,
@@ -44,7 +45,9 @@ from ..errors import (
 )
 from ..journal import Journal, RunInfo, open_journal
 from ..records import NOTHING, Reason, Result, Status, Stop, Usage
+from ..telemetry import Telemetry
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer, queue_name, sentence_of
+from .measuring import SweepMetrics, TakeoverCounter
 from .shared_runs import CARRIED, SUBMITTED_AS, Beat, SharedRuns, is_over, open_runs
 from .sweeper import RunOpening, Sweeper, is_poison, may_continue
 from .trust import RootModules, TrustedDigests
@@ -242,6 +245,8 @@ class Worker:
         drain: how many seconds runs may continue after `stop`. Default: 30.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
         retain: after how many seconds ended runs are deleted, by one of the workers. Default: 0, they are kept.
+        telemetry: receives the traces and metrics of the runs, and metrics of the queues while this worker sweeps.
+            Default: none.
         resources: models and other objects that steps need, by name.
 
     Raises:
@@ -281,6 +286,7 @@ class Worker:
         drain: float = 30.0,
         in_doubt: str = "suspend",
         retain: float = 0.0,
+        telemetry: Telemetry | None = None,
         resources: Mapping[str, Any] | None = None,
     ) -> None:
         self._queues = dict({DEFAULT_QUEUE: DEFAULT_SLOTS} if queues is None else queues)
@@ -310,6 +316,7 @@ class Worker:
         self._drain = drain
         self._in_doubt = in_doubt
         self._retain = retain
+        self._telemetry = telemetry
         self._prune = getattr(self._journal, "prune", None) if retain else None
         if retain and self._prune is None:
             raise ConfigurationError(
@@ -392,10 +399,16 @@ class Worker:
         """
         if self.runs is None:
             raise ConfigurationError("worker: open it first: async with Worker(…) as worker")
+        telemetry = self._telemetry
         engine = asyncio.create_task(self._serve_engine())
         sweeper = asyncio.create_task(
             Sweeper(
-                self._journal, self.runs, self._deliverer, prune=self._prune, retain=self._retain
+                self._journal,
+                self.runs,
+                self._deliverer,
+                prune=self._prune,
+                retain=self._retain,
+                metrics=None if telemetry is None else SweepMetrics(self.runs, telemetry),
             ).serve(lambda: self._finished, self._heard)
         )
         try:
@@ -617,6 +630,9 @@ class Worker:
         assert self.runs is not None
         timed = row.status == "suspended" and row.wake_at > 0
         progress = RunOpening(self.runs, row.run_id, timed=timed)
+        listeners: list[Listener] = [progress.note] if row.epoch else []
+        if self._telemetry is not None:
+            listeners += [self._telemetry, TakeoverCounter(self._telemetry)]
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:
@@ -626,7 +642,7 @@ class Worker:
                     run_id=row.run_id,
                     budget=budget,
                     resources=resources,
-                    listeners=[progress.note] if row.epoch else (),
+                    listeners=listeners,
                     source=row.source,
                     in_doubt=self._in_doubt,
                 )

@@ -200,6 +200,14 @@ class Telemetry:
 
         return receive
 
+    def measure(self, point: MetricPoint) -> None:
+        """Record a metric that belongs to no run.
+
+        Args:
+            point: its name, value and attributes.
+        """
+        self._metrics.record(point, self.redactor.clean(dict(point.attributes)))
+
     def close(self, timeout: float = CLOSING) -> str:
         """End the open runs and send all waiting signals.
 
@@ -342,6 +350,8 @@ class _Metrics:
                     one.name, **about, explicit_bucket_boundaries_advisory=bounds
                 )
                 self._record[one.name] = histogram.record
+            elif one.gauge:
+                self._record[one.name] = meter.create_gauge(one.name, **about).set
             else:
                 self._record[one.name] = meter.create_counter(one.name, **about).add
 

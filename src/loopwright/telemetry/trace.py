@@ -87,6 +87,7 @@ PURPOSE: Final = "loopwright.purpose"
 INPUT: Final = "loopwright.input"
 OUTPUT: Final = "loopwright.output"
 FEEDBACK: Final = "loopwright.feedback"
+QUEUE: Final = "loopwright.queue.name"
 
 # Our own: metrics.
 RUNS: Final = "loopwright.runs"
@@ -95,6 +96,10 @@ ITERATION_COUNT: Final = "loopwright.iterations"
 ITERATION_DURATION: Final = "loopwright.iteration.duration"
 SCORES: Final = "loopwright.score"
 COST: Final = "loopwright.cost"
+SWEEP_LAG: Final = "loopwright.sweep.lag"
+WAITING: Final = "loopwright.queue.waiting"
+OLDEST: Final = "loopwright.queue.oldest"
+TAKEOVERS: Final = "loopwright.takeovers"
 METRIC: Final = "loopwright.metric"  # with the name of a declared metric after a dot: a gauge
 
 # Only differences are listed: another name of a provider is sent unchanged.
@@ -253,12 +258,13 @@ _TENTHS = tuple(tenth / 10 for tenth in range(11))
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A metric: a histogram with `boundaries`, a counter without them."""
+    """A metric: a histogram with `boundaries`, a gauge, or else a counter."""
 
     name: str
     unit: str
     description: str
     boundaries: tuple[float, ...] = ()
+    gauge: bool = False
 
 
 # Without explicit boundaries, the SDK would use those for milliseconds.
@@ -271,6 +277,10 @@ INSTRUMENTS = (
     Instrument(ITERATION_DURATION, "s", "How long an iteration took.", _LONG),
     Instrument(SCORES, "1", "Scores of iterations, from 0 to 1.", _TENTHS),
     Instrument(COST, "{USD}", "Cost of calls with a known price."),
+    Instrument(SWEEP_LAG, "s", "Time since the sweep before the latest one.", gauge=True),
+    Instrument(WAITING, "{run}", "Runs that wait for a worker, by queue.", gauge=True),
+    Instrument(OLDEST, "s", "Age of the run that waits longest, by queue.", gauge=True),
+    Instrument(TAKEOVERS, "{run}", "Runs of lost workers that this one continued."),
 )
 
 

@@ -26,7 +26,8 @@ from ..sources import SourceSettings, load_source
 from .live import report_result
 from .options import RunCommandOptions, RunId, expanded
 from .output import Output
-from .run import Job, TelemetryOptions, perform
+from .run import Job, perform
+from .telemetry_options import TelemetryOptions
 
 VOTES = 3  # for each case
 GATE = 3  # exit code of a gate that is not met

@@ -23,7 +23,8 @@ from ..sources import SourceSettings, load_again, load_source
 from .options import RunCommandOptions, RunName, expanded
 from .output import Output
 from .rewind import full_path
-from .run import Job, TelemetryOptions, drive
+from .run import Job, drive
+from .telemetry_options import TelemetryOptions
 
 
 @expanded

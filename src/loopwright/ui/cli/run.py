@@ -10,12 +10,10 @@ import contextlib
 import functools
 import math
 import os
-import sys
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -32,17 +30,14 @@ from ...journal.replay import recorded_result
 from ...records import Reason, Result, Status
 from ...records.codec import Json
 from ...records.redaction import of_environment
-from ...telemetry import LogLines, Telemetry, over_http
 from .. import formatting as texts
 from ..consent import approved
-from ..formatting import clean_json
 from ..inputs import opening_report, read_input
 from ..journals import opened, reading
 from ..run_summary import ended, on_record, result_json
 from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
 from .live import report_interruption, report_result, reports_conditions, view_of
 from .options import (
-    VARIABLE,
     DryRun,
     InputFile,
     InputText,
@@ -55,72 +50,7 @@ from .options import (
     expanded,
 )
 from .output import Output, Signals, exit_at_once
-
-
-@dataclass
-class TelemetryOptions:
-    """The options for telemetry: a collector, a log file, and whether to include content."""
-
-    otel: str | None = None
-    log: str | None = None
-    capture: bool = False
-
-    @property
-    def on_terminal(self) -> bool:
-        """Whether log lines go to the terminal, where a live view would be."""
-        return self.log == "-" and sys.stderr is not None and sys.stderr.isatty()
-
-    @contextlib.contextmanager
-    def listeners(self, output: Output) -> Iterator[list[Listener]]:
-        """Return the listeners of a run; at the end, send the rest and report failures.
-
-        Raises:
-            ConfigurationError: if a log file cannot be opened, or telemetry is not installed for `--otel`.
-        """
-        listeners: list[Listener] = []
-        with contextlib.ExitStack() as stack:
-            if self.log is not None:
-                listeners.append(self._lines(output, stack))
-            telemetry = self._telemetry(output)
-            if telemetry is not None:
-                listeners.append(telemetry)
-                stack.callback(_close, telemetry, output)
-            yield listeners
-
-    def _lines(self, output: Output, stack: contextlib.ExitStack) -> LogLines:
-        file: TextIO = sys.stderr
-        if self.log != "-":
-            try:
-                opened = Path(str(self.log)).open("a", encoding="utf-8")  # noqa: SIM115 - see below
-            except OSError as error:
-                raise ConfigurationError(f"--log: {self.log} cannot be written: {error}") from error
-            file = stack.enter_context(opened)
-
-        def write(line: str) -> None:
-            file.write(clean_json(line) if file.isatty() else line)
-            # A log is followed while the run continues, and must be complete after a kill.
-            file.flush()
-
-        return LogLines(write, capture=self.capture, redactor=of_environment(os.environ))
-
-    def _telemetry(self, output: Output) -> Telemetry | None:
-        endpoint = self.otel or os.environ.get(VARIABLE)
-        if not endpoint or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-            return None
-        try:
-            return over_http(endpoint, capture=self.capture, redactor=of_environment(os.environ))
-        except ConfigurationError as error:
-            if self.otel:
-                raise
-            # The variable is for all programs of the machine; only the option demands telemetry.
-            output.note(f"note: {VARIABLE} is set, but {error}")
-            return None
-
-
-def _close(telemetry: Telemetry, output: Output) -> None:
-    if problem := telemetry.close():
-        output.note(f"note: {problem}")
-
+from .telemetry_options import TelemetryOptions
 
 MEMORY = "memory:"  # the journal of a dry run
 

@@ -60,7 +60,8 @@ from ..run_summary import UNTIL_DOCUMENT
 from ..sources import SourceSettings, load_source
 from .options import RunCommandOptions, RunId, expanded
 from .output import Output
-from .run import Job, TelemetryOptions, drive
+from .run import Job, drive
+from .telemetry_options import TelemetryOptions
 
 __all__ = [
     "check_environment",

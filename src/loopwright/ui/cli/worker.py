@@ -19,13 +19,15 @@ from ...conditions import Budget
 from ...errors import ConfigurationError
 from ...journal import open_journal
 from ...journal.protocol import shown_url
+from ...telemetry import Telemetry
 from .. import formatting as texts
 from ..consent import trusted_contents
 from ..journals import DEFAULT
 from ..moments import age
-from .options import InDoubt, JournalUrl
+from .options import DEFAULT_COLLECTOR, VARIABLE, InDoubt, JournalUrl
 from .output import Output
 from .submit import DelivererName
+from .telemetry_options import TelemetryOptions
 
 _BUDGET = re.compile(r"([^=]+)=([0-9]+(?:\.[0-9]+)?)(usd|tokens|calls)")
 
@@ -97,6 +99,15 @@ def worker(
             help="Delete ended runs after this time, such as 30d.  [default: keep all]",
         ),
     ] = "",
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            "--otel",
+            metavar="[URL]",
+            help=f"Send traces of runs and metrics of queues to an OTLP/HTTP collector, by default {VARIABLE} or "
+            f"{DEFAULT_COLLECTOR}.",
+        ),
+    ] = None,
     deliverer: DelivererName = "",
 ) -> int:
     """Execute the runs that are submitted to a journal.
@@ -121,7 +132,7 @@ def worker(
         )
         budgets = _budgets(budget or [])
 
-        async def serve() -> None:
+        async def serve(telemetry: Telemetry | None) -> None:
             store = open_journal(journal)
             try:
                 worker = Worker(
@@ -134,6 +145,7 @@ def worker(
                     drain=drain,
                     in_doubt=in_doubt.value,
                     retain=retained,
+                    telemetry=telemetry,
                 )
                 # Before the worker opens, because the tables and the engine may take seconds.
                 _on_signals(worker, output)
@@ -144,7 +156,8 @@ def worker(
             finally:
                 await store.close()
 
-        asyncio.run(serve())
+        with TelemetryOptions(otel).telemetry(output) as telemetry:
+            asyncio.run(serve(telemetry))
     return 0
 
 
