@@ -17,6 +17,7 @@ from loopwright.journal import Entry, RunInfo, open_journal
 from loopwright.journal.postgres import connection, database
 from loopwright.journal.postgres.connection import STEPS, VERSION
 from loopwright.journal.postgres.journal import PostgresJournal
+from loopwright.journal.protocol import Posted
 from postgres_server import GUEST, PASSWORD, PostgresServer
 
 from .postgres_stores import query
@@ -233,10 +234,25 @@ async def test_a_journal_of_the_first_format_is_migrated(postgres_url: str) -> N
             db.execute(statement)
         db.execute("INSERT INTO loopwright.format VALUES (1)")
         db.execute("INSERT INTO loopwright.files VALUES (decode('aa', 'hex'), 'x')")
+        db.execute("INSERT INTO loopwright.inbox VALUES (1, 1, 'p', '1', 'Ann', 0, 'x')")
     async with PostgresJournal(postgres_url) as journal:
         assert await journal.prepare() == VERSION
+        with psycopg.connect(postgres_url) as db:
+            assert db.execute("SELECT who, role FROM loopwright.inbox").fetchall() == [
+                ("Ann", None)
+            ]
         assert await journal.problems() == []
         assert journal.files.digests() == ["aa"]
+
+
+async def test_an_answer_of_an_earlier_version_has_its_name_alone(postgres_url: str) -> None:
+    """The role is not part of the seal: without it an answer is read as it was."""
+    async with PostgresJournal(postgres_url) as journal:
+        await recorded(journal, info(), rounds(1))
+        posted = await journal.post("run-1", Posted("refine/1", 3, True, "Ann", 1.0))
+        assert posted.who.startswith("Ann (database role ")
+        query(postgres_url, "UPDATE loopwright.inbox SET role=NULL")
+        assert [answer.who for answer in await journal.inbox("run-1")] == ["Ann"]
 
 
 async def test_rows_of_workers_without_their_run_are_problems(postgres_url: str) -> None:

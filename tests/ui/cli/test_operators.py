@@ -149,9 +149,6 @@ def _count(db: psycopg.Connection[tuple[int]]) -> int:
     return int(count)
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="the index of names and IDs has no queue"
-)
 def test_the_runs_of_a_queue_are_found_by_an_index(postgres_url: str) -> None:
     """`runs --queue` reads no row of another queue."""
 
@@ -194,7 +191,6 @@ def test_submit_says_that_nobody_serves_the_queue(
     assert "no worker serves the queue other" in other
 
 
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="each engine is an extra of its own")
 def test_the_extra_all_has_the_default_engine() -> None:
     """Who installs `loopwright[all]` can start a worker."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
