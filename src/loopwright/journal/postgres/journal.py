@@ -283,10 +283,9 @@ def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list
 class Reader(PageReader):
     """A connection that only reads, for one thread at a time."""
 
-    def __init__(self, db: Connection, server: Server) -> None:
+    def __init__(self, db: Connection) -> None:
         super().__init__()
         self.db = db
-        self.server = server
 
     @contextmanager
     def moment(self) -> Iterator[None]:
@@ -358,11 +357,6 @@ class Reader(PageReader):
     def _live(self) -> list[int]:
         [(live,)] = self._rows_of(LIVE, ())
         return list(live)
-
-
-def _is_ready(reader: Reader) -> bool:
-    """Return whether the tables are of this version."""
-    return version_of(reader.db, reader.server) == VERSION
 
 
 class PostgresWatch:
@@ -526,9 +520,20 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
         await self._queue().settled()
         # Who only reads need not be allowed to write.
-        if not self._readers and not await asyncio.to_thread(self._with_reader, _is_ready):
+        if not self._readers and not await asyncio.to_thread(self._is_ready):
             await self._perform(Transaction(lambda _: None))  # the writer creates the tables
         return await asyncio.to_thread(self._with_reader, work)
+
+    def _is_ready(self) -> bool:
+        """Return whether the tables are of this version; only then the reader stays."""
+        ready = False
+        try:
+            ready = self._with_reader(lambda reader: version_of(reader.db, self.server) == VERSION)
+        finally:
+            if not ready:
+                with self._reading:
+                    self._drop_reader()
+        return ready
 
     def _rest(self) -> bool:
         """Close the connection that reads, if it was not used for a while; called by the writer's thread."""
@@ -551,7 +556,7 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
 
     def _reader(self) -> Reader:
         if not self._readers:
-            self._readers.append(Reader(self.server.connect("reader"), self.server))
+            self._readers.append(Reader(self.server.connect("reader")))
         return self._readers[0]
 
 

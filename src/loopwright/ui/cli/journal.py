@@ -130,9 +130,8 @@ def journal(
 async def _init(url: str, output: Output) -> int:
     async with opened(url, create=True) as store:
         version = await _stored(store, url).prepare()
-        if isinstance(store, _Shared) and not missing(
-            "pgqueuer"
-        ):  # the tables of the default engine, too
+        # The tables of the default engine, too.
+        if isinstance(store, _Shared) and not missing("pgqueuer"):
             engine = open_deliverer("", url)
             await engine.prepare()
             await engine.close()
