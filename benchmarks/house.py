@@ -139,9 +139,13 @@ LATE = {
         "loopwright.models.providers.transport",
     ): "needs the client library",
     (
-        "loopwright.ui.cli.show",
+        "loopwright.ui.cli.filters",
         "loopwright.cluster.shared_runs",
     ): "only shared journals have workers",
+    (
+        "loopwright.ui.cli.rewind",
+        "loopwright.cluster.shared_runs",
+    ): "only shared journals have schedules",
     ("loopwright.ui.documents", "loopwright.documents.compiler.prompts"): _MODEL,
     (
         "loopwright.ui.documents",

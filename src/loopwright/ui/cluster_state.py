@@ -12,7 +12,7 @@ from ..journal import Journal
 from ..records import Usage
 from ..records.display import duration, spent
 
-_LATE = 15.0  # seconds: another worker sweeps 10 s after the one that did was lost
+_LATE = 15.0  # seconds, of which another worker needs 3 to sweep when the one that did is lost
 
 
 @dataclass(frozen=True, slots=True)

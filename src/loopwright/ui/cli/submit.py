@@ -29,7 +29,7 @@ from .. import formatting as texts
 from ..consent import actions_text, is_approved, trust_contents
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
-from ..run_summary import result_json, returns_of, wait_of
+from ..run_summary import Returns, result_json, returns_of, wait_of
 from ..sources import RunSource, SourceSettings, load_source
 from .live import report_result
 from .options import (
@@ -304,16 +304,17 @@ async def _submitted(
             return await _waited(run_ids, store, options, output)
         # As recorded: a key may have an earlier run.
         row = await store.find(run_ids[0]) if options.is_timed else placed[0][0]
+        waits: Returns = {}
         if any(new for _, new in placed):
             # Of a run with a time too: the name of its queue may be mistyped.
             waits = await returns_of(store, [replace(row, status="queued", wake_at=0.0)])
-            wait = waits.get(row.run_id)
-            if wait is not None and wait.remedy:
-                command, *words = wait.remedy
-                then = "start one" if command == "worker" else "let it continue"
-                line = command_line(command, "", options.journal, *words)
-                output.note(f"{wait.text}; {then}: {line}")
     _report_submitted(placed, row, options, output)
+    wait = waits.get(row.run_id)
+    if wait is not None and wait.remedy:
+        command, *words = wait.remedy
+        then = "start one" if command == "worker" else "let it continue"
+        line = command_line(command, "", options.journal, *words)
+        output.note(f"{wait.text}; {then}: {line}")
     return 0
 
 
