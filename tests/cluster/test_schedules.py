@@ -109,6 +109,23 @@ async def test_times_are_backfilled_once_by_the_clock_of_the_store(
     assert len(await schedules(store, runs)) == 1
 
 
+async def test_a_schedule_that_ended_beside_its_backfilled_runs_is_created_anew(
+    store: Journal, runs: SharedRuns
+) -> None:
+    """The same submission creates its next run again, and leaves what was backfilled."""
+    submission, engine = Submission(count, cron="0 6 * * *"), InMemoryDeliverer()
+    [(first, _)] = await place(submission, [(1, "nightly")], journal=store, deliverer=engine)
+    created, _ = await backfill(store, runs, "nightly", runs.now() - 2 * DAY)
+    await store.cancel(first.run_id)
+    [(second, new)] = await place(submission, [(1, "nightly")], journal=store, deliverer=engine)
+    assert new
+    assert (second.wake_at, second.run_id != first.run_id) == (first.wake_at, True)
+    assert [(await store.find(run_id)).status for run_id in created] == ["queued", "queued"]
+    changed = Submission(count, cron="0 7 * * *")
+    await place(changed, [(1, "nightly")], journal=store, deliverer=engine)
+    assert [(await store.find(run_id)).status for run_id in created] == ["cancelled", "cancelled"]
+
+
 async def test_a_submission_starts_by_the_clock_of_the_store(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -344,9 +344,10 @@ async def _replaced(store: Journal, runs: SharedRuns, row: RunInfo) -> RunInfo:
     """
     rule = row.source[SCHEDULE]
     for waiting in await runs_of_schedule(store, rule["name"], status="queued"):
-        if waiting.source[SCHEDULE] == rule and _difference(waiting, row) is None:
+        if waiting.source[SCHEDULE] != rule or _difference(waiting, row) is not None:
+            await store.cancel(waiting.run_id)
+        elif waiting.wake_at:  # the others were backfilled, or start now
             return await proceed(store, runs, rule["name"]) or waiting
-        await store.cancel(waiting.run_id)
     # The ID of this time is used if its run was cancelled, here or by a person.
     fresh, _ = await free_row(store, row)
     return fresh

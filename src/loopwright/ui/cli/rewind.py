@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ...engine.run_record import rewind_with_input
-from ...errors import ConfigurationError, RunLocked
+from ...errors import ConfigurationError, JournalDamaged, RunLocked, RunNotFound
 from ...journal import Journal, Rewind, RunInfo, surviving
 from ...journal.questions import runs_of_schedule, schedule_of
 from ...records.redaction import of_environment
@@ -102,8 +102,11 @@ async def _cancel_all(store: Journal, rows: Sequence[RunInfo]) -> list[str]:
     """Cancel runs that still have the status that a person saw; return their IDs."""
 
     async def one(row: RunInfo) -> bool:
-        now = await store.find(row.run_id)
-        return now.status == row.status and await store.cancel(row.run_id)
+        try:
+            now = await store.find(row.run_id)
+            return now.status == row.status and await store.cancel(row.run_id)
+        except (RunNotFound, JournalDamaged):  # deleted meanwhile, or damaged
+            return False
 
     done: list[str] = []
     for first in range(0, len(rows), _AT_ONCE):
