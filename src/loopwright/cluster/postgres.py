@@ -56,8 +56,8 @@ __all__ = [
     "WAKE",
     "PermitPool",
     "PermitStore",
+    "PostgresSession",
     "PostgresSharedRuns",
-    "Session",
     "Settled",
 ]
 
@@ -236,7 +236,7 @@ class PermitPool:
         return 0.0 if satisfied else wait
 
 
-class Session(psycopg.AsyncConnection[TupleRow]):
+class PostgresSession(psycopg.AsyncConnection[TupleRow]):
     """A connection that commits each statement, gives up after `SILENCE` seconds without an answer, and listens.
 
     Notifications are received between the statements too, so that one connection serves both. `pooled` is whether a
@@ -249,7 +249,7 @@ class Session(psycopg.AsyncConnection[TupleRow]):
     )
 
     @classmethod
-    async def to(cls, url: str, role: str) -> Session:
+    async def to(cls, url: str, role: str) -> PostgresSession:
         """Connect; see `session_options`."""
         session = await cls.connect(**session_options(url, role), autocommit=True)
         [(pid,)] = await (await session.execute("SELECT pg_backend_pid()")).fetchall()
@@ -448,7 +448,7 @@ class PostgresSharedRuns:
         self._worker = 0
         self._queues = ""
         self._finished = 0
-        self._session: Session | None = None
+        self._session: PostgresSession | None = None
         self._changed = asyncio.Event()
         self._ahead = (
             time.time() - time.monotonic()
@@ -457,7 +457,7 @@ class PostgresSharedRuns:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def _db(self) -> AsyncIterator[Session]:
+    async def _db(self) -> AsyncIterator[PostgresSession]:
         """Yield the connection, one user at a time.
 
         Raises:
@@ -468,7 +468,7 @@ class PostgresSharedRuns:
                 if self._session is None or self._session.closed:
                     # With synchronous commits: the tables themselves and the host of a run must survive a crash
                     # of the server. Permits and rates do not wait for the disk, because they are unlogged.
-                    self._session = await Session.to(self._url, "worker")
+                    self._session = await PostgresSession.to(self._url, "worker")
                     if self._worker:
                         await self._session.listen(
                             (WAKE, _ANSWERED), self._receive, self._changed.set

@@ -47,9 +47,8 @@ from ..journal import Journal, RunInfo, open_journal
 from ..records import NOTHING, Reason, Result, Status, Stop, Usage
 from ..telemetry import Telemetry
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer, queue_name, sentence_of
-from .measuring import SweepMetrics, TakeoverCounter
 from .shared_runs import CARRIED, SUBMITTED_AS, Beat, SharedRuns, is_over, open_runs
-from .sweeper import RunOpening, Sweeper, is_poison, may_continue
+from .sweeper import RunOpening, Sweeper, SweepMetrics, TakeoverCounter, is_poison, may_continue
 from .trust import RootModules, TrustedDigests
 
 __all__ = [

@@ -29,7 +29,7 @@ from psycopg import OperationalError
 
 from ...journal.postgres.connection import Server
 from ..delivery import Delivery, Handle, not_in_postgres
-from ..postgres import Session
+from ..postgres import PostgresSession
 
 __all__ = ["PgQueuerDeliverer"]
 
@@ -64,15 +64,15 @@ class PgQueuerDeliverer:
         if not url.startswith(("postgres:", "postgresql:")):
             raise not_in_postgres("pgqueuer", address)
         self._url = url
-        self._session: Session | None = None
+        self._session: PostgresSession | None = None
         self._lock = asyncio.Lock()
         self._prepared = False
 
-    async def _connected(self) -> Session:
+    async def _connected(self) -> PostgresSession:
         """Return the session of this deliverer, which is opened again after a loss."""
         async with self._lock:
             if self._session is None or self._session.closed:
-                self._session = await Session.to(self._url, "queue")
+                self._session = await PostgresSession.to(self._url, "queue")
             return self._session
 
     @asynccontextmanager
@@ -210,14 +210,14 @@ def _queries_on(driver: PsycopgDriver) -> Queries:
 
 
 class _Driver(PsycopgDriver):
-    """The driver of one queue on the session of all queues, whose notifications all receive; see `Session.listen`.
+    """The driver of one queue on the session of all queues, whose notifications all receive; see `PostgresSession.listen`.
 
     psycopg holds a connection for as long as it waits for notifications, so with the library's driver each statement
     would wait up to a second.
     """
 
     def __init__(
-        self, session: Session, callbacks: list[Callable[[str], None]], lost: asyncio.Event
+        self, session: PostgresSession, callbacks: list[Callable[[str], None]], lost: asyncio.Event
     ) -> None:
         super().__init__(session)
         self.session, self.lost = session, lost
