@@ -57,10 +57,12 @@ async def test_each_kind_and_queue_has_its_own_limit(runs: SharedRuns, postgres_
     due = await runs.due(limit=2)
     assert [row.wake_at > 0 for row in due] == [True, True, False, False]
     assert {row.run_id for row in due[:2]} <= set(timed)
+    assert (await runs.beat(0)).due
 
 
 async def test_sweeps_read_a_backlog_part_by_part(runs: SharedRuns, postgres_url: str) -> None:
-    """Each sweep continues where the one before ended, and begins again at the end."""
+    """Each sweep continues where the one before ended, and begins again at the end; to wait alone is not to be due."""
+    assert not (await runs.beat(0)).due
     waiting = await submitted(postgres_url, "default", 5)
     read = [[row.run_id for row in await runs.due(limit=2)] for _ in range(4)]
     assert read == [waiting[:2], waiting[2:4], waiting[4:], waiting[:2]]
@@ -87,7 +89,7 @@ async def test_another_worker_sweeps_after_the_turn_of_a_silent_one(
         other = open_runs(journal)
         await other.enter({"default": 1})
         assert [(await one.beat(0)).sweeps for one in (runs, other, runs)] == [True, False, True]
-        await runs.swept()
+        await runs.beat(0, swept=True)
         first = await runs.sweep_info()
         with psycopg.connect(postgres_url, autocommit=True) as db:
             db.execute(

@@ -241,9 +241,9 @@ class LosesConnection(MemoryRuns):
         super().__init__(journal)
         self.beats = 0
 
-    async def beat(self, finished: int) -> Beat:
+    async def beat(self, finished: int, *, swept: bool = False) -> Beat:
         self.beats += 1
-        return await super().beat(finished)
+        return await super().beat(finished, swept=swept)
 
     async def changed(self, timeout: float) -> bool:
         if self.beats == 1:

@@ -348,33 +348,41 @@ NOT EXISTS(SELECT FROM loopwright_queue.hosts h WHERE h.run_id = r.run_id AND NO
 """
 # Runs that an engine should hold, in four parts, of which each has an index: their time has come; they were given back;
 # their owner is dead; they wait. Of those that wait, an engine has nearly all, so a sweep reads the next few of each queue.
+_TIMED = f"""loopwright.runs r WHERE r.queue = s.queue AND r.wake_at > 0 AND r.wake_at <= {_NOW}
+  AND r.status IN ('queued', 'suspended', 'interrupted') AND {_HERE}"""
+_GIVEN_BACK = f"""loopwright.runs r JOIN served s ON s.queue = r.queue
+  WHERE r.status = 'interrupted' AND r.wake_at = 0 AND {_HERE}"""
+_LOST = f"""loopwright.runs r JOIN served s ON s.queue = r.queue LEFT JOIN loopwright.owners_now o ON o.id = r.owner
+  WHERE r.status = 'running' AND r.wake_at <= {_NOW} AND NOT {OWNED} AND {_HERE}"""
+_WAITING = f"""loopwright.runs r WHERE r.queue = s.queue AND r.status = 'queued' AND r.wake_at = 0
+  AND r.id > coalesce(c.id, 0) AND {_HERE}"""
+_ANSWERS = """loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id
+  WHERE r.status = 'suspended' AND r.queue <> '' AND i.asked > 0"""
 _DUE = f"""
 WITH served AS MATERIALIZED ({_SERVED})
-SELECT r.* FROM served s, LATERAL (SELECT {{columns}} FROM loopwright.runs r
-  WHERE r.queue = s.queue AND r.wake_at > 0 AND r.wake_at <= {_NOW}
-    AND r.status IN ('queued', 'suspended', 'interrupted') AND {_HERE} ORDER BY r.wake_at LIMIT %(limit)s) r
-UNION ALL SELECT r.* FROM (SELECT {{columns}} FROM loopwright.runs r JOIN served s ON s.queue = r.queue
-  WHERE r.status = 'interrupted' AND r.wake_at = 0 AND {_HERE} ORDER BY r.id LIMIT %(limit)s) r
-UNION ALL SELECT r.* FROM (SELECT {{columns}} FROM loopwright.runs r JOIN served s ON s.queue = r.queue
-  LEFT JOIN loopwright.owners_now o ON o.id = r.owner
-  WHERE r.status = 'running' AND r.wake_at <= {_NOW} AND NOT {OWNED} AND {_HERE} LIMIT %(limit)s) r
+SELECT r.* FROM served s, LATERAL (SELECT {{columns}} FROM {_TIMED} ORDER BY r.wake_at LIMIT %(limit)s) r
+UNION ALL SELECT r.* FROM (SELECT {{columns}} FROM {_GIVEN_BACK} ORDER BY r.id LIMIT %(limit)s) r
+UNION ALL SELECT r.* FROM (SELECT {{columns}} FROM {_LOST} LIMIT %(limit)s) r
 UNION ALL SELECT r.* FROM served s LEFT JOIN unnest(%(queues)s::text[], %(ids)s::bigint[]) AS c(queue, id)
-  ON c.queue = s.queue, LATERAL (SELECT {{columns}} FROM loopwright.runs r
-  WHERE r.queue = s.queue AND r.status = 'queued' AND r.wake_at = 0 AND r.id > coalesce(c.id, 0) AND {_HERE}
-  ORDER BY r.id LIMIT %(part)s) r
+  ON c.queue = s.queue, LATERAL (SELECT {{columns}} FROM {_WAITING} ORDER BY r.id LIMIT %(part)s) r
 """.format(
     columns="r.run_id, r.name, CASE WHEN r.status = 'running' THEN 'interrupted' ELSE r.status END AS status, "
     "r.created, r.updated, r.epoch, r.queue, r.priority, r.wake_at, r.deliveries, r.id"
 )
 _PART = 200  # runs of each queue whose deliveries one sweep asks the engine for
-# Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long.
+# Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long. Only for the one
+# that sweeps it looks whether there is something to sweep.
 _BEAT = f"""
 WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %(finished)s, closed = false
     WHERE id = %(worker)s RETURNING drains),
   turn AS (UPDATE loopwright_queue.sweeper SET worker = %(worker)s,
-      until = clock_timestamp() + interval '{_TURN_OF_SWEEPER} seconds'
-    WHERE worker = %(worker)s OR until < clock_timestamp() RETURNING 1)
+      until = clock_timestamp() + interval '{_TURN_OF_SWEEPER} seconds',
+      swept = CASE WHEN %(swept)s THEN clock_timestamp() ELSE swept END
+    WHERE worker = %(worker)s OR until < clock_timestamp() RETURNING 1),
+  served AS MATERIALIZED ({_SERVED})
 SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn),
+  CASE WHEN EXISTS(SELECT FROM turn) THEN EXISTS(SELECT FROM served s, LATERAL (SELECT FROM {_TIMED} LIMIT 1) r)
+    OR EXISTS(SELECT FROM {_GIVEN_BACK}) OR EXISTS(SELECT FROM {_LOST}) OR EXISTS(SELECT FROM {_ANSWERS}) ELSE false END,
   ARRAY(SELECT queue FROM loopwright_queue.paused), coalesce((SELECT drains FROM alive), false)
 """
 _WAITS = f"(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT {OWNED}))"
@@ -555,14 +563,14 @@ class PostgresSharedRuns:
     def now(self) -> float:
         return time.monotonic() + self._ahead
 
-    async def beat(self, finished: int) -> Beat:
-        values = {"finished": finished, "worker": self._worker}
+    async def beat(self, finished: int, *, swept: bool = False) -> Beat:
+        values = {"finished": finished, "worker": self._worker, "swept": swept}
         async with self._db() as db:
-            [(now, sweeps, paused, drains)] = await (
+            [(now, sweeps, due, paused, drains)] = await (
                 await db.execute(_BEAT.encode(), values)
             ).fetchall()
         self._ahead = now - time.monotonic()
-        return Beat(sweeps, frozenset(paused), drains)
+        return Beat(sweeps, due, frozenset(paused), drains)
 
     async def pause_queue(self, queue: str, *, on: bool) -> bool:
         statement = "DELETE FROM loopwright_queue.paused WHERE queue = %s"
@@ -662,8 +670,7 @@ class PostgresSharedRuns:
 
     async def answered(self) -> dict[str, str]:
         rows = await self._fetch(
-            "SELECT r.run_id, count(*) || ' ' || r.updated FROM loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id "
-            "WHERE r.status = 'suspended' AND r.queue <> '' AND i.asked > 0 GROUP BY r.id"
+            f"SELECT r.run_id, count(*) || ' ' || r.updated FROM {_ANSWERS} GROUP BY r.id"
         )
         return dict(rows)
 
@@ -764,11 +771,6 @@ class PostgresSharedRuns:
                 "UPDATE loopwright.runs SET wake_at = 0 WHERE run_id = ANY(%s) AND wake_at > 0",
                 list(run_ids),
             )
-
-    async def swept(self) -> None:
-        await self._execute(
-            "UPDATE loopwright_queue.sweeper SET swept = clock_timestamp() WHERE worker = %s", self._worker
-        )  # fmt: skip
 
     async def sweep_info(self) -> SweepInfo:
         [row] = await self._read(_SWEEP)

@@ -223,9 +223,10 @@ def delay_text(reason: str, attempts: int, deliveries: int) -> str:
 
 
 class Beat(NamedTuple):
-    """What a worker hears at each beat: whether it sweeps, which queues are paused, and whether it is to end."""
+    """What a worker hears at each beat: whether it sweeps and finds something, paused queues, and whether it is to end."""
 
     sweeps: bool
+    due: bool
     paused: frozenset[str]
     drains: bool
 
@@ -247,8 +248,8 @@ class SharedRuns(Protocol):
     def now(self) -> float:
         """Return the time of the store in seconds since the epoch, as of the latest beat or `prepare`."""
 
-    async def beat(self, finished: int) -> Beat:
-        """Say that this worker is alive, and how many runs ended here; return what it is to do."""
+    async def beat(self, finished: int, *, swept: bool = False) -> Beat:
+        """Say that this worker is alive, how many runs ended here, and whether it has swept; return what it is to do."""
 
     async def pause_queue(self, queue: str, *, on: bool) -> bool:
         """Let workers take no run of a queue, or take them again; return whether that is a change."""
@@ -336,9 +337,6 @@ class SharedRuns(Protocol):
     async def changed(self, timeout: float) -> bool:
         """Wait until a run may have become due, and return True; False after `timeout` seconds."""
 
-    async def swept(self) -> None:
-        """Record that this worker has enqueued what is due."""
-
     async def sweep_info(self) -> SweepInfo:
         """Return who sweeps, and when the latest sweep was."""
 
@@ -406,9 +404,10 @@ class MemoryRuns:
     def now(self) -> float:
         return time.time()
 
-    async def beat(self, finished: int) -> Beat:
+    async def beat(self, finished: int, *, swept: bool = False) -> Beat:
         self._finished = finished
-        return Beat(True, frozenset(self._paused), self._draining)
+        self._swept = time.time() if swept else self._swept
+        return Beat(True, True, frozenset(self._paused), self._draining)
 
     async def pause_queue(self, queue: str, *, on: bool) -> bool:
         changed = (queue in self._paused) is not on
@@ -557,9 +556,6 @@ class MemoryRuns:
             row = await self._journal.find(run_id)
             if row.wake_at:
                 self._journal.change(replace(row, wake_at=0.0))
-
-    async def swept(self) -> None:
-        self._swept = time.time()
 
     async def sweep_info(self) -> SweepInfo:
         [worker] = await self.workers()

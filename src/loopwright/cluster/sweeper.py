@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import random
 import time
@@ -127,6 +128,7 @@ async def suspend(journal: Journal, row: RunInfo, detail: str) -> None:
 
 
 _INTERVAL = 1.0  # seconds between two sweeps
+_PARTS = 5  # beats between two looks at what waits, if nothing is due
 _AGAIN = 0.05  # seconds until a due run is enqueued again
 _GRACE = 2.0  # seconds in which a submitted run may reach the engine by itself
 _LONGEST = 60.0  # seconds between two attempts for one run
@@ -195,24 +197,26 @@ class Sweeper:
                 self._pruning.cancel()
 
     async def _serve(self, finished: Callable[[], int], heard: Callable[[Beat], None]) -> None:
-        failing = announced = False
-        while True:
+        failing = announced = swept = False
+        for beats in itertools.count():
             try:
-                beat = await self._runs.beat(finished())
+                beat = await self._runs.beat(finished(), swept=swept)
                 heard(beat)
-                if beat.sweeps:
+                # Without something due, a sweep only asks the engine for a part of what waits.
+                if beat.sweeps and (beat.due or beats % _PARTS == 0):
                     await self.sweep()
+                if beat.sweeps:
                     if self._metrics is not None:
                         await self._metrics.measure()
-                    await self._runs.swept()
                     self._prune_soon()
+                swept = beat.sweeps
                 # An answer is announced before the run is given back: a second sweep follows soon.
                 announced = await self._runs.changed(_AGAIN if announced else self._pause)
             except Exception as error:  # of a database or an engine, which may come back
                 # Once for a loss: the database may be away for minutes.
                 level = logging.DEBUG if failing else logging.WARNING
                 _LOG.log(level, "sweeping failed and is tried again: %s", sentence_of(error))
-                failing = True
+                failing, swept = True, False
                 await asyncio.sleep(_INTERVAL)
             else:
                 failing = False

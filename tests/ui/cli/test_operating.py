@@ -51,8 +51,7 @@ def test_workers_shows_the_sweep_and_who_is_draining(shared: Project, postgres_u
     shown: list[Answer] = []
 
     async def look(_: Journal, runs: SharedRuns) -> None:
-        await runs.beat(0)
-        await runs.swept()
+        await runs.beat(0, swept=True)
         words = [(), ("--json",), ("--drain", "elsewhere:1"), ("--drain", HERE), ()]
         shown.extend([await asyncio.to_thread(shared.call, "workers", *one) for one in words])
         assert (await runs.beat(0)).drains

@@ -37,7 +37,7 @@ _LIBRARY_LOG = logging.getLogger("pgqueuer")
 SCHEMA = "loopwright_queue"
 _PREFIX = "loopwright:"  # of the entrypoints
 _BEAT = timedelta(seconds=3)  # a delivery without a heartbeat for so long is repeated
-_POLL = timedelta(seconds=5)  # without a notification
+_POLL = timedelta(seconds=10)  # without a notification
 _POOLED_POLL = timedelta(seconds=2)  # behind a pooler, which passes no notifications on
 _INDEX = "pgqueuer_payload_idx"  # created last
 _BATCH = 10  # deliveries per query
