@@ -276,7 +276,9 @@ def idle(server: PostgresServer, count: int = IDLE) -> Iterator[Row]:
                     processes.append(Process(url, "", ledger, slots=1))
                     _wait_until(db, len(processes))
                 asyncio.run(_serve_each(url, wanted))
-                time.sleep(3)  # what a start and an end ask once
+                time.sleep(
+                    6
+                )  # what a start and an end ask once, and until the connections of runs are closed
                 if wanted == 1:
                     yield _statements(db)
                 found = db.execute(

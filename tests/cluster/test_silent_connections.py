@@ -87,7 +87,6 @@ async def test_a_worker_with_silent_connections_stops_in_its_time(
         worker.kill()
 
 
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a new engine has all slots again")
 async def test_slots_count_what_runs_after_a_restart_of_the_database(
     journal: Journal, postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ Connection_co = TypeVar("Connection_co", covariant=True)
 Connection_contra = TypeVar("Connection_contra", contravariant=True)
 Outcome = TypeVar("Outcome")
 BEAT = 0.5  # seconds between renewals of the leases
-REST = 10.0  # seconds without a run or a job after which the connections of a store are closed
+REST = 3.0  # seconds without a run or a job after which the connections of a store are closed
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
 
 
