@@ -178,6 +178,7 @@ def test_the_schedules_of_an_older_journal_are_found_after_its_migration(
     run_id = asyncio.run(create())
     with psycopg.connect(postgres_url, autocommit=True) as old:
         old.execute("ALTER TABLE loopwright.runs DROP COLUMN schedule")
+        old.execute("ALTER TABLE loopwright.inbox DROP COLUMN role")
         old.execute(
             "DROP INDEX loopwright.runs_timed, loopwright.runs_waiting, loopwright.runs_by_queue, loopwright.runs_suspect"
         )

@@ -95,13 +95,16 @@ class Proxy:
                     if self.one_way == ("to server" if source is client else "from server"):
                         continue
                     time.sleep(self.delay)
-                    if source is client:
-                        losing = losing or self.drop_reply(data)
-                        server.sendall(data)
-                    elif losing:
-                        return  # the server did the work; its answer is lost
-                    else:
-                        client.sendall(self.rewrite(data))
+                    try:
+                        if source is client:
+                            losing = losing or self.drop_reply(data)
+                            server.sendall(data)
+                        elif losing:
+                            return  # the server did the work; its answer is lost
+                        else:
+                            client.sendall(self.rewrite(data))
+                    except OSError:  # the other side is gone
+                        return
 
     def _hold(self, client: socket.socket) -> None:
         """Keep a client's connection open without an answer until it closes."""

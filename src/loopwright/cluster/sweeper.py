@@ -26,7 +26,7 @@ from ..journal.questions import PAUSED, schedule_of, unread_answers
 from ..records import Reason, Result, Status
 from ..records.result import ended_entry
 from ..telemetry import Telemetry
-from ..telemetry.trace import OLDEST, QUEUE, SWEEP_LAG, TAKEOVERS, WAITING, MetricPoint
+from ..telemetry.trace import OLDEST, QUEUE, SWEEP_LAG, TAKEOVERS, WAITING
 from .delivery import Deliverer, Delivery, sentence_of
 from .schedules import next_tick
 from .shared_runs import MAX_DELIVERIES, SUSPECT, Beat, SharedRuns
@@ -363,7 +363,7 @@ class TakeoverCounter:
         """Count a run that was opened before, and whose entries do not end with a pause."""
         kinds = (entry.kind for entry in reversed(recorded) if entry.kind not in _OF_PEOPLE)
         if info.epoch > 1 and next(kinds, "") not in ("interrupted", "suspended"):
-            self._telemetry.measure(MetricPoint(TAKEOVERS, 1, {QUEUE: info.queue}))
+            self._telemetry.measure(TAKEOVERS, 1, {QUEUE: info.queue})
         return lambda _: None
 
 
@@ -386,13 +386,13 @@ class SweepMetrics:
         if time.monotonic() - self._measured < _BETWEEN:
             return
         self._measured = time.monotonic()
-        self._telemetry.measure(MetricPoint(SWEEP_LAG, (await self._runs.sweep_info()).lag))
+        self._telemetry.measure(SWEEP_LAG, (await self._runs.sweep_info()).lag, {})
         queues = {queue.name: queue for queue in await self._runs.queues()}
         for name in self._names | set(queues):
             waiting, age = 0, 0.0
             if name in queues and queues[name].waiting:
                 waiting = queues[name].waiting
                 age = max(0.0, self._runs.now() - queues[name].oldest)
-            self._telemetry.measure(MetricPoint(WAITING, waiting, {QUEUE: name}))
-            self._telemetry.measure(MetricPoint(OLDEST, age, {QUEUE: name}))
+            self._telemetry.measure(WAITING, waiting, {QUEUE: name})
+            self._telemetry.measure(OLDEST, age, {QUEUE: name})
         self._names = set(queues)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -200,13 +200,15 @@ class Telemetry:
 
         return receive
 
-    def measure(self, point: MetricPoint) -> None:
+    def measure(self, name: str, value: float, attributes: Mapping[str, str]) -> None:
         """Record a metric that belongs to no run.
 
         Args:
-            point: its name, value and attributes.
+            name: the name of the metric.
+            value: its value, in the unit of the metric.
+            attributes: what it belongs to, by name.
         """
-        self._metrics.record(point, self.redactor.clean(dict(point.attributes)))
+        self._metrics.record(MetricPoint(name, value), self.redactor.clean(dict(attributes)))
 
     def close(self, timeout: float = CLOSING) -> str:
         """End the open runs and send all waiting signals.
