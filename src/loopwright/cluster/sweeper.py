@@ -204,7 +204,7 @@ class Sweeper:
                 heard(beat)
                 # Without something due, a sweep only asks the engine for a part of what waits.
                 if beat.sweeps and (beat.due or beats % _PARTS == 0):
-                    await self.sweep()
+                    await self.sweep(answered=beat.due)
                 if beat.sweeps:
                     if self._metrics is not None:
                         await self._metrics.measure()
@@ -240,9 +240,10 @@ class Sweeper:
         except Exception as error:  # it is tried again
             _LOG.warning("old runs could not be deleted: %s", sentence_of(error))
 
-    async def sweep(self) -> int:
-        """Enqueue what is missing now, and return the number of runs."""
-        await self._wake_answered()
+    async def sweep(self, *, answered: bool = True) -> int:
+        """Enqueue what is missing now, and return the number of runs; `answered` is whether a run may have an answer."""
+        if answered:
+            await self._wake_answered()
         rows = await self._runs.due()
         now = time.monotonic()
         # A worker clears the time when it takes the run: the engine may skip a run whose last delivery it has not
