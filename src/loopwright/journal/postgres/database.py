@@ -456,7 +456,10 @@ COLUMNS = f"id,{_SEALED},queue,priority,wake_at,deliveries"
 _BY_ID = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id=%s"
 _BY_BEGINNING = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id>=%s AND run_id<%s"
 _BY_KEY_LOCKED = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=%s FOR UPDATE"
-_BY_ID_LOCKED = f"{_BY_ID} FOR UPDATE"
+_TO_OPEN = (
+    f"SELECT {COLUMNS}, (SELECT count(*) FROM loopwright.inbox i WHERE i.run=runs.id AND i.asked=0) "
+    "FROM loopwright.runs WHERE run_id=%s FOR UPDATE"
+)
 _INSERT = (
     f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries,schedule) "
     f"VALUES ({','.join(['%s'] * 26)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
@@ -526,9 +529,10 @@ class PostgresRuns(Database):
         if new is not None:
             self.taken.add(new.key)
             return OpenedRun(new, "")
-        values = db.execute(_BY_ID_LOCKED, (info.run_id,)).fetchone()
-        if values is None:
+        found = db.execute(_TO_OPEN, (info.run_id,)).fetchone()
+        if found is None:
             raise missing_run(info.run_id)
+        *values, posted = found
         row = read_row(values)
         owner = None
         # None too if it is this store and the run is not open here.
@@ -536,7 +540,7 @@ class PostgresRuns(Database):
             owner = owners_of(db, [row.owner]).get(row.owner)
         if owner is not None and owner.owns(row) and not takeover:
             raise locked(info.run_id, owner)
-        opened = taken(row, owner, opened=self.seconds, owner=self.owner)
+        opened = taken(row, owner, opened=self.seconds, owner=self.owner, posted=posted)
         _write_row(db, opened.row, row.info.epoch)
         self.taken.add(row.key)
         return opened

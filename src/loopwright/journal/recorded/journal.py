@@ -440,7 +440,7 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
             taken.add_done_callback(undo)
             await asyncio.wait({taken})
             raise
-        if log.before:
+        if log.before and not log.begin():
             # A run whose entries cannot be read is released, or it would stay locked by a live process.
             try:
                 await self._restore(log)

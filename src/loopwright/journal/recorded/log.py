@@ -9,6 +9,7 @@ so that a value that no journal can hold is refused there; `rows` describes the 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,17 @@ from ...errors import JournalError, LoopwrightError, OwnershipLost
 from ...records import NOTHING, Evaluation, Iteration, Usage
 from ...records.codec import Json, encode
 from ..protocol import Entry, RunInfo
-from .rows import DEPTHS, KINDS, RunRow, Value, chain_start, chained, content_digest, utf8
+from .rows import (
+    DEPTHS,
+    KINDS,
+    RunRow,
+    Value,
+    chain_start,
+    chained,
+    content_digest,
+    references,
+    utf8,
+)
 
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable["DurableLog"]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
@@ -110,10 +121,11 @@ class CommitQueue:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run whose lease was taken: its row now, and its status before; "" for a new run."""
+    """A run whose lease was taken: its row now, its status before ("" for a new run), and the new limits in its inbox."""
 
     row: RunRow
     before: str
+    posted: int = 0
 
 
 class Contents:
@@ -270,7 +282,7 @@ class DurableLog:
         self._taken = False
         self._on_posted: Callable[[], None] | None = None
         self._posted = False
-        self.posted = 0  # new limits in its inbox when the store looked last
+        self.posted = opened.posted
         self._batch: Batch | None = None
         self._pending: list[str] = []
         self._seq, self._first, self._sum = 0, 1, row.head
@@ -293,6 +305,14 @@ class DurableLog:
             if entry.kind == "iteration":
                 self._contents.rank(entry.path)
         self._seq, self._first, self._sum = last, last + 1, head
+
+    def begin(self) -> bool:
+        """Take the input of a run that no process has opened before; return False if more has to be read."""
+        value, source = json.loads(self.row.input), json.loads(self.row.source)
+        begins = self.info.epoch == 1 and not [*references(value), *references(source)]
+        if begins:  # it has no entries
+            self.info = replace(self.info, input=value, source=source)
+        return begins
 
     def share(self, stored: Mapping[bytes, int]) -> None:
         """Refer to contents of another run, by their digests, instead of storing them again."""

@@ -133,13 +133,15 @@ def present(row: RunRow, owner: OwnerState | None) -> RunInfo:
     return replace(info, owner=owner.name)
 
 
-def taken(row: RunRow, before: OwnerState | None, *, opened: float, owner: int) -> OpenedRun:
+def taken(
+    row: RunRow, before: OwnerState | None, *, opened: float, owner: int, posted: int
+) -> OpenedRun:
     """Return a run that the store `owner` takes from the owner before, if it had one."""
     info = present(row, before)
     # The new epoch is what stops the writes of the owner before, even if it still lives.
     opened_info = replace(info, epoch=info.epoch + 1, status="running", owner="")
     status = "interrupted" if info.status == "running" else info.status
-    return OpenedRun(replace(row, info=opened_info, opened=opened, owner=owner), status)
+    return OpenedRun(replace(row, info=opened_info, opened=opened, owner=owner), status, posted)
 
 
 def rewound(

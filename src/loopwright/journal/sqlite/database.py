@@ -71,6 +71,7 @@ _POSTED = (  # new limits, which stand under the question 0
     "SELECT run, count(*) FROM inbox WHERE asked=0 AND run IN (SELECT value FROM json_each(?)) "
     "GROUP BY run"
 )
+_POSTED_TO = "SELECT count(*) FROM inbox WHERE asked=0 AND run=?"
 
 
 class SideLock:
@@ -356,7 +357,8 @@ class SqliteRuns(SqliteDatabase):
         owner = owner_at(db, row.owner, self.clocks.wall())
         if owner is not None and owner.owns(row) and not takeover:
             raise locked(info.run_id, owner)
-        opened = taken(row, owner, opened=self.seconds, owner=self.owner.key)
+        [(posted,)] = db.execute(_POSTED_TO, (row.key,)).fetchall()
+        opened = taken(row, owner, opened=self.seconds, owner=self.owner.key, posted=posted)
         _write_row(db, opened.row, row.info.epoch)
         return opened
 
