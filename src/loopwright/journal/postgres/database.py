@@ -460,6 +460,7 @@ _TO_OPEN = (
     f"SELECT {COLUMNS}, (SELECT count(*) FROM loopwright.inbox i WHERE i.run=runs.id AND i.asked=0) "
     "FROM loopwright.runs WHERE run_id=%s FOR UPDATE"
 )
+_KNOWN = "SELECT run_id FROM loopwright.runs WHERE run_id=ANY(%s::text[])"
 _INSERT = (
     f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries,schedule) "
     f"VALUES ({','.join(['%s'] * 26)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
@@ -523,13 +524,15 @@ class PostgresRuns(Database):
 
     def take(self, db: Connection, info: RunInfo, *, resume: bool, takeover: bool) -> OpenedRun:
         """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
-        new = None if resume else self.inserted.pop(info.run_id, None)
-        if new is None and not resume:
+        new = self.inserted.pop(info.run_id, None)
+        found = None if new else db.execute(_TO_OPEN, (info.run_id,)).fetchone()
+        if not new and found is None and not resume:
             new = self._create(db, _first(info), self.owner)
         if new is not None:
             self.taken.add(new.key)
             return OpenedRun(new, "")
-        found = db.execute(_TO_OPEN, (info.run_id,)).fetchone()
+        # None if another process created it meanwhile.
+        found = found or db.execute(_TO_OPEN, (info.run_id,)).fetchone()
         if found is None:
             raise missing_run(info.run_id)
         *values, posted = found
@@ -555,8 +558,9 @@ class PostgresRuns(Database):
 
     def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
         """Insert the rows of runs that are new and owned by this store; see Database."""
+        known = {name for (name,) in db.execute(_KNOWN, ([info.run_id for info in runs],))}
         rows = []
-        for info in runs:
+        for info in (info for info in runs if info.run_id.encode() not in known):
             with suppress(JournalUnavailable):  # `take` reports a value that is too large
                 rows.append(self._new_row(_first(info), self.owner))
         return {row.info.run_id: row for row in self._insert(db, rows)}
