@@ -37,6 +37,7 @@ from loopwright.errors import (
 )
 from loopwright.journal import Entry, MemoryJournal, Posted
 from loopwright.journal.questions import answer, pending
+from loopwright.journal.replay import request
 from loopwright.records import Reason
 from loopwright.records.result import Stop
 from loopwright.ui.journals import find_run
@@ -333,6 +334,10 @@ async def test_a_run_that_cannot_be_opened_is_not_kept() -> None:
     """A failure between the opening and the first effect releases the run, so that it is delivered again."""
     journal, deliverer = InboxAway(), InMemoryDeliverer()
     run_id = await submit(count, 1, journal=journal, deliverer=deliverer)
+    change = {"loop": "count", "key": "max_iterations", "old": 3, "new": 5}
+    await journal.post(
+        run_id, request([change], reason="", who="Ann", at=1.0)
+    )  # a reason to read it
     async with serving(Worker(journal=journal, steps=[count], deliverer=deliverer)):
         await until_status(journal, run_id, "interrupted")
         journal.away = False

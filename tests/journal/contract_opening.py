@@ -225,6 +225,18 @@ class OpeningContract:
         assert entry.value["who"].startswith("Ann")
         assert (await store.journal.find("run-1")).status == "interrupted"
 
+    async def test_a_run_that_begins_knows_of_the_limits_in_its_inbox(self, store: Store) -> None:
+        """Its input and the number of new limits come with its opening, also if the input is a content of its own."""
+        change = {"loop": "refine", "key": "max_iterations", "old": 3, "new": 5}
+        for run_id, value, posts in (("run-1", "short", 0), ("run-2", "long " * 100_000, 1)):
+            await store.journal.create([info(run_id, input=value)])
+            for _ in range(posts):
+                posted = request([change], reason="r", who="Ann", at=2.5)
+                await store.journal.post(run_id, posted)
+            log = await store.journal.open(info(run_id))
+            assert (log.info.input, log.posted, list(log.recorded)) == (value, posts, [])
+            await log.close(replace(log.info, status="interrupted"))
+
     async def test_nobody_is_asked_to_cancel_a_run_without_an_owner(self, store: Store) -> None:
         """Cancelling a run that nobody owns says so."""
         await recorded(store.journal, info(status="satisfied"), [])
