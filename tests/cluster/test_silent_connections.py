@@ -52,15 +52,17 @@ async def _go_silent(proxy: Proxy) -> None:
     proxy.one_way = ""
 
 
+@pytest.mark.parametrize("engine", ["pgqueuer", "dbos"])
 async def test_a_worker_takes_runs_again_after_its_connections_went_silent(
-    journal: Journal, through: str, proxy: Proxy, tmp_path: Path
+    journal: Journal, through: str, proxy: Proxy, tmp_path: Path, engine: str
 ) -> None:
     """A balancer forgets all connections of a worker: it connects again and takes the next run."""
-    worker = Process(through, "", tmp_path / "ledger", silence=1.0, patience=5.0)
+    worker = Process(through, engine, tmp_path / "ledger", silence=1.0, patience=5.0)
     try:
-        await until_status(journal, await submit(sums, {"number": 1}, journal=journal), "exhausted")
+        before = await submit(sums, {"number": 1}, journal=journal, deliverer=engine)
+        await until_status(journal, before, "exhausted")
         await _go_silent(proxy)
-        after = await submit(sums, {"number": 2}, journal=journal)
+        after = await submit(sums, {"number": 2}, journal=journal, deliverer=engine)
         await until_status(journal, after, "exhausted", patience=SOON)
         assert not worker.ended
     finally:

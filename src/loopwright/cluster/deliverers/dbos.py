@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from psycopg import Notify
+
 from ...errors import ConfigurationError
+from ...journal.postgres.connection import Connection
+from ...journal.protocol import session_options
 from ..delivery import Delivery, Handle, not_in_postgres
 
 if TYPE_CHECKING:
+    import sqlalchemy
     from dbos import DBOSClient, DBOSConfig
 
 __all__ = ["DbosDeliverer"]
@@ -26,6 +31,17 @@ _PREFIX = "loopwright-"  # of the queues
 _KEY = "-at-"  # between the run and the attempt in the ID of a workflow
 _POLL = 0.2  # seconds
 _FIRST = 100  # DBOS runs the lowest priority first, from 1
+_QUIET = 10.0  # seconds without a notification after which its listener waits anew
+_SESSION = "SET idle_in_transaction_session_timeout='10s'"  # as those of the journal
+
+
+class _Connection(Connection):
+    """A connection of DBOS, which waits without a limit; that of its listener may be quiet."""
+
+    def notifies(
+        self, *, timeout: float | None = None, stop_after: int | None = None
+    ) -> Generator[Notify, None, None]:
+        return super().notifies(timeout=timeout or _QUIET, stop_after=stop_after)
 
 
 class DbosDeliverer:
@@ -49,6 +65,7 @@ class DbosDeliverer:
             raise not_in_postgres("dbos", address)
         self._url = f"postgresql:{rest}"
         self._client: DBOSClient | None = None
+        self._engine: sqlalchemy.Engine | None = None  # of the client and of the workflows
         self._lock = asyncio.Lock()
         self._executor = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
@@ -59,10 +76,26 @@ class DbosDeliverer:
                 self._client = await asyncio.to_thread(self._connect)
 
     def _connect(self) -> DBOSClient:
+        import sqlalchemy
         from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
         DBOS.migrate(self._url)
-        return DBOSClient(system_database_url=self._url, serializer=DBOSPortableJSONSerializer())
+        self._engine = sqlalchemy.create_engine(
+            f"postgresql+psycopg:{self._url.partition(':')[2]}",
+            creator=self._session,
+            pool_size=20,
+            max_overflow=0,
+            pool_pre_ping=True,
+        )
+        return DBOSClient(
+            system_database_engine=self._engine, serializer=DBOSPortableJSONSerializer()
+        )
+
+    def _session(self) -> _Connection:
+        session = _Connection.connect(**session_options(self._url, "dbos"))
+        session.execute(_SESSION)
+        session.commit()
+        return session
 
     def _connected(self) -> DBOSClient:
         if self._client is None:
@@ -107,7 +140,7 @@ class DbosDeliverer:
         loop = asyncio.get_running_loop()
         config: DBOSConfig = {
             "name": _NAME,
-            "system_database_url": self._url,
+            "system_database_engine": self._engine,
             "executor_id": self._executor,
             "application_version": _NAME,
             "serializer": DBOSPortableJSONSerializer(),  # its default is pickle
@@ -153,6 +186,8 @@ class DbosDeliverer:
         """Close the connections."""
         if self._client is not None:
             await asyncio.to_thread(self._client.destroy)
+        if self._engine is not None:
+            self._engine.dispose()
 
 
 async def _awaited(handle: Handle, run_id: str) -> bool:

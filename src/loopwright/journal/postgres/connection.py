@@ -82,9 +82,11 @@ class Connection(psycopg.Connection[Row]):
     pooled = False
 
     def wait(self, gen: PQGen[_RV], interval: float = 0.1, timeout: float | None = None) -> _RV:
-        """Wait for the server; see psycopg."""
+        """Wait for the server; see psycopg. What waits for a time of its own does not end the connection."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
         try:
-            return super().wait(gen, interval, SILENCE if timeout is None else timeout)
+            return super().wait(gen, interval, SILENCE)
         except psycopg.OperationalError as error:
             if error.sqlstate is None:  # of the client: the state of the session is unknown
                 self.pgconn.finish()
