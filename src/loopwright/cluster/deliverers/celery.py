@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from ...errors import ConfigurationError
+from ...journal.postgres.connection import SILENCE
 from ..delivery import DEFAULT_QUEUE, Delivery, Handle
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class CeleryDeliverer:
 
         self._app: celery.Celery = Celery("loopwright", broker=address)
         self._app.conf.update(
-            broker_transport_options={"confirm_publish": True},
+            broker_transport_options={"confirm_publish": True, **_limits(SILENCE)},
             broker_connection_timeout=10,
             task_ignore_result=True,
         )
@@ -253,7 +254,10 @@ class _Consumer:
         """Consume until the event is set, or the connection is lost."""
         from kombu import Connection
 
-        with Connection(self._deliverer._address, heartbeat=_HEARTBEAT) as connection:
+        limits = _limits(_HEARTBEAT)
+        with Connection(
+            self._deliverer._address, heartbeat=_HEARTBEAT, transport_options=limits
+        ) as connection:
             connection.ensure_connection(max_retries=2, timeout=10)
             channel = connection.channel()
             channel.basic_qos(0, self._slots, False)
@@ -305,6 +309,11 @@ class _Consumer:
         """Cancel the deliveries in progress."""
         for future in list(self._futures):
             future.cancel()
+
+
+def _limits(silence: float) -> dict[str, float]:
+    """Return the limits of a connection: also its end waits for an answer of the broker, which may be silent."""
+    return {"read_timeout": silence, "write_timeout": silence}
 
 
 def _queue(name: str) -> kombu.Queue:
