@@ -24,6 +24,13 @@ __all__ = ["TemporalDeliverer"]
 DEFAULT_ADDRESS = "localhost:7233"
 _PREFIX = "loopwright-"  # of task queues and workflows
 _BATCH = 50  # requests at once
+_TASK = timedelta(
+    seconds=2
+)  # in which a worker answers for a workflow, before another one is asked
+_PING, _PONG = (
+    5000,
+    5000,
+)  # milliseconds until a silent connection is asked whether it is there, and until it is lost
 
 
 def _definition() -> ModuleType:
@@ -61,12 +68,16 @@ class TemporalDeliverer:
         """
         from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
         from temporalio.client import Client
-        from temporalio.service import RPCError, RPCStatusCode
+        from temporalio.service import KeepAliveConfig, RPCError, RPCStatusCode
 
         if self._client is not None:
             return
         try:
-            client = await Client.connect(self._host, namespace=self._namespace)
+            client = await Client.connect(
+                self._host,
+                namespace=self._namespace,
+                keep_alive_config=KeepAliveConfig(_PING, _PONG),
+            )
             # A connection does not ask for the namespace, and a workflow would fail after its run is stored.
             await client.workflow_service.describe_namespace(
                 DescribeNamespaceRequest(namespace=client.namespace)
@@ -103,6 +114,7 @@ class TemporalDeliverer:
             one.run_id,
             id=f"{_PREFIX}{one.run_id}",
             task_queue=f"{_PREFIX}{one.queue}",
+            task_timeout=_TASK,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             start_signal="wake",
             priority=Priority(priority_key=max(1, 5 - one.priority)),
@@ -160,6 +172,7 @@ class TemporalDeliverer:
             workflows=[definition.RunWorkflow],
             activities=[run],
             max_concurrent_activities=slots,
+            sticky_queue_schedule_to_start_timeout=_TASK,
             # The workflow is ours and deterministic; the sandbox would import it anew for each run.
             workflow_runner=UnsandboxedWorkflowRunner(),
             graceful_shutdown_timeout=timedelta(seconds=0),
