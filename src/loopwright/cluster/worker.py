@@ -18,6 +18,7 @@ A budget over workers limits what all runs of a queue, or of a key, may spend to
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -198,6 +199,7 @@ _KEPT = 10_000  # runs whose reasons are remembered
 _LAST_WORD = (
     5.0  # seconds for which an engine that ends may speak with its server, which may be silent
 )
+_QUIET = 5  # seconds without a beat after which a worker takes no more deliveries
 _STEADY = 15.0  # seconds of service after which the end of an engine is a new event
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that its budget or its journal stopped
 # Seconds before a run is tried again that this worker cannot run: a newly trusted run waits at most half a minute.
@@ -330,6 +332,7 @@ class Worker:
         self._stopping_now = asyncio.Event()
         self._paused: frozenset[str] = frozenset()
         self._repaused = asyncio.Event()  # whether other queues are paused than before
+        self._beats = 0  # the number of those that the store answered
         self._finished = 0
         self._returned: dict[str, str] = {}  # the latest reason by run
 
@@ -420,6 +423,7 @@ class Worker:
 
     def _heard(self, beat: Beat) -> None:
         """Follow what operators said: a queue is paused or continues, or this worker is to end."""
+        self._beats += 1
         if beat.paused != self._paused:
             self._paused = beat.paused
             self._repaused.set()
@@ -430,6 +434,7 @@ class Worker:
         """Serve deliveries; an engine's worker that ends is started again, and one whose queues changed."""
         pause, failures = 0.5, 0
         while not self._stopping.is_set():
+            await self._wait_for_journal()
             began = asyncio.get_running_loop().time()
             self._repaused.clear()
             queues = {q: slots for q, slots in self._queues.items() if q not in self._paused}
@@ -440,11 +445,13 @@ class Worker:
                 else repaused
             )
             try:
-                await asyncio.wait({serving, repaused}, return_when=asyncio.FIRST_COMPLETED)
-                if repaused.done():
+                if not await self._has_ended(serving, repaused):
+                    reason = "the journal does not answer"
+                elif repaused.done():
                     continue
-                serving.result()
-                reason = "it ended"
+                else:
+                    serving.result()
+                    reason = "it ended"
             except Exception as error:  # of an engine or its server, which may come back
                 reason = sentence_of(error)
             finally:
@@ -461,6 +468,28 @@ class Worker:
             _LOG.log(level, "the deliverer stopped (%s) and is started again", reason)
             await asyncio.sleep(pause)
             pause = min(10.0, 2 * pause)
+
+    async def _has_ended(self, *tasks: asyncio.Task[Any]) -> bool:
+        """Wait for one of these tasks; return False if the journal does not answer, without which no run can start."""
+        quiet = 0
+        while quiet < _QUIET:
+            beats = self._beats
+            # Counted, not timed: a step that blocks the event loop delays this and the beats.
+            ended, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            if ended:
+                return True
+            quiet = quiet + 1 if self._beats == beats else 0
+        return False
+
+    async def _wait_for_journal(self) -> None:
+        """Wait until the journal answers: what is delivered before would wait here, and no other worker would have it."""
+        assert self.runs is not None
+        while True:
+            with contextlib.suppress(JournalError):  # the sweeper says so
+                self._heard(await self.runs.beat(self._finished))
+                await self._journal.create([])  # by the connection that opens runs
+                return
+            await asyncio.sleep(1.0)
 
     async def _leave(self, engine: asyncio.Task[None]) -> None:
         """Wait for the runs in progress, then give the others back."""

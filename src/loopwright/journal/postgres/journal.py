@@ -546,6 +546,9 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
 
     def _with_reader(self, work: Callable[[Reader], T]) -> T:
         with self._reading:
+            # One that rested may have gone silent: a new one costs less than to find that out.
+            if time.monotonic() - self._read_at > REST:
+                self._drop_reader()
             self._read_at = time.monotonic()
             patience = self.server.patience(self.patience)
             try:
