@@ -341,9 +341,9 @@ async def may_continue(journal: Journal, run_id: str) -> bool:
 
 
 def _delivery(row: RunInfo) -> Delivery:
-    """Return the delivery of a row; runs that have begun go first, as somebody waits for them already."""
-    begun = row.status != "queued"
-    return Delivery(row.run_id, row.queue, row.priority + (1 if begun else 0))
+    """Return the delivery of a row; runs that have begun or whose time has come go first, as somebody waits for them."""
+    first = row.status != "queued" or row.wake_at > 0
+    return Delivery(row.run_id, row.queue, row.priority + (1 if first else 0))
 
 
 _OF_PEOPLE = ("answered", "accepted", "tuned")  # entries that are added while no process runs
