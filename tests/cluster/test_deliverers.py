@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 
 import celery
@@ -13,6 +14,7 @@ import pytest
 from pgqueuer import PsycopgDriver, Queries
 from pgqueuer.core.qm import QueueManager
 
+from journal.proxy import Proxy
 from loopwright import step
 from loopwright.cluster import (
     Deliverer,
@@ -22,6 +24,8 @@ from loopwright.cluster import (
     open_deliverer,
     submit,
 )
+from loopwright.cluster.deliverers import celery as celery_deliverer
+from loopwright.cluster.deliverers import temporal as temporal_deliverer
 from loopwright.cluster.deliverers.celery import worker_name
 from loopwright.errors import ConfigurationError, JournalUnavailable
 from loopwright.journal import MemoryJournal, open_journal
@@ -241,6 +245,40 @@ async def test_pgqueuer_starts_again_when_it_lost_its_session(
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
         "the deliverer stopped (ConnectionError: a connection of PgQueuer was lost) and is started again"
     ]
+
+
+@pytest.mark.parametrize("engine", ["celery", "temporal"])
+async def test_a_worker_takes_runs_again_after_its_server_went_silent(
+    engine: str, rabbitmq_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A balancer forgets the connections of a worker to its broker or to Temporal: it connects again."""
+    monkeypatch.setattr(celery_deliverer, "_HEARTBEAT", 1.0)
+    monkeypatch.setattr(temporal_deliverer, "_PING", 500)
+    monkeypatch.setattr(temporal_deliverer, "_PONG", 500)
+    shout = step(str.upper, name="shout", fingerprint="shout/1")
+    address = rabbitmq_url if engine == "celery" else temporal_address
+    found = re.search(r"(?<=:)\d+", address)
+    assert found is not None
+    journal, direct = MemoryJournal(), open_deliverer(f"{engine}:{address}", "")
+    queue = Submission(shout, queue="silent")
+    await direct.prepare()
+    with Proxy(int(found[0])) as proxy:
+        through = address.replace(found[0], str(proxy.port))
+        worker = Worker(
+            journal=journal,
+            steps=[shout],
+            deliverer=open_deliverer(f"{engine}:{through}", ""),
+            queues={"silent": 2},
+        )
+        async with serving(worker):
+            first = await submit(queue, "a", journal=journal, deliverer=direct)
+            await until_status(journal, first, "satisfied")
+            proxy.one_way = "silent"
+            await asyncio.sleep(0.5)  # each thread of the proxy looks every 20 ms
+            proxy.one_way = ""
+            second = await submit(queue, "b", journal=journal, deliverer=direct)
+            await until_status(journal, second, "satisfied", patience=20.0)
+    await direct.close()
 
 
 async def test_celery_inspect_lists_a_worker(rabbitmq_url: str) -> None:

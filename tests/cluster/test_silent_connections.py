@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from journal.proxy import Proxy
-from loopwright.cluster import Submission, submit, submit_all
+from loopwright.cluster import (
+    Handle,
+    InMemoryDeliverer,
+    Submission,
+    Worker,
+    submit,
+    submit_all,
+)
 from loopwright.journal import Journal, open_journal
+from loopwright.journal.postgres import connection
 from postgres_server import PostgresServer
 
 from .process import Process, repeated, sums
-from .waiting import until, until_status
+from .waiting import serving, until, until_status
 
 pytestmark = pytest.mark.timeout(280)
 SOON = 12.0  # seconds until what should happen within a second or two has failed
@@ -67,6 +75,22 @@ async def test_a_worker_takes_runs_again_after_its_connections_went_silent(
         assert not worker.ended
     finally:
         worker.kill()
+
+
+async def test_a_worker_takes_no_deliveries_while_its_journal_is_silent(
+    journal: Journal, through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine of another server delivers on while the journal is silent: its runs are left to other workers."""
+    monkeypatch.setattr(connection, "SILENCE", 1.0)
+    deliverer = _Noting()
+    async with open_journal(through) as silent:
+        async with serving(Worker(journal=silent, steps=[sums], deliverer=deliverer)):
+            await until(deliverer.is_serving)
+            proxy.frozen = True
+            await until(deliverer.is_idle, SOON)
+            proxy.frozen = False
+            run_id = await submit(sums, {"number": 1}, journal=journal, deliverer=deliverer)
+            await until_status(journal, run_id, "exhausted", patience=SOON)
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -136,6 +160,28 @@ async def test_an_idle_worker_has_at_most_three_connections(
             await until(few)
     finally:
         worker.kill()
+
+
+class _Noting(InMemoryDeliverer):
+    """A deliverer that says whether a worker takes its deliveries."""
+
+    _serving = False
+
+    async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
+        """Deliver runs until cancelled."""
+        self._serving = True
+        try:
+            await super().serve(handle, queues=queues)
+        finally:
+            self._serving = False
+
+    async def is_serving(self) -> bool:
+        """Return whether it delivers."""
+        return self._serving
+
+    async def is_idle(self) -> bool:
+        """Return whether it does not."""
+        return not self._serving
 
 
 async def _exists(file: Path) -> bool:

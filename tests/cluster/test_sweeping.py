@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from journal.proxy import Proxy
-from loopwright.cluster import Submission, submit
+from loopwright.cluster import Submission, submit, submit_all
 from loopwright.cluster.schedules import at_tick
 from loopwright.cluster.shared_runs import open_runs
 from loopwright.journal import Journal, RunInfo, open_journal
@@ -71,6 +71,18 @@ async def test_a_backlog_that_nobody_serves_stops_no_other_queue(
     await until_status(journal, tick.run_id, "exhausted", patience=SOON)
     rows = await runs_of_schedule(journal, "minutely", status="queued")
     assert [row.wake_at > tick.wake_at for row in rows] == [True]
+
+
+async def test_a_run_whose_time_has_come_starts_before_those_that_wait(
+    journal: Journal, postgres_url: str, tmp_path: Path, processes: list[Process]
+) -> None:
+    """All slots are busy for long with runs of the same queue: a scheduled run has the next free one."""
+    waiting = [({"number": 1, "wait": 0.2}, "") for _ in range(60)]
+    await submit_all(Submission(sums), waiting, journal=journal)
+    later = await submit(sums, {"number": 7}, journal=journal, at=time.time() + 1)
+    processes.append(Process(postgres_url, "", tmp_path / "ledger", slots=2))
+    await until_status(journal, later, "exhausted", patience=SOON)
+    assert len(await journal.runs(limit=60, status="queued")) > 30
 
 
 @pytest.mark.parametrize("fault", ["stopped", "lost"])
