@@ -100,3 +100,17 @@ async def test_another_worker_sweeps_after_the_turn_of_a_silent_one(
         assert first.worker == second.worker != ""  # one process
         assert first.lag < 9 <= second.lag
         await other.close()
+
+
+async def test_another_worker_sweeps_at_once_when_the_session_of_one_is_gone(
+    runs: SharedRuns, postgres_url: str
+) -> None:
+    """The session of a killed process ends: nobody waits until its turn is over."""
+    async with open_journal(postgres_url) as journal:
+        other = open_runs(journal)
+        await other.enter({"default": 1})
+        assert [(await one.beat(0)).sweeps for one in (runs, other)] == [True, False]
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            db.execute("SELECT pg_terminate_backend(backend, 5000) FROM loopwright_queue.sweeper")
+        assert (await other.beat(0)).sweeps
+        await other.close()

@@ -370,15 +370,16 @@ UNION ALL SELECT r.* FROM served s LEFT JOIN unnest(%(queues)s::text[], %(ids)s:
     "r.created, r.updated, r.epoch, r.queue, r.priority, r.wake_at, r.deliveries, r.id"
 )
 _PART = 200  # runs of each queue whose deliveries one sweep asks the engine for
-# Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long. Only for the one
-# that sweeps it looks whether there is something to sweep.
+# Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long, or once its session
+# is gone, as that of a killed process. Only for the one that sweeps it looks whether there is something to sweep.
 _BEAT = f"""
 WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %(finished)s, closed = false
     WHERE id = %(worker)s RETURNING drains),
-  turn AS (UPDATE loopwright_queue.sweeper SET worker = %(worker)s,
+  turn AS (UPDATE loopwright_queue.sweeper SET worker = %(worker)s, backend = %(backend)s,
       until = clock_timestamp() + interval '{_TURN_OF_SWEEPER} seconds',
       swept = CASE WHEN %(swept)s THEN clock_timestamp() ELSE swept END
-    WHERE worker = %(worker)s OR until < clock_timestamp() RETURNING 1),
+    WHERE worker = %(worker)s OR until < clock_timestamp()
+      OR (backend IS NOT NULL AND NOT EXISTS(SELECT FROM pg_stat_get_activity(backend))) RETURNING 1),
   served AS MATERIALIZED ({_SERVED})
 SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn),
   CASE WHEN EXISTS(SELECT FROM turn) THEN EXISTS(SELECT FROM served s, LATERAL (SELECT FROM {_TIMED} LIMIT 1) r)
@@ -566,8 +567,9 @@ class PostgresSharedRuns:
     async def beat(self, finished: int, *, swept: bool = False) -> Beat:
         values = {"finished": finished, "worker": self._worker, "swept": swept}
         async with self._db() as db:
+            backend = {"backend": None if db.pooled else db.info.backend_pid}
             [(now, sweeps, due, paused, drains)] = await (
-                await db.execute(_BEAT.encode(), values)
+                await db.execute(_BEAT.encode(), values | backend)
             ).fetchall()
         self._ahead = now - time.monotonic()
         return Beat(sweeps, due, frozenset(paused), drains)

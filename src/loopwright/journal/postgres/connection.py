@@ -23,7 +23,7 @@ The second version adds those that workers share, in the schema `loopwright_queu
     rates       the tokens of a rate, and until when a name is paused
     accounts    what the runs of a queue or of a key have spent
     spending    the same for each run, so that a repeated report changes nothing
-    sweeper     one row: the worker that sweeps, until when, and its latest sweep
+    sweeper     one row: the worker that sweeps with its session, until when, and its latest sweep
     paused      the queues of which workers take no runs
 
 Permits and rates are unlogged: after a crash of the server they are empty, and a cap can be exceeded by the calls
@@ -515,7 +515,8 @@ _FIFTH = (
     "ALTER TABLE loopwright_queue.workers ADD COLUMN IF NOT EXISTS drains boolean NOT NULL DEFAULT false",
     (
         "CREATE TABLE IF NOT EXISTS loopwright_queue.sweeper(one boolean PRIMARY KEY DEFAULT true CHECK (one), "
-        "worker bigint NOT NULL, until timestamptz NOT NULL, swept timestamptz NOT NULL) WITH (fillfactor=50)"
+        "worker bigint NOT NULL, until timestamptz NOT NULL, swept timestamptz NOT NULL, backend integer) "
+        "WITH (fillfactor=50)"
     ),
     "INSERT INTO loopwright_queue.sweeper VALUES (true, 0, now(), now()) ON CONFLICT DO NOTHING",
     # What the sweeper reads each second, and what lists of a queue read, without the runs beside it.
