@@ -259,6 +259,34 @@ async def test_a_commit_after_a_takeover_is_refused(
                 assert shown(await journal.entries("run-1")) == shown(rounds_seen(rounds(2)))
 
 
+async def test_a_run_whose_opening_hangs_is_opened_by_another_before_the_lease_ends(
+    postgres_url: str,
+) -> None:
+    """A process stops inside the transaction that opens a run: the others wait three seconds for it, not its lease."""
+    hangs, continues = threading.Event(), threading.Event()
+
+    def hang(position: str, _: int) -> None:
+        if position == "in_txn" and not hangs.is_set():
+            hangs.set()
+            continues.wait(60)
+
+    async with (
+        PostgresJournal(postgres_url) as journal,
+        PostgresJournal(postgres_url, on_point=hang) as hung,
+    ):
+        await journal.create([info()])
+        await hung.runs()
+        opening = asyncio.ensure_future(hung.open(info(), resume=True))
+        await asyncio.to_thread(hangs.wait, 60)
+        try:
+            owner = await asyncio.wait_for(journal.open(info(), resume=True), 8)
+        finally:
+            continues.set()
+        with pytest.raises(RunLocked):
+            await opening
+        await owner.close(replace(owner.info, status="satisfied"))
+
+
 async def _taken(journal: PostgresJournal) -> Any:
     """Open the run as soon as its owner counts as dead."""
     until = time.monotonic() + 60

@@ -16,7 +16,7 @@ from uuid import uuid4
 from psycopg import Notify
 
 from ...errors import ConfigurationError
-from ...journal.postgres.connection import Connection
+from ...journal.postgres.connection import WRITING, Connection
 from ...journal.protocol import session_options
 from ..delivery import Delivery, Handle, not_in_postgres
 
@@ -32,7 +32,6 @@ _KEY = "-at-"  # between the run and the attempt in the ID of a workflow
 _POLL = 0.2  # seconds
 _FIRST = 100  # DBOS runs the lowest priority first, from 1
 _QUIET = 10.0  # seconds without a notification after which its listener waits anew
-_SESSION = "SET idle_in_transaction_session_timeout='10s'"  # as those of the journal
 
 
 class _Connection(Connection):
@@ -93,7 +92,7 @@ class DbosDeliverer:
 
     def _session(self) -> _Connection:
         session = _Connection.connect(**session_options(self._url, "dbos"))
-        session.execute(_SESSION)
+        session.execute(WRITING)
         session.commit()
         return session
 

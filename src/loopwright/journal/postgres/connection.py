@@ -55,10 +55,12 @@ OLDEST = 140000  # the number of the oldest server version
 SILENCE = 20.0  # seconds without an answer after which a connection counts as lost
 _RV = TypeVar("_RV")
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts
-# A process that hangs inside a transaction must not hold the row of a run for ever.
+# A process that hangs inside a transaction must not hold what it locked or reads for ever.
 # The server would compile statements that read many rows, which takes longer than to perform them.
 NO_JIT = "SET jit=off"
 _SESSION = f"SET lock_timeout='15s'; SET idle_in_transaction_session_timeout='10s'; {NO_JIT}"
+# Other writers wait for the row of a run with all that they have to write. One that hangs repeats its transaction.
+WRITING = "SET idle_in_transaction_session_timeout='3s'"
 # The outcome is unknown, or the same statement can succeed later.
 _TRANSIENT = (
     errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown, errors.DeadlockDetected,

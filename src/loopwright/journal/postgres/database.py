@@ -40,7 +40,16 @@ from ..recorded.rows import (
     utf8,
 )
 from ..recorded.writer import CommitOperation
-from .connection import Connection, Row, Server, is_transient, migrate, patiently, storable
+from .connection import (
+    WRITING,
+    Connection,
+    Row,
+    Server,
+    is_transient,
+    migrate,
+    patiently,
+    storable,
+)
 from .ownership import CHANGES, LeaseRenewal, channel_of, owners_of
 
 OnPoint = Callable[[str, int], None]
@@ -210,6 +219,8 @@ class Database(ABC):
                 if not self._may_write:
                     self.server.refuse_read_only(db)
                 migrate(db, self.server)
+                if not db.pooled:
+                    db.execute(WRITING)
             except BaseException:
                 db.close()
                 raise
