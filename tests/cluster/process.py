@@ -1,23 +1,28 @@
 """A worker in a process of its own, which tests kill: `python -m cluster.process URL DELIVERER`.
 
-Each effect appends a line to the ledger, the only record of what was done; a run of `poison` kills its process. The
-variables LEDGER, SLOTS, CAP, PATIENCE and CLOCK are its ledger, its slots, a cap on `add`, the seconds that its journal
-waits for the database, and those by which its clock is wrong. LEASE and SILENCE are the seconds of its lease, and those
-without an answer after which a connection counts as lost; DRAIN is how many seconds its runs may continue after SIGTERM.
+Each effect appends a line to the ledger, the only record of what was done, and each delivery one to a file beside it; a
+run of `poison` kills its process. The variables LEDGER, SLOTS, CAP, PATIENCE and CLOCK are its ledger, its slots, a cap
+on `add`, the seconds that its journal waits for the database, and those by which its clock is wrong. LEASE and SILENCE
+are the seconds of its lease, and those without an answer after which a connection counts as lost; DRAIN is how many
+seconds its runs may continue after SIGTERM.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from loopwright import Loop, MaxIterations, step
-from loopwright.cluster import Cap, Worker
+from loopwright.cluster import Cap, Deliverer, Handle, Worker
+from loopwright.cluster.delivery import open_deliverer
 from loopwright.journal.postgres import connection
 from loopwright.journal.postgres.database import PATIENCE
 from loopwright.journal.postgres.journal import PostgresJournal
@@ -90,6 +95,7 @@ class Process:
         environment = {**os.environ, "LEDGER": str(ledger), "SLOTS": str(slots)}
         environment |= {"CLOCK": str(clock), "PATIENCE": str(patience), "LEASE": str(lease)}
         environment |= {"SILENCE": str(silence), "DRAIN": str(drain)}
+        self._deliveries = _deliveries(ledger)
         self._log = ledger.with_suffix(".log").open("ab")
         self._process = warm_python().start(
             ["-m", "cluster.process", url, deliverer],
@@ -109,11 +115,44 @@ class Process:
         """Whether the process has ended."""
         return self._process.poll() is not None
 
+    @property
+    def delivered(self) -> set[str]:
+        """The runs that its engine delivered to it."""
+        if not self._deliveries.exists():
+            return set()
+        lines = map(str.split, self._deliveries.read_text().splitlines())
+        return {run_id for run_id, pid in lines if pid == str(self.pid)}
+
     def kill(self) -> None:
         """Kill the process as a crash does."""
         self._process.kill()
         self._process.wait(timeout=60)
         self._log.close()
+
+
+def _deliveries(ledger: Path) -> Path:
+    return ledger.with_suffix(".delivered")
+
+
+class _Noting:
+    """A deliverer that notes what it delivers to this process."""
+
+    def __init__(self, deliverer: Deliverer, file: Path) -> None:
+        self._deliverer = deliverer
+        self._file = file
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._deliverer, name)
+
+    async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
+        """Deliver runs until cancelled."""
+
+        async def noted(run_id: str) -> bool:
+            with self._file.open("a") as file:
+                file.write(f"{run_id} {os.getpid()}\n")
+            return await handle(run_id)
+
+        await self._deliverer.serve(noted, queues=queues)
 
 
 def repeated(ledger: Path) -> dict[str, int]:
@@ -133,15 +172,20 @@ async def _serve(url: str, deliverer: str) -> None:
         patience=float(os.environ.get("PATIENCE", PATIENCE)),
         lease=float(os.environ.get("LEASE", LEASE)),
     )
+    opened = open_deliverer(deliverer, url)
+    noting: Any = _Noting(opened, _deliveries(Path(os.environ["LEDGER"])))
     worker = Worker(
         journal=journal,
         steps=[sums, poison, add, block, ask],
         queues={"default": int(os.environ.get("SLOTS", "20"))},
-        deliverer=deliverer,
+        deliverer=noting,
         limits={"add": Cap(int(cap))} if (cap := os.environ.get("CAP")) else None,
         drain=float(os.environ.get("DRAIN", "30")),
     )
-    async with journal, worker:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(journal)
+        stack.push_async_callback(opened.close)
+        await stack.enter_async_context(worker)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.serve()
 

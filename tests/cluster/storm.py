@@ -49,13 +49,14 @@ TAKEOVER = {"temporal": (15.0, 30.0)}  # seconds, the median and the longest
 _TAKEOVER = (5.0, 15.0)  # of the other engines
 _AGAIN = 60.0  # seconds in which a worker must serve again after a silence
 _HOLDING = (
-    "SELECT r.run_id, r.epoch, extract(epoch FROM clock_timestamp())::float8 FROM loopwright.runs r "
+    "SELECT r.run_id, r.epoch FROM loopwright.runs r "
     "JOIN loopwright.owners o ON o.id = r.owner WHERE r.status = 'running' AND o.pid = %s"
 )
 _OPENED = (
     "SELECT run_id, epoch, extract(epoch FROM clock_timestamp())::float8 FROM loopwright.runs "
     "WHERE run_id = ANY(%s) AND epoch > 0"
 )
+_NOT_BEGUN = "SELECT run_id FROM loopwright.runs WHERE run_id = ANY(%s) AND epoch = 0"
 _LEFT = (
     "SELECT count(*) FROM loopwright.runs WHERE queue = 'default' AND status <> 'exhausted' AND wake_at <= "
     "extract(epoch FROM clock_timestamp())"
@@ -100,7 +101,8 @@ class Storm:
         kills: how many workers were killed.
         seconds: how long it took.
         delays: the seconds after its time in which each scheduled run started.
-        takeovers: the seconds from the death or silence of a worker to the next opening of each of its runs.
+        takeovers: the seconds from the death or silence of a worker to the next opening of each of its runs, also of the
+            scheduled ones that had been delivered to it.
         again: the seconds after its silence in which a worker opened a run again; None if it did not.
     """
 
@@ -154,9 +156,18 @@ class Observer:
                     await asyncio.sleep(0.1)
 
     async def died(self, process: Process) -> None:
-        """Note the runs of a worker that has just been killed, stopped or cut off."""
-        for run_id, epoch, now in await self.rows(_HOLDING, process.pid):
-            self._orphans[str(run_id)] = (int(str(epoch)), float(str(now)))
+        """Note the runs of a worker that has just been killed, stopped or cut off.
+
+        A scheduled run that was delivered to it and has not begun cannot start before the delivery is known to be lost:
+        its start counts as a takeover from now on, and not as a start that is late.
+        """
+        holding = await self.rows(_HOLDING, process.pid)
+        now = await self._now()
+        self._orphans |= {str(run_id): (int(str(epoch)), now) for run_id, epoch in holding}
+        delivered = [*(process.delivered & self._scheduled.keys())]
+        for (run_id,) in await self.rows(_NOT_BEGUN, delivered):
+            if self._scheduled.pop(str(run_id), None) is not None:
+                self._orphans[str(run_id)] = (0, now)
 
     def expect(self, run_id: str, at: float) -> None:
         """Note a run that is to start at a time."""
@@ -174,10 +185,13 @@ class Observer:
                     self.takeovers.append(seen - self._orphans.pop(name)[1])
             await asyncio.sleep(0.1)
 
+    async def _now(self) -> float:
+        [(now,)] = await self.rows("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return float(str(now))
+
     async def close(self) -> None:
         """Count what was never opened as late by the time until now, and close the connection."""
-        [(now,)] = await self.rows("SELECT extract(epoch FROM clock_timestamp())::float8")
-        end = float(str(now))
+        end = await self._now()
         self.delays += [end - at for at in self._scheduled.values() if at < end]
         # A run that ended before its worker was cut off needs nobody else.
         left = await self.rows(
@@ -214,6 +228,11 @@ class Fleet:
     def _started(self, number: int) -> Process:
         url, deliverer = self._addresses[number]
         return Process(url, deliverer, self._ledger, clock=self._clocks[number % 2])
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the workers."""
+        return [process.pid for process in self.processes]
 
     def start(self, number: int) -> None:
         """Start a worker in the place of one that has ended."""
@@ -369,9 +388,11 @@ async def _stop_leader(fleet: Fleet, observer: Observer, seconds: float) -> None
     await asyncio.sleep(12)
     for number in range(1, len(fleet.processes)):
         fleet.start(number)
-    pids = [process.pid for process in fleet.processes]
-    registered = "SELECT count(*) FROM loopwright_queue.workers WHERE pid = ANY(%s) AND NOT closed"
-    while (await observer.rows(registered, pids))[0][0] != len(pids):
+    registered = (
+        "SELECT DISTINCT pid FROM loopwright_queue.workers WHERE pid = ANY(%s) AND NOT closed"
+    )
+    # Each time the present ones: a worker that ended has another process.
+    while len(await observer.rows(registered, fleet.pids)) != len(fleet.pids):
         fleet.repair()
         await asyncio.sleep(0.1)
     leader = fleet.processes[0]
@@ -382,13 +403,19 @@ async def _stop_leader(fleet: Fleet, observer: Observer, seconds: float) -> None
 
 
 async def _be_silent(fleet: Fleet, observer: Observer, seconds: float) -> float | None:
-    """Let the connections of a worker be silent; return the seconds after that in which it opened a run again."""
+    """Let the connections of a worker that has runs be silent; return the seconds after that in which it opened a run again."""
+    await _seconds_until_opened(fleet, observer)
     fleet.silence("silent")
     await observer.died(fleet.processes[0])
     await asyncio.sleep(seconds)
     fleet.silence("")
+    return await _seconds_until_opened(fleet, observer)
+
+
+async def _seconds_until_opened(fleet: Fleet, observer: Observer) -> float | None:
+    """Return the seconds until the first worker opened another run than those it has."""
     began = time.monotonic()
-    # What it held before the silence has other owners by now, or it could not be heard of.
+    # What it held before has other owners by now, or it could not be heard of.
     known = {row[0] for row in await observer.rows(_HOLDING, fleet.processes[0].pid)}
     while time.monotonic() < began + _AGAIN:
         fleet.repair()

@@ -83,14 +83,16 @@ async def test_a_worker_takes_no_deliveries_while_its_journal_is_silent(
     """An engine of another server delivers on while the journal is silent: its runs are left to other workers."""
     monkeypatch.setattr(connection, "SILENCE", 1.0)
     deliverer = _Noting()
-    async with open_journal(through) as silent:
-        async with serving(Worker(journal=silent, steps=[sums], deliverer=deliverer)):
-            await until(deliverer.is_serving)
-            proxy.frozen = True
-            await until(deliverer.is_idle, SOON)
-            proxy.frozen = False
-            run_id = await submit(sums, {"number": 1}, journal=journal, deliverer=deliverer)
-            await until_status(journal, run_id, "exhausted", patience=SOON)
+    async with (
+        open_journal(through) as silent,
+        serving(Worker(journal=silent, steps=[sums], deliverer=deliverer)),
+    ):
+        await until(deliverer.is_serving)
+        proxy.frozen = True
+        await until(deliverer.is_idle, SOON)
+        proxy.frozen = False
+        run_id = await submit(sums, {"number": 1}, journal=journal, deliverer=deliverer)
+        await until_status(journal, run_id, "exhausted", patience=SOON)
 
 
 @pytest.mark.parametrize("busy", [False, True])
