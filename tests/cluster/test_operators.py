@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import psycopg
 import pytest
 
 from loopwright import Loop, MaxIterations
 from loopwright.cluster import InMemoryDeliverer, Worker, submit
-from loopwright.cluster.shared_runs import SharedRuns, open_runs
-from loopwright.journal import Journal, MemoryJournal, open_journal
+from loopwright.cluster.shared_runs import QueueInfo, SharedRuns, open_runs
+from loopwright.journal import Journal, MemoryJournal, RunInfo, open_journal
 
 from .waiting import serving, until, until_status
 
@@ -95,3 +98,34 @@ async def test_a_worker_is_drained_from_elsewhere(store: Journal) -> None:
         async with asyncio.timeout(20):
             await serve
         assert not worker.held
+
+
+async def test_each_run_is_counted_once_in_its_queue(postgres_url: str) -> None:
+    """A run waits, is scheduled, runs or is suspended; one that was returned or lost its worker waits."""
+    later = time.time() + 3600
+    async with open_journal(postgres_url) as journal:
+        runs = open_runs(journal)
+        states = {
+            "waits": ("queued", 0.0, 1), "due": ("queued", 1.0, 2), "scheduled": ("queued", later, 3),
+            "returned": ("queued", later, 4), "given back": ("interrupted", 0.0, 5), "postponed": ("interrupted", later, 6),
+            "lost": ("running", 0.0, 7), "asks": ("suspended", 0.0, 8), "throttled": ("suspended", later, 9),
+            "ended": ("exhausted", 0.0, 10),
+        }  # fmt: skip
+        created = [RunInfo(name, "count", queue="default", created=9.0) for name in states]
+        await journal.create([*created, RunInfo("of no queue", "count")])
+        held = await journal.open(RunInfo("held", "count", queue="default"))
+        await runs.prepare()
+        await runs.put_back("returned", delay=1.0, reason="no such step")
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            for run_id, (status, wake_at, made) in states.items():
+                db.execute(
+                    "UPDATE loopwright.runs SET status = %s, wake_at = %s, created = %s WHERE run_id = %s",
+                    (status, wake_at, made, run_id),
+                )
+        await runs.pause_queue("empty", on=True)
+        assert await runs.queues() == [
+            QueueInfo("default", waiting=5, scheduled=2, running=1, suspended=2, oldest=1.0),
+            QueueInfo("empty", paused=True),
+        ]
+        await held.close(replace(held.info, status="interrupted"))
+        await runs.close()

@@ -386,8 +386,8 @@ SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn),
     OR EXISTS(SELECT FROM {_GIVEN_BACK}) OR EXISTS(SELECT FROM {_LOST}) OR EXISTS(SELECT FROM {_ANSWERS}) ELSE false END,
   ARRAY(SELECT queue FROM loopwright_queue.paused), coalesce((SELECT drains FROM alive), false)
 """
-_WAITS = f"(r.status IN ('queued', 'interrupted') OR (r.status = 'running' AND NOT {OWNED}))"
-# The runs that wait are counted by their index alone; the others are few.
+# The many are counted by an index alone: runs that wait, are scheduled or suspended. Those whose rows are read are few:
+# what was returned, which waits for a worker that can run it, what is due, and what runs, if its worker is alive.
 _QUEUES = f"""
 SELECT queue, sum(waiting)::bigint, sum(scheduled)::bigint, sum(running)::bigint, sum(suspended)::bigint,
   coalesce(min(oldest), 0), queue IN (SELECT p.queue FROM loopwright_queue.paused p)
@@ -395,19 +395,20 @@ FROM (
   SELECT r.queue, count(*) AS waiting, 0 AS scheduled, 0 AS running, 0 AS suspended, (
       SELECT f.created FROM loopwright.runs f WHERE f.queue = r.queue AND f.status = 'queued' AND f.wake_at = 0
       ORDER BY f.id LIMIT 1) AS oldest
-    FROM loopwright.runs r WHERE r.status = 'queued' AND r.wake_at = 0 AND r.queue <> '' GROUP BY r.queue
-  UNION ALL
-  SELECT r.queue, count(*) FILTER (WHERE waits AND NOT later), count(*) FILTER (WHERE waits AND later),
-      count(*) FILTER (WHERE r.status = 'running' AND NOT waits), count(*) FILTER (WHERE r.status = 'suspended'),
-      min(r.created) FILTER (WHERE waits AND NOT later)
-    FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
-      LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id, LATERAL (
-      -- A returned run has no start time of its own: it waits for a worker that can run it.
-      SELECT {_WAITS} AS waits, r.wake_at > {_NOW} AND t.run_id IS NULL AS later) s
-    WHERE (r.status IN ('running', 'suspended', 'interrupted') OR (r.status = 'queued' AND r.wake_at > 0))
-      AND r.queue <> '' GROUP BY r.queue
+    FROM loopwright.runs r WHERE r.status = 'queued' AND r.wake_at = 0 GROUP BY r.queue
+  UNION ALL SELECT r.queue, 0, count(*), 0, 0, NULL FROM loopwright.runs r
+    WHERE r.status IN ('queued', 'interrupted') AND r.wake_at > {_NOW} GROUP BY r.queue
+  UNION ALL SELECT r.queue, 0, 0, 0, count(*), NULL FROM loopwright.runs r WHERE r.status = 'suspended' GROUP BY r.queue
+  UNION ALL SELECT r.queue, 1, -1, 0, 0, r.created
+    FROM loopwright_queue.returned t JOIN loopwright.runs r ON r.run_id = t.run_id
+    WHERE r.status IN ('queued', 'interrupted') AND r.wake_at > {_NOW}
+  UNION ALL SELECT r.queue, 1, 0, 0, 0, r.created FROM loopwright.runs r
+    WHERE (r.status = 'interrupted' OR (r.status = 'queued' AND r.wake_at > 0)) AND r.wake_at <= {_NOW}
+  UNION ALL SELECT r.queue, (NOT owned)::integer, 0, owned::integer, 0, CASE WHEN NOT owned THEN r.created END
+    FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner, LATERAL (SELECT {OWNED} AS owned) s
+    WHERE r.status = 'running'
   UNION ALL SELECT p.queue, 0, 0, 0, 0, NULL FROM loopwright_queue.paused p
-) q GROUP BY queue ORDER BY queue
+) q WHERE queue <> '' GROUP BY queue ORDER BY queue
 """
 # A worker clears the time of a run that it takes, so a later return is in force.
 _DELAYED = f"""
@@ -419,8 +420,8 @@ SELECT run_id, name, queue, reason, times, deliveries FROM (
   SELECT r.id, r.run_id, r.name, r.queue, coalesce(t.reason, ''), coalesce(t.times, 0), r.deliveries
     FROM loopwright.runs r LEFT JOIN loopwright.owners_now o ON o.id = r.owner
       LEFT JOIN loopwright_queue.returned t ON t.run_id = r.run_id AND r.wake_at > 0
-    WHERE r.queue <> '' AND r.deliveries >= {SUSPECT} AND (r.status IN ('queued', 'running', 'interrupted') AND {_WAITS}
-      OR r.status = 'suspended' AND r.deliveries > {MAX_DELIVERIES})
+    WHERE r.queue <> '' AND r.deliveries >= {SUSPECT} AND (r.status IN ('queued', 'interrupted')
+      OR r.status = 'running' AND NOT {OWNED} OR r.status = 'suspended' AND r.deliveries > {MAX_DELIVERIES})
 ) d ORDER BY id LIMIT %s
 """
 # A worker without a run so far has no row among the owners; a killed one beats no more.

@@ -528,6 +528,12 @@ _FIFTH = (
     ),
     "CREATE INDEX runs_waiting ON loopwright.runs(queue, id) WHERE status = 'queued' AND wake_at = 0",
     "CREATE INDEX runs_by_queue ON loopwright.runs(queue, id)",
+    # With the queue, so that scheduled and suspended runs are counted without their rows.
+    "DROP INDEX IF EXISTS loopwright.runs_not_ended",
+    (
+        "CREATE INDEX runs_not_ended ON loopwright.runs(status, wake_at, queue) "
+        "WHERE status IN ('queued','running','suspended','interrupted')"
+    ),
     "CREATE INDEX runs_suspect ON loopwright.runs(id) WHERE deliveries >= 2",
     # The role that inserts an answer; NULL for one of an earlier version. In two steps: a column that is added with a
     # default has it in the rows that exist, too.
