@@ -126,6 +126,66 @@ async def test_a_schedule_that_ended_beside_its_backfilled_runs_is_created_anew(
     assert [(await store.find(run_id)).status for run_id in created] == ["cancelled", "cancelled"]
 
 
+def _damage(url: str, run_id: str, change: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"UPDATE loopwright.runs SET {change} WHERE run_id = %s", (run_id,))
+
+
+async def test_a_schedule_goes_on_after_a_run_whose_row_is_damaged(postgres_url: str) -> None:
+    """The run of the next time is created once, with the input of the run before the damaged one."""
+    async with open_journal(postgres_url) as journal:
+        await journal.runs(limit=1)
+        runs = open_runs(journal)
+        await runs.prepare()
+        await runs.enter({"default": 1})
+        await runs.beat(0)
+        passed = [nightly(1, runs.now() - days * DAY) for days in (3, 2)]
+        before, damaged = await journal.create(passed)
+        await runs.handed_over([before])
+        _damage(postgres_url, damaged, "input = '2'")
+        await Sweeper(journal, runs, InMemoryDeliverer()).sweep()
+        [_, (_, following, start)] = await runs.timed("nightly")
+        assert runs.now() < start <= runs.now() + DAY
+        assert (await journal.find(following)).input == 1
+        [listed] = await schedules(journal, runs)
+        assert (listed.run_id, listed.expression) == (following, "0 6 * * *")
+        # Its worker returns it, and it does not create another one, also not for another sweeper.
+        await runs.put_back(damaged, delay=0.0, reason="its row is damaged")
+        await journal.cancel(following)
+        await Sweeper(journal, runs, InMemoryDeliverer()).sweep()
+        assert [run_id for _, run_id, _ in await runs.timed("nightly")] == [damaged]
+        await runs.close()
+
+
+async def test_a_schedule_that_may_have_been_submitted_anew_ends_with_its_damaged_run(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run before it was cancelled, so it does not say how the schedule goes on; a submission creates it again."""
+    engine = InMemoryDeliverer()
+    async with open_journal(postgres_url) as journal:
+        await journal.runs(limit=1)
+        runs = open_runs(journal)
+        await runs.prepare()
+        await runs.enter({"default": 1})
+        await runs.beat(0)
+        submission = Submission(count, cron="0 6 * * *")
+        await place(submission, [(1, "nightly")], journal=journal, deliverer=engine)
+        [(damaged, _)] = await place(
+            submission, [(2, "nightly")], journal=journal, deliverer=engine
+        )
+        _damage(postgres_url, damaged.run_id, "wake_at = 1, input = '3'")
+        assert [one.expression for one in await schedules(journal, runs)] == ["damaged"]
+        await Sweeper(journal, runs, engine).sweep()
+        assert "the schedule nightly has ended" in caplog.text
+        assert [run_id for _, run_id, _ in await runs.timed("nightly")] == [damaged.run_id]
+        [(anew, new)] = await place(submission, [(2, "nightly")], journal=journal, deliverer=engine)
+        assert new
+        assert [one.run_id for one in await schedules(journal, runs)] == [anew.run_id]
+        await pause(runs, "nightly")
+        assert await proceed(journal, runs, "nightly") is not None
+        await runs.close()
+
+
 async def test_a_submission_starts_by_the_clock_of_the_store(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,13 +11,17 @@ of its runs (`journal.questions`).
 from __future__ import annotations
 
 import datetime as dt
+import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from .._extras import needs
-from ..errors import ConfigurationError, RunNotFound, nearest
+from ..errors import ConfigurationError, JournalDamaged, RunNotFound, nearest
 from ..journal import Journal, RunInfo
+from ..journal.protocol import DAMAGED
 from ..journal.questions import PAUSED, SCHEDULE, schedule_of
 from ..records.codec import Json
 from .shared_runs import SharedRuns, exact_run, id_of_key
@@ -32,10 +36,13 @@ __all__ = [
     "next_tick",
     "pause",
     "proceed",
+    "repeated",
     "schedules",
 ]
 
+_LOG = logging.getLogger("loopwright.cluster")
 MOST_BACKFILLED = 1000
+_LATEST = 20  # runs of a schedule of which the latest sound one is taken
 _BATCH = 500  # rows per transaction
 
 
@@ -45,7 +52,7 @@ class ScheduleInfo:
 
     Args:
         name: its name.
-        expression: its times, as five fields of cron in UTC.
+        expression: its times, as five fields of cron in UTC; `damaged` if the row of its run is.
         run_id: the run of its next time.
         queue: the queue of its runs.
         next: its next time, in seconds since the epoch; 0 while it is paused.
@@ -132,11 +139,13 @@ def _ticks(expression: str, after: float) -> Iterator[float]:
 
 async def free_row(journal: Journal, row: RunInfo) -> tuple[RunInfo, RunInfo | None]:
     """Return the run of a schedule with an ID that no cancelled run has, and the run that has it already, if one does."""
-    number, first = 2, row
-    while (taken := await exact_run(journal, row.run_id)) is not None:
-        if taken.status != "cancelled":
-            break
-        # A cancelled run keeps its ID, here of the same time.
+    number, first, taken = 2, row, None
+    while True:
+        with suppress(JournalDamaged):
+            taken = await exact_run(journal, row.run_id)
+            if taken is None or taken.status != "cancelled":
+                break
+        # A cancelled run keeps its ID, here of the same time, and so does one whose row is damaged.
         key = f"{_at(schedule_of(first), first.wake_at)}#{number}"
         row = replace(first, run_id=id_of_key(key))
         number += 1
@@ -145,17 +154,60 @@ async def free_row(journal: Journal, row: RunInfo) -> tuple[RunInfo, RunInfo | N
 
 async def schedules(journal: Journal, runs: SharedRuns) -> list[ScheduleInfo]:
     """Return the schedules that have not ended, by name."""
-    latest = {name: (run_id, start) for name, run_id, start in await runs.timed()}
-    return [
-        _info(await journal.find(run_id), start) for _, (run_id, start) in sorted(latest.items())
+    waiting: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, run_id, start in await runs.timed():
+        waiting[name][run_id] = start
+    listed = []
+    for name, starts in sorted(waiting.items()):
+        try:
+            row = await _latest(journal, list(starts))
+            expression = row.source[SCHEDULE]["expression"]
+        except JournalDamaged:
+            row, expression = RunInfo(list(starts)[-1], ""), DAMAGED
+        start = starts[row.run_id]
+        paused = start == PAUSED
+        listed.append(
+            ScheduleInfo(name, expression, row.run_id, row.queue, 0.0 if paused else start, paused)
+        )
+    return listed
+
+
+async def _latest(journal: Journal, run_ids: Sequence[str]) -> RunInfo:
+    """Return the last of some runs whose row is sound. Raises JournalDamaged if no row is."""
+    for run_id in reversed(run_ids[1:]):
+        with suppress(JournalDamaged):
+            return await journal.find(run_id)
+    return await journal.find(run_ids[0])
+
+
+async def repeated(journal: Journal, runs: SharedRuns, damaged: RunInfo) -> RunInfo | None:
+    """Return what a run of a schedule whose row is damaged was created from: the run before it, at its time.
+
+    None if it belongs to no schedule, if it was delivered before, or if no run before it says how the schedule goes on.
+    """
+    names = [name for name, run_id, _ in await runs.timed() if run_id == damaged.run_id]
+    # Who takes such a run returns it, and the next one was created before that.
+    if not names or await runs.returns([damaged.run_id]):
+        return None
+    others = [
+        row
+        for row in await journal.runs(schedule=names[0], limit=_LATEST)
+        if row.run_id != damaged.run_id and row.status != DAMAGED
     ]
-
-
-def _info(row: RunInfo, start: float) -> ScheduleInfo:
-    rule, paused = row.source[SCHEDULE], start == PAUSED
-    return ScheduleInfo(
-        rule["name"], rule["expression"], row.run_id, row.queue, 0.0 if paused else start, paused
-    )
+    # After one that was cancelled, the schedule has ended or was submitted anew.
+    if not others or others[0].status == "cancelled":
+        _LOG.error(
+            "the schedule %s has ended: the row of its run %s is damaged, and no run before it says how it goes on; "
+            "submit it again",
+            names[0], damaged.run_id,
+        )  # fmt: skip
+        return None
+    _LOG.warning(
+        "the row of %s is damaged; its schedule %s goes on as %s says",
+        damaged.run_id, names[0], others[0].run_id,
+    )  # fmt: skip
+    before = await journal.find(others[0].run_id)
+    return replace(before, run_id=damaged.run_id, wake_at=damaged.wake_at)
 
 
 async def _waiting(runs: SharedRuns, name: str) -> list[tuple[str, float]]:
@@ -195,14 +247,16 @@ async def proceed(journal: Journal, runs: SharedRuns, name: str) -> RunInfo | No
     waiting = [run_id for run_id, start in await _waiting(runs, name) if start == PAUSED]
     if not waiting:
         return None
-    following, _ = await free_row(journal, next_tick(await journal.find(waiting[-1]), runs.now()))
+    latest = await _latest(journal, waiting)
+    following, _ = await free_row(journal, next_tick(latest, runs.now()))
     if following.run_id in waiting:
         await runs.start_at(following.run_id, following.wake_at)
     else:
         await journal.create([following])
     for run_id in waiting:
         if run_id != following.run_id:
-            await journal.cancel(run_id)
+            with suppress(JournalDamaged):
+                await journal.cancel(run_id)
     return following
 
 
@@ -229,8 +283,7 @@ async def backfill(
         raise ConfigurationError(
             "backfill: the first moment must come before the last one, and neither may be later than now"
         )
-    [*_, (run_id, _)] = await _waiting(runs, name)
-    row = await journal.find(run_id)
+    row = await _latest(journal, [run_id for run_id, _ in await _waiting(runs, name)])
     ticks: list[float] = []
     for tick in _ticks(row.source[SCHEDULE]["expression"], first - 1.0):
         if tick > until:

@@ -15,6 +15,7 @@ from ..engine.run_record import described, fresh_row
 from ..engine.step import Step, StepLike, as_step
 from ..errors import ReplayMismatch, RunNotFound
 from ..journal import Journal, RunInfo, open_journal
+from ..journal.protocol import DAMAGED
 from ..journal.questions import SCHEDULE, runs_of_schedule
 from ..journal.recorded.journal import RecordedJournal
 from ..records import codec
@@ -344,6 +345,8 @@ async def _replaced(store: Journal, runs: SharedRuns, row: RunInfo) -> RunInfo:
     """
     rule = row.source[SCHEDULE]
     for waiting in await runs_of_schedule(store, rule["name"], status="queued"):
+        if waiting.status == DAMAGED:
+            continue  # it cannot be cancelled, and is returned each time it is delivered
         if waiting.source[SCHEDULE] != rule or _difference(waiting, row) is not None:
             await store.cancel(waiting.run_id)
         elif waiting.wake_at:  # the others were backfilled, or start now

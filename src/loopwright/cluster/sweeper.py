@@ -28,7 +28,7 @@ from ..records.result import ended_entry
 from ..telemetry import Telemetry
 from ..telemetry.trace import OLDEST, QUEUE, SWEEP_LAG, TAKEOVERS, WAITING
 from .delivery import Deliverer, Delivery, sentence_of
-from .schedules import next_tick
+from .schedules import next_tick, repeated
 from .shared_runs import MAX_DELIVERIES, SUSPECT, Beat, SharedRuns
 
 __all__ = [
@@ -262,8 +262,11 @@ class Sweeper:
         first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
         ticking = []
         for row in first:
-            with contextlib.suppress(JournalDamaged):  # the worker that takes it says so
+            try:
                 ticking.append(await self._journal.find(row.run_id))
+            except JournalDamaged:  # the worker that takes it says so
+                if (ticked := await repeated(self._journal, self._runs, row)) is not None:
+                    ticking.append(ticked)
         scheduled = [row for row in ticking if schedule_of(row)]
         # A worker may have returned a run, or created the one of the next time, while a person paused the schedule.
         paused = {row.run_id for row in scheduled if await self._is_paused(schedule_of(row))}

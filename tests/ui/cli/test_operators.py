@@ -86,13 +86,18 @@ def test_a_damaged_row_is_listed_beside_the_others(shared: Project, postgres_url
 def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
     shared: Project, postgres_url: str
 ) -> None:
-    """`cancel` of one schedule does not read the damaged run of another one."""
+    """`cancel` of one schedule does not read the damaged run of another one, which is submitted anew, and ends too."""
     for name, queue in (("nightly", "default"), ("weekly", "other")):
         shared.call(*SUBMIT, "--key", name, "--cron", "0 6 * * *", "--queue", queue)
     _damage(postgres_url, "other")
     ended = shared.call("cancel", "nightly")
     assert ended.code == 0, ended.err
     assert "the schedule nightly has ended" in ended.out
+    assert "is damaged; restore it from a backup, or submit" in shared.call("schedules").out
+    again = shared.call(*SUBMIT, "--key", "weekly", "--cron", "0 6 * * *", "--queue", "other")
+    assert again.code == 0, again.err
+    assert shared.call("schedules").out.startswith("weekly  0 6 * * *  next: ")
+    assert "the schedule weekly has ended" in shared.call("cancel", "weekly").out
 
 
 def test_a_worker_starts_and_serves_beside_a_damaged_row(

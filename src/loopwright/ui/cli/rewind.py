@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 from ...engine.run_record import rewind_with_input
 from ...errors import ConfigurationError, JournalDamaged, RunLocked, RunNotFound
 from ...journal import Journal, Rewind, RunInfo, surviving
+from ...journal.protocol import DAMAGED
 from ...journal.questions import runs_of_schedule, schedule_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
@@ -129,7 +131,8 @@ async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str, str]:
         # A run whose time has come waits beside that of the next time, and could create another one.
         for other in waiting:
             if other.run_id != info.run_id:
-                await store.cancel(other.run_id)
+                with suppress(JournalDamaged):
+                    await store.cancel(other.run_id)
     # A run that has ended or lost its process has nothing that could be cancelled.
     if not await store.cancel(info.run_id):
         raise RunLocked(f"{info.run_id} is {info.status}; no process is running it")
@@ -139,11 +142,11 @@ async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str, str]:
     while info.status == "running" and clock() < until:
         await asyncio.sleep(POLL_SECONDS)
         info = await store.find(info.run_id)
-    # A run that has begun created that of the next time already.
-    if schedule and (
-        before.status != "queued" or await runs_of_schedule(store, schedule, status="queued")
-    ):
-        schedule = ""
+    if schedule:
+        left = await runs_of_schedule(store, schedule, status="queued")
+        # A run that has begun created that of the next time already.
+        if before.status != "queued" or any(row.status != DAMAGED for row in left):
+            schedule = ""
     return info, before.status, schedule
 
 

@@ -12,6 +12,7 @@ from ...cluster.schedules import schedules as read_schedules
 from ...cluster.shared_runs import SharedRuns, open_runs
 from ...errors import ConfigurationError, nearest
 from ...journal import Journal
+from ...journal.protocol import DAMAGED
 from .. import formatting as texts
 from ..journals import DEFAULT, reading
 from ..moments import moment
@@ -106,6 +107,12 @@ async def _change(store: Journal, runs: SharedRuns, name: str, *, on: bool) -> b
 
 
 def _write(one: ScheduleInfo, output: Output) -> None:
+    if one.expression == DAMAGED:
+        output.write(
+            (one.name, "bold"),
+            f"  the row of its run {one.run_id} is damaged; restore it from a backup, or submit the schedule again",
+        )
+        return
     state = "paused" if one.paused else f"next: {texts.start(one.next)}"
     output.write((one.name, "bold"), f"  {one.expression}  {state}, queue {one.queue}")
 
