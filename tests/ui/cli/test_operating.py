@@ -18,6 +18,7 @@ from loopwright.journal import Journal, open_journal
 from loopwright.ui.cluster_state import ClusterState
 
 from .conftest import Answer, Project
+from .test_trust import on_terminal
 
 HERE = f"{socket.gethostname()}:{os.getpid()}"
 SUBMIT = ("submit", "steps:refine", "--input", "x")
@@ -181,6 +182,26 @@ def test_runs_are_cancelled_by_a_filter(shared: Project) -> None:
     assert (again.code, again.out, again.err) == (0, "", "no open run matches\n")
     data = shared.call("cancel", "--status", "queued", "--yes", "--json").json
     assert data == {"matched": 1, "cancelled": [left["run_id"]]}
+
+
+def test_a_terminal_is_asked_before_runs_are_cancelled(shared: Project, postgres_url: str) -> None:
+    """The question comes after the runs that match; anything but yes cancels nothing."""
+    shared.call(*SUBMIT, "--queue", "nightly", "--key", "night")
+
+    def cancel(answer: str) -> tuple[int, str]:
+        return on_terminal(
+            shared, answer, "cancel", "--queue", "nightly", "--journal", postgres_url
+        )
+
+    for answer in ("n\n", "\n", "\x04"):
+        code, shown = cancel(answer)
+        assert code == 2
+        assert "no run was changed" in shown
+        assert shown.index("  night-") < shown.index("Do it? [y/N]")
+    assert shared.call("runs", "--json").json["runs"][0]["status"] == "queued"
+    code, shown = cancel("y\n")
+    assert (code, "cancelled 1 run" in shown) == (0, True)
+    assert shared.call("runs", "--json").json["runs"][0]["status"] == "cancelled"
 
 
 @pytest.mark.parametrize(
