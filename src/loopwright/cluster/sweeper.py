@@ -134,7 +134,7 @@ _GRACE = 2.0  # seconds in which a submitted run may reach the engine by itself
 _LONGEST = 60.0  # seconds between two attempts for one run
 # An engine may hold a delivery whose worker died without its notice.
 _LOST = 600.0  # seconds after which an engine's word that it holds a run is not taken any more
-_BETWEEN = 60.0  # seconds between two removals of old runs
+_BETWEEN_REMOVALS = 60.0  # seconds between two removals of old runs
 _KEPT = 10_000  # runs whose pauses are remembered
 
 
@@ -178,8 +178,9 @@ class Sweeper:
         self._prune = prune
         self._retain = retain
         self._metrics = metrics
-        self._pruned = -_BETWEEN  # when old runs were deleted
+        self._pruned = -_BETWEEN_REMOVALS  # when old runs were deleted
         self._pruning: asyncio.Task[None] | None = None
+        self._unpruned = ""  # why old runs could not be deleted, as the log has it
 
     async def serve(
         self, finished: Callable[[], int] = int, heard: Callable[[Beat], None] = lambda _: None
@@ -224,7 +225,7 @@ class Sweeper:
     def _prune_soon(self) -> None:
         """Delete old runs in the background: many may take longer than a sweep may."""
         now = time.monotonic()
-        if self._prune is None or now - self._pruned < _BETWEEN:
+        if self._prune is None or now - self._pruned < _BETWEEN_REMOVALS:
             return
         if self._pruning is None or self._pruning.done():
             self._pruned = now
@@ -232,13 +233,17 @@ class Sweeper:
                 self._delete(self._prune(self._runs.now() - self._retain))
             )
 
-    @staticmethod
-    async def _delete(pruned: Awaitable[int]) -> None:
+    async def _delete(self, pruned: Awaitable[int]) -> None:
+        reason = ""
         try:
             if count := await pruned:
                 _LOG.info("deleted %s old runs", count)
         except Exception as error:  # it is tried again
-            _LOG.warning("old runs could not be deleted: %s", sentence_of(error))
+            reason = sentence_of(error)
+            # Once for a reason: a role without the right to delete stays without it.
+            level = logging.DEBUG if reason == self._unpruned else logging.WARNING
+            _LOG.log(level, "old runs could not be deleted: %s", reason)
+        self._unpruned = reason
 
     async def sweep(self, *, answered: bool = True) -> int:
         """Enqueue what is missing now, and return the number of runs; `answered` is whether a run may have an answer."""
@@ -350,7 +355,7 @@ def _delivery(row: RunInfo) -> Delivery:
 
 
 _OF_PEOPLE = ("answered", "accepted", "tuned")  # entries that are added while no process runs
-_BETWEEN = 10.0  # seconds: to count what waits takes longer than to sweep
+_BETWEEN_MEASUREMENTS = 10.0  # seconds: to count what waits takes longer than to sweep
 
 
 class TakeoverCounter:
@@ -382,12 +387,12 @@ class SweepMetrics:
     def __init__(self, runs: SharedRuns, telemetry: Telemetry) -> None:
         self._runs = runs
         self._telemetry = telemetry
-        self._measured = -_BETWEEN  # when
+        self._measured = -_BETWEEN_MEASUREMENTS  # when
         self._names: set[str] = set()  # of queues in which runs waited, whose gauges return to 0
 
     async def measure(self) -> None:
         """Measure, after a sweep and before it is recorded, unless this was done a moment ago."""
-        if time.monotonic() - self._measured < _BETWEEN:
+        if time.monotonic() - self._measured < _BETWEEN_MEASUREMENTS:
             return
         self._measured = time.monotonic()
         self._telemetry.measure(SWEEP_LAG, (await self._runs.sweep_info()).lag, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from cluster.process import Process, add, ask, sums
 from cluster.waiting import until_status
 from loopwright.cluster import Submission, submit, submit_all
+from loopwright.errors import JournalError
 from loopwright.journal import open_journal
-from loopwright.journal.postgres.journal import page_query
+from loopwright.journal.postgres.journal import PostgresJournal, page_query
 from loopwright.journal.questions import answer, pending
 from loopwright.journal.views import Wanted
 from postgres_server import PostgresServer
@@ -29,6 +31,9 @@ GRANTS = {
     role: re.findall(rf"^    ((?:GRANT|REVOKE) .* (?:TO|FROM) {role});$", GUIDE, re.MULTILINE)
     for role in ROLES
 }
+# Of workers that delete old runs.
+[RETAIN] = [grant for grant in GRANTS["worker"] if grant.startswith("GRANT DELETE ON ")]
+GRANTS["worker"].remove(RETAIN)
 SUBMIT = ("submit", "steps:refine", "--input", "x")
 PRUNE = ("journal", "prune", "--ended-before", "2099-01-01")
 
@@ -305,6 +310,26 @@ def test_a_worker_needs_no_more_than_its_grants(
         asyncio.run(served())
     finally:
         worker.kill()
+
+
+def test_a_worker_that_deletes_old_runs_needs_one_more_right(
+    as_role: Callable[[str], str], postgres_url: str
+) -> None:
+    """The right to delete, with which the old runs and all that belongs to them are gone."""
+    url = as_role("worker")
+
+    async def pruned() -> int:
+        async with PostgresJournal(url) as journal:
+            return await journal.prune(time.time() + 60)
+
+    with pytest.raises(
+        JournalError, match=r"permission denied .* must GRANT more to the role 'worker'"
+    ):
+        asyncio.run(pruned())
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(RETAIN)
+        assert asyncio.run(pruned()) == 1
+        assert db.execute("SELECT status FROM loopwright.runs").fetchall() == [("queued",)]
 
 
 def test_who_answered_is_the_role_of_the_database(
