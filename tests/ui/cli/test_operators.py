@@ -295,6 +295,35 @@ def test_a_server_that_only_reads_serves_readers(shared: Project, postgres_url: 
         assert len(refused.err.strip().splitlines()) == 1
 
 
+def test_only_the_owner_creates_the_tables_of_the_engine(
+    shared: Project,
+    postgres_server: PostgresServer,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`init` says if it could not create them; then a worker with few rights names the command that does."""
+    with monkeypatch.context() as without:
+        without.setattr("loopwright.ui.cli.journal.missing", lambda _: True)
+        first = shared.call("journal", "init")
+    assert first.code == 0
+    assert "repeat this command after: pip install 'loopwright[pgqueuer]'" in first.err
+    url = postgres_server.url_of(postgres_url.rpartition("/")[2], user="worker")
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE ROLE worker LOGIN")
+        for statement in GRANTS["worker"]:
+            db.execute(statement)
+        refused = shared.run("worker", "--root", ".", LOOPWRIGHT_JOURNAL=url)
+        again = shared.call("journal", "init")
+        created = db.execute("SELECT to_regclass('loopwright_queue.pgqueuer')").fetchall()
+        db.execute("DROP OWNED BY worker")
+        db.execute("DROP ROLE worker")
+    assert refused.code == 1
+    assert "the tables of the engine pgqueuer are missing" in refused.err
+    assert refused.err.endswith("loopwright journal init\n")
+    assert len(refused.err.splitlines()) == 1
+    assert (again.code, again.err, created) == (0, "", [("loopwright_queue.pgqueuer",)])
+
+
 def test_a_worker_needs_no_more_than_its_grants(
     as_role: Callable[[str], str], postgres_url: str, tmp_path: Path
 ) -> None:

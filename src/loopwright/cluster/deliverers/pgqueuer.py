@@ -25,9 +25,11 @@ from pgqueuer import Job, PgQueuer, PsycopgDriver, Queries, RetryRequested
 from pgqueuer.adapters.persistence import qb
 from pgqueuer.domain.settings import DBSettings
 from pgqueuer.types import Channel
-from psycopg import OperationalError
+from psycopg import OperationalError, errors
 
+from ...errors import JournalUnavailable
 from ...journal.postgres.connection import Server
+from ...journal.protocol import shown_url
 from ..delivery import Delivery, Handle, not_in_postgres
 from ..postgres import PostgresSession
 
@@ -93,17 +95,28 @@ class PgQueuerDeliverer:
                 f"SELECT to_regclass('{SCHEMA}.{_INDEX}') IS NOT NULL AS it"
             )
             if not row["it"]:
-                async with (await self._connected()).transaction():
-                    # Two workers that start at once would both create them. A pooler gives each statement outside of a
-                    # transaction another session, so the lock is one of the transaction.
-                    await queries.driver.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-                    if not await queries.schema_is_installed():
-                        await queries.install()
-                    table = queries.qbe.qualified.queue_table
-                    await queries.driver.execute(
-                        f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
-                    )
+                await self._create(queries)
         self._prepared = True
+
+    async def _create(self, queries: Queries) -> None:
+        """Create the tables. Raises JournalUnavailable if this role may not."""
+        try:
+            async with (await self._connected()).transaction():
+                # Two workers that start at once would both create them. A pooler gives each statement outside of a
+                # transaction another session, so the lock is one of the transaction.
+                await queries.driver.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                if not await queries.schema_is_installed():
+                    await queries.install()
+                table = queries.qbe.qualified.queue_table
+                await queries.driver.execute(
+                    f"CREATE INDEX IF NOT EXISTS {_INDEX} ON {table} (payload)"
+                )
+        except errors.InsufficientPrivilege as error:
+            raise JournalUnavailable(
+                f"{shown_url(self._url)}: the tables of the engine pgqueuer are missing, and this role may not create "
+                "them; the owner of the journal's tables runs once, where loopwright[pgqueuer] is installed: "
+                "loopwright journal init"
+            ) from error
 
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
         """Insert jobs; see Deliverer.enqueue."""

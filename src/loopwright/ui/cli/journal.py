@@ -11,7 +11,7 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
-from ..._extras import missing
+from ..._extras import EXTRAS, missing
 from ..._home import HOME, TRUST, Home
 from ...cluster.delivery import open_deliverer
 from ...cluster.shared_runs import open_runs
@@ -131,10 +131,16 @@ async def _init(url: str, output: Output) -> int:
     async with opened(url, create=True) as store:
         version = await _stored(store, url).prepare()
         # The tables of the default engine, too.
-        if isinstance(store, _Shared) and not missing("pgqueuer"):
-            engine = open_deliverer("", url)
-            await engine.prepare()
-            await engine.close()
+        if isinstance(store, _Shared):
+            if missing("pgqueuer"):
+                output.note(
+                    "the tables of the default engine were not created, because it is not installed; before workers "
+                    f"start, repeat this command after: pip install {EXTRAS['pgqueuer'].requirements}"
+                )
+            else:
+                engine = open_deliverer("", url)
+                await engine.prepare()
+                await engine.close()
         if output.as_json:
             output.write_json({"journal": shown_url(url), "format": version})
         else:
