@@ -59,7 +59,7 @@ COMMANDS = (
     Command("submit", "submit", "Queue runs for workers."),
     Command("worker", "worker", "Execute the runs that are submitted to a journal."),
     Command("workers", "workers", "List workers, the runs that they hold, and queues."),
-    Command("queues", "queues", "List queues, pause one, or let it continue."),
+    Command("queues", "workers", "List queues, pause one, or let it continue."),
     Command("schedules", "schedules", "List schedules, pause one, or create missed runs."),
     Command("approve", "approve", "List the questions of a run, or answer one."),
     Command("cancel", "rewind", "Cancel a run."),

@@ -25,8 +25,7 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..consent import can_be_asked, says_yes
 from ..journals import DEFAULT, opened
-from ..moments import moment
-from .options import AsJson, JournalUrl
+from .options import AsJson, JournalUrl, moment
 from .output import Output
 
 

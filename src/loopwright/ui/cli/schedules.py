@@ -15,8 +15,7 @@ from ...journal import Journal
 from ...journal.protocol import DAMAGED
 from .. import formatting as texts
 from ..journals import DEFAULT, reading
-from ..moments import moment
-from .options import AsJson, JournalUrl
+from .options import AsJson, JournalUrl, moment
 from .output import Output
 
 T = TypeVar("T")

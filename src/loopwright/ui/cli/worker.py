@@ -23,8 +23,7 @@ from ...telemetry import Telemetry
 from .. import formatting as texts
 from ..consent import trusted_contents
 from ..journals import DEFAULT
-from ..moments import age
-from .options import DEFAULT_COLLECTOR, VARIABLE, InDoubt, JournalUrl
+from .options import DEFAULT_COLLECTOR, VARIABLE, InDoubt, JournalUrl, age
 from .output import Output
 from .submit import DelivererName
 from .telemetry_options import TelemetryOptions

@@ -1,4 +1,4 @@
-"""`workers`: the workers of a journal with the runs that they hold, and the queues."""
+"""`workers` and `queues`: the workers of a journal with the runs that they hold, and its queues; pause a queue or drain a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ..cluster_state import ClusterState, read_cluster
 from ..journals import DEFAULT, command_line, reading
 from .options import AsJson, JournalUrl
 from .output import Output
-from .queues import write_queues
 
 _MOST_HELD = 5  # runs that a line names
 
@@ -64,7 +63,7 @@ def workers(
             output.write_json(data)
             return 0
         _write_workers(state, output, shown_url(journal))
-        write_queues(state, output)
+        _write_queues(state, output)
         _write_delayed(state.delayed, output)
         for host, run_ids in state.pinned.items():
             waits = "" if state.has_worker(host) else "; they wait for a worker there"
@@ -73,6 +72,51 @@ def workers(
             _write_ids(run_ids, output)
         for name, usage in state.spent.items():
             output.write((name, "bold"), f"  {spent_text(usage)}")
+    return 0
+
+
+def queues(
+    queue: Annotated[str, typer.Argument(metavar="[QUEUE]", help="Only this queue.")] = "",
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Let workers take none of its runs.")
+    ] = False,
+    proceed: Annotated[
+        bool, typer.Option("--continue", help="Let workers take its runs again.")
+    ] = False,
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List the queues with open runs, pause a queue, or let it continue.
+
+    Runs in progress go on while their queue is paused.
+    """
+    with Output(as_json=as_json) as output:
+        if pause and proceed:
+            raise ConfigurationError("--pause and --continue exclude each other. Use one of them.")
+        if (pause or proceed) and not queue:
+            raise ConfigurationError("Name the queue: loopwright queues QUEUE --pause")
+        state = reading(journal, read_cluster)
+        names = {*(one.name for one in state.queues), *state.served}
+        if queue and queue not in names:
+            hint = (
+                nearest(queue, names) or f"; list them with: {command_line('queues', '', journal)}"
+            )
+            raise ConfigurationError(f"no queue {queue!r} has runs or a worker{hint}")
+        if pause or proceed:
+            changed = reading(journal, lambda store: _pause(store, queue, on=pause))
+            if as_json:
+                output.write_json({"queue": queue, "paused": pause, "changed": changed})
+            else:
+                now = "is paused: workers take none of its runs" if pause else "continues"
+                already = "is paused already" if pause else "was not paused"
+                output.write(f"{queue} {now if changed else already}")
+        elif as_json:
+            shown = [one.to_json() for one in state.queues if queue in ("", one.name)]
+            output.write_json({"queues": shown})
+        else:
+            if not (state.queues or queue):
+                output.note("no submitted run is open")
+            _write_queues(state, output, queue)
     return 0
 
 
@@ -124,3 +168,27 @@ def _write_workers(state: ClusterState, output: Output, url: str) -> None:
             _write_ids(worker.held, output)
     if state.sweep_text:
         output.write((state.sweep_text, "red" if state.is_sweep_late else "dim"), wrap=True)
+
+
+async def _pause(store: Journal, queue: str, *, on: bool) -> bool:
+    runs = open_runs(store)
+    try:
+        return await runs.pause_queue(queue, on=on)
+    finally:
+        await runs.close()
+
+
+def _write_queues(state: ClusterState, output: Output, only: str = "") -> None:
+    """Write a line for each queue, or for one."""
+    for queue in state.queues:
+        if only not in ("", queue.name):
+            continue
+        oldest = f", the oldest for {state.age(queue.oldest)}" if queue.oldest else ""
+        states = "; paused" if queue.paused else ""
+        # Without any worker the list of workers says so.
+        states += "" if state.is_served(queue.name) else "; no worker serves it"
+        output.write(
+            (queue.name, "bold"),
+            f"  {queue.waiting} waiting{oldest}, {queue.running} running, {queue.scheduled} scheduled, "
+            f"{queue.suspended} suspended{states}",
+        )
