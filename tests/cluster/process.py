@@ -1,10 +1,10 @@
 """A worker in a process of its own, which tests kill: `python -m cluster.process URL DELIVERER`.
 
-Each effect appends a line to the ledger, the only record of what was done, and each delivery one to a file beside it; a
-run of `poison` kills its process. The variables LEDGER, SLOTS, CAP, PATIENCE and CLOCK are its ledger, its slots, a cap
-on `add`, the seconds that its journal waits for the database, and those by which its clock is wrong. LEASE and SILENCE
-are the seconds of its lease, and those without an answer after which a connection counts as lost; DRAIN is how many
-seconds its runs may continue after SIGTERM.
+Each effect appends a line to the ledger, the only record of what was done; the beginning and the end of each delivery
+append one to a file beside it. A run of `poison` kills its process. The variables LEDGER, SLOTS, CAP, PATIENCE and CLOCK
+are its ledger, its slots, a cap on `add`, the seconds that its journal waits for the database, and those by which its
+clock is wrong. LEASE and SILENCE are the seconds of its lease, and those without an answer after which a connection
+counts as lost; DRAIN is how many seconds its runs may continue after SIGTERM.
 """
 
 from __future__ import annotations
@@ -117,11 +117,14 @@ class Process:
 
     @property
     def delivered(self) -> set[str]:
-        """The runs that its engine delivered to it."""
+        """The runs that its engine delivered to it and that it has not given back."""
         if not self._deliveries.exists():
             return set()
-        lines = map(str.split, self._deliveries.read_text().splitlines())
-        return {run_id for run_id, pid in lines if pid == str(self.pid)}
+        held: Counter[str] = Counter()
+        for line in self._deliveries.read_text().splitlines():
+            run_id, pid, count = line.split()
+            held[run_id] += int(count) if pid == str(self.pid) else 0
+        return {run_id for run_id, count in held.items() if count}
 
     def kill(self) -> None:
         """Kill the process as a crash does."""
@@ -148,11 +151,16 @@ class _Noting:
         """Deliver runs until cancelled."""
 
         async def noted(run_id: str) -> bool:
-            with self._file.open("a") as file:
-                file.write(f"{run_id} {os.getpid()}\n")
-            return await handle(run_id)
+            self._note(run_id, 1)
+            ended = await handle(run_id)
+            self._note(run_id, -1)
+            return ended
 
         await self._deliverer.serve(noted, queues=queues)
+
+    def _note(self, run_id: str, count: int) -> None:
+        with self._file.open("a") as file:
+            file.write(f"{run_id} {os.getpid()} {count}\n")
 
 
 def repeated(ledger: Path) -> dict[str, int]:

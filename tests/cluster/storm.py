@@ -56,7 +56,7 @@ _OPENED = (
     "SELECT run_id, epoch, extract(epoch FROM clock_timestamp())::float8 FROM loopwright.runs "
     "WHERE run_id = ANY(%s) AND epoch > 0"
 )
-_NOT_BEGUN = "SELECT run_id FROM loopwright.runs WHERE run_id = ANY(%s) AND epoch = 0"
+_EPOCHS = "SELECT run_id, epoch FROM loopwright.runs WHERE run_id = ANY(%s)"
 _LEFT = (
     "SELECT count(*) FROM loopwright.runs WHERE queue = 'default' AND status <> 'exhausted' AND wake_at <= "
     "extract(epoch FROM clock_timestamp())"
@@ -101,8 +101,8 @@ class Storm:
         kills: how many workers were killed.
         seconds: how long it took.
         delays: the seconds after its time in which each scheduled run started.
-        takeovers: the seconds from the death or silence of a worker to the next opening of each of its runs, also of the
-            scheduled ones that had been delivered to it.
+        takeovers: the seconds from the death or silence of a worker to the next opening of each run that it had, or that
+            had been delivered to it.
         again: the seconds after its silence in which a worker opened a run again; None if it did not.
     """
 
@@ -158,16 +158,21 @@ class Observer:
     async def died(self, process: Process) -> None:
         """Note the runs of a worker that has just been killed, stopped or cut off.
 
-        A scheduled run that was delivered to it and has not begun cannot start before the delivery is known to be lost:
-        its start counts as a takeover from now on, and not as a start that is late.
+        A run that was delivered to it and that it has not opened cannot start before the delivery is known to be lost, so
+        its start counts as a takeover from now on: that of a scheduled run is not one that is late, and that of a run
+        whose former worker died counts from the death of the last worker that had its delivery.
         """
         holding = await self.rows(_HOLDING, process.pid)
+        delivered = process.delivered & (self._scheduled.keys() | self._orphans.keys())
+        epochs = {
+            str(run_id): int(str(epoch)) for run_id, epoch in await self.rows(_EPOCHS, [*delivered])
+        }
         now = await self._now()
         self._orphans |= {str(run_id): (int(str(epoch)), now) for run_id, epoch in holding}
-        delivered = [*(process.delivered & self._scheduled.keys())]
-        for (run_id,) in await self.rows(_NOT_BEGUN, delivered):
-            if self._scheduled.pop(str(run_id), None) is not None:
-                self._orphans[str(run_id)] = (0, now)
+        for run_id in delivered:
+            if self._orphans.get(run_id, (0, 0.0))[0] == epochs[run_id]:
+                self._scheduled.pop(run_id, None)
+                self._orphans[run_id] = (epochs[run_id], now)
 
     def expect(self, run_id: str, at: float) -> None:
         """Note a run that is to start at a time."""
