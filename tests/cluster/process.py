@@ -113,7 +113,12 @@ class Process:
     @property
     def ended(self) -> bool:
         """Whether the process has ended."""
-        return self._process.poll() is not None
+        return self.code is not None
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
 
     @property
     def delivered(self) -> set[str]:

@@ -214,7 +214,7 @@ class Fleet:
     def __init__(self, url: str, deliverer: str, ledger: Path, faults: Faults, count: int) -> None:
         self._stack = contextlib.ExitStack()
         self._ledger = ledger
-        self.ended = 0  # workers that ended by themselves
+        self.ended: list[int | None] = []  # the exit codes of workers that ended by themselves
         self._clocks = [faults.clocks * 3600, -faults.clocks * 3600]
         self._proxies: list[Proxy] = []
         self._addresses = [(url, deliverer)] * count
@@ -248,7 +248,7 @@ class Fleet:
         """Start the workers again that ended with an error, as an operator does."""
         for number, process in enumerate(self.processes):
             if process.ended:
-                self.ended += 1
+                self.ended.append(process.code)
                 self.start(number)
 
     def silence(self, mode: str) -> None:
@@ -313,7 +313,7 @@ async def storm(
     await observer.close()
     # A worker that starts while the database restarts ends with an error.
     if fleet.ended and not faults.restarts:
-        result.wrong.append(f"{fleet.ended} workers ended by themselves")
+        result.wrong.append(f"workers ended by themselves with the exit codes {fleet.ended}")
     result.delays, result.takeovers = observer.delays, observer.takeovers
     for number, run_id in enumerate(ids):
         await _judge(journal, run_id, EFFECTS * number, result)
