@@ -27,6 +27,7 @@ _BATCH = 50  # requests at once
 _TASK = timedelta(
     seconds=2
 )  # in which a worker answers for a workflow, before another one is asked
+_TASKS = 10  # workflows that a worker has at once: more would wait for each other, and be lost with it
 _PING, _PONG = (
     5000,
     5000,
@@ -172,6 +173,7 @@ class TemporalDeliverer:
             workflows=[definition.RunWorkflow],
             activities=[run],
             max_concurrent_activities=slots,
+            max_concurrent_workflow_tasks=_TASKS,
             sticky_queue_schedule_to_start_timeout=_TASK,
             # The workflow is ours and deterministic; the sandbox would import it anew for each run.
             workflow_runner=UnsandboxedWorkflowRunner(),
