@@ -254,7 +254,9 @@ class Sweeper:
         # A worker clears the time when it takes the run: the engine may skip a run whose last delivery it has not
         # acknowledged yet, so such a run is enqueued again after a short pause.
         timed = [row for row in rows if row.wake_at]
-        due = [row for row in timed if self._may_try(row, now)]
+        due = await self._ticked([row for row in timed if self._may_try(row, now)])
+        # Before an engine is asked what it holds of the others: that can take longer than these may wait.
+        await self._enqueue(due, now, first=_AGAIN)
         others = [row for row in rows if not row.wake_at and self._may_try(row, now)]
         held = (
             await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
@@ -263,7 +265,23 @@ class Sweeper:
             if row.run_id in held:
                 self._wait(row, now)
         missing = [row for row in others if row.run_id not in held or self._is_lost(row, now)]
-        # The schedules first: a crash after this repeats a tick, whose run ID is the same.
+        await self._enqueue(missing, now)
+        latest = [attempt for row in timed if (attempt := self._latest(row)) is not None]
+        soonest = min((attempt.next for attempt in latest), default=now + _INTERVAL)
+        self._pause = min(_INTERVAL, max(_AGAIN, soonest - now))
+        return len(due) + len(missing)
+
+    async def _enqueue(
+        self, rows: Sequence[RunInfo], now: float, *, first: float = 2 * _INTERVAL
+    ) -> None:
+        if rows:
+            await self._deliverer.enqueue([_delivery(row) for row in rows])
+        for row in rows:
+            self._wait(row, now, first=first)
+
+    async def _ticked(self, due: Sequence[RunInfo]) -> list[RunInfo]:
+        """Create the next runs of the schedules of due runs; return the due runs without those of paused schedules."""
+        # Before the due ones are enqueued: a crash after this repeats a tick, whose run ID is the same.
         first = [row for row in due if row.status == "queued" and row.run_id not in self._attempts]
         ticking = []
         for row in first:
@@ -277,22 +295,12 @@ class Sweeper:
         paused = {row.run_id for row in scheduled if await self._is_paused(schedule_of(row))}
         for run_id in paused:
             await self._runs.start_at(run_id, PAUSED)
-        due = [row for row in due if row.run_id not in paused]
         following = [
             next_tick(row, self._runs.now()) for row in scheduled if row.run_id not in paused
         ]
         if following:
             await self._journal.create(following)
-        if enqueued := [*due, *missing]:
-            await self._deliverer.enqueue([_delivery(row) for row in enqueued])
-        for row in due:
-            self._wait(row, now, first=_AGAIN)
-        for row in missing:
-            self._wait(row, now)
-        latest = [attempt for row in timed if (attempt := self._latest(row)) is not None]
-        soonest = min((attempt.next for attempt in latest), default=now + _INTERVAL)
-        self._pause = min(_INTERVAL, max(_AGAIN, soonest - now))
-        return len(enqueued)
+        return [row for row in due if row.run_id not in paused]
 
     async def _is_paused(self, schedule: str) -> bool:
         return any(start == PAUSED for _, _, start in await self._runs.timed(schedule))

@@ -27,7 +27,9 @@ _BATCH = 50  # requests at once
 _TASK = timedelta(
     seconds=2
 )  # in which a worker answers for a workflow, before another one is asked
-_TASKS = 10  # workflows that a worker has at once: more would wait for each other, and be lost with it
+_TASKS = (
+    10  # workflows that a worker has at once: more would wait for each other, and be lost with it
+)
 _PING, _PONG = (
     5000,
     5000,
