@@ -210,5 +210,7 @@ def _set_clock(seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    # A group of processes of which one is stopped receives it when the shell ends that started a storm in the background.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _set_clock(float(os.environ.get("CLOCK", "0")))
     asyncio.run(_serve(*sys.argv[1:3]))
