@@ -17,6 +17,8 @@ OF_EXTRAS = {
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
     "loopwright.cluster.postgres": "postgres",
+    "loopwright.cluster.deliverers.celery": "postgres",
+    "loopwright.cluster.deliverers.dbos": "postgres",
     "loopwright.cluster.deliverers.pgqueuer": "pgqueuer",
     "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
