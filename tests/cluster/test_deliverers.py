@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import celery
 import kombu
@@ -27,6 +28,8 @@ from loopwright.cluster import (
 from loopwright.cluster.deliverers import celery as celery_deliverer
 from loopwright.cluster.deliverers import temporal as temporal_deliverer
 from loopwright.cluster.deliverers.celery import worker_name
+from loopwright.cluster.deliverers.pgqueuer import _Driver
+from loopwright.cluster.delivery import Delivery
 from loopwright.errors import ConfigurationError, JournalUnavailable
 from loopwright.journal import MemoryJournal, open_journal
 from loopwright.testing.deliverers import DelivererSuite
@@ -72,6 +75,49 @@ async def test_the_options_of_the_url_apply_to_each_session(postgres_url: str) -
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             ).fetchall()
     assert names == [("loops",)]
+
+
+async def test_a_worker_does_not_hear_that_deliveries_of_others_ended(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many workers this is most of what the server does; a new delivery is heard, and its end by its own worker."""
+    heard: list[str] = []
+    listening = asyncio.Event()
+    listen = _Driver.add_listener
+
+    async def add(driver: _Driver, channel: str, callback: Callable[[str], None]) -> None:
+        def note(payload: str) -> None:
+            if operation := json.loads(payload).get("operation"):
+                heard.append(operation)
+            else:  # a test of the listener, when the worker starts
+                listening.set()
+            callback(payload)
+
+        await listen(driver, channel, note)
+
+    monkeypatch.setattr(_Driver, "add_listener", add)
+    worker, other = (open_deliverer("pgqueuer", postgres_url) for _ in range(2))
+    await worker.prepare()
+
+    async def end(_: str) -> bool:
+        return True
+
+    async def hears(*operations: str) -> None:
+        async def so_far() -> bool:
+            return heard == list(operations)
+
+        await until(so_far)
+
+    serving = asyncio.create_task(worker.serve(end, queues={"default": 1}))
+    async with asyncio.timeout(20):
+        await listening.wait()
+    await other.enqueue([Delivery("first", "elsewhere")])
+    await other.remove(["first"])
+    await other.enqueue([Delivery("second", "default")])
+    await hears("insert", "insert", "delete")
+    serving.cancel()
+    await asyncio.wait([serving])
+    await asyncio.gather(worker.close(), other.close())
 
 
 class TestCelery(DelivererSuite):
