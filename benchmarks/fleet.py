@@ -5,12 +5,17 @@ loop takes runs by `SKIP LOCKED` and makes eight commits for a run: when it is t
 The notes have the commits that the server counted, those of starting and of polling included; workers make about seven for a run,
 because those of runs that go on at the same time are one. The loop has one connection; another row says what it does with eight, over
 which the server writes the commits of several runs at once.
+
+`simulate` measures what workers and runs cost the server here, and computes what larger fleets would cost it. The costs are linear: of
+a worker that is idle, of a run, and of a run for each worker that hears of it. Three measurements that the costs do not come from say
+how far that is right: more idle workers, runs beside them, and queries of a larger journal.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
@@ -18,15 +23,17 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
 
 from loopwright import Loop, MaxIterations
 from loopwright.cluster import Submission, Worker, submit_all
+from loopwright.cluster.delivery import open_deliverer
 from loopwright.cluster.postgres import PostgresSharedRuns
 from loopwright.journal import RunInfo, open_journal
+from loopwright.journal.postgres.journal import PostgresJournal
 from loopwright.journal.recorded.rows import RunRow, queue_values, sealed_values
 from loopwright.records.codec import encode
 
@@ -45,6 +52,19 @@ MANY = 8  # connections of a bare loop that has more than one
 ENDED, WAITING = 200_000, 100_000
 IDLE = 20  # workers
 SECONDS = 15.0  # for which statements are counted
+FITTED = (5, 20)  # workers whose costs are measured
+CHECKED = (
+    40,
+    80,
+)  # workers whose statements are compared with what those predict; beside the first, runs too
+SINGLE = 60  # runs that are submitted one after the other
+FLEETS = (10, 100, 1000)  # workers that are simulated
+RATES = (100_000, 1_000_000, 10_000_000)  # runs a day that are simulated
+KEPT = 10_000_000  # ended runs
+BUSY = 5  # connections of a worker with runs
+# What an operator may have: connections of a server without a pooler, its cores, its gigabytes for a day, and the share
+# of the time in which runs are deleted.
+LIMITS = {"connections": 500.0, "cores": 16.0, "commits": 0.0, "gigabytes": 20.0, "deleting": 0.5}
 _BODY = "x" * 260
 _COLUMNS = (
     "run_id, name, status, reason, detail, input, source, fingerprint, created, updated, active, epoch, iterations, "
@@ -263,10 +283,7 @@ def large(server: PostgresServer, ended: int = ENDED, waiting: int = WAITING) ->
 
 def idle(server: PostgresServer, count: int = IDLE) -> Iterator[Row]:
     """Measure the statements of one idle worker, and the connections of one and of many; each has served a run."""
-    with server.connect() as db:
-        db.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
-        db.execute("ALTER SYSTEM SET max_connections = 400")
-    server.restart()
+    _count_statements(server)
     url = server.url_of(server.create_database())
     with psycopg.connect(url, autocommit=True) as db, tempfile.TemporaryDirectory() as folder:
         db.execute("CREATE EXTENSION pg_stat_statements")
@@ -294,6 +311,14 @@ def idle(server: PostgresServer, count: int = IDLE) -> Iterator[Row]:
         finally:
             for process in processes:
                 process.kill()
+
+
+def _count_statements(server: PostgresServer) -> None:
+    """Let a server count statements, and have connections for many workers."""
+    with server.connect() as db:
+        db.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
+        db.execute("ALTER SYSTEM SET max_connections = 500")
+    server.restart()
 
 
 async def _serve_each(url: str, workers: int) -> None:
@@ -342,16 +367,264 @@ def _statements(db: psycopg.Connection[tuple[str, int]]) -> Row:
     return Row("statements of an idle worker", total / SECONDS, 2.0, "a second", note=most)
 
 
+@dataclass(frozen=True)
+class Costs:
+    """What workers and runs cost a server: a second of an idle worker, or a run.
+
+    `herd` is the CPU of a run for each worker, `commit_rate` how many commits a second the disk takes, `bytes` the growth
+    by table, of which `index` are indexes, and `delete` the seconds until a run is deleted.
+    """
+
+    statements: float
+    connections: float
+    idle: float
+    run: float
+    herd: float
+    commit_rate: float
+    bytes: dict[str, float]
+    index: float
+    delete: float
+
+    def cores(self, workers: int, rate: float) -> float:
+        """Return the cores of the server for some runs a second."""
+        return workers * self.idle + rate * (self.run + workers * self.herd)
+
+    def row(self, workers: int, a_day: int) -> Row:
+        """Return what a fleet needs, and of which limit it needs the largest part."""
+        rate = a_day / 86400
+        needs = {
+            "connections": BUSY * workers, "cores": self.cores(workers, rate), "commits": rate * COMMITS,
+            "gigabytes": a_day * sum(self.bytes.values()) / 1e9, "deleting": rate * self.delete,
+        }  # fmt: skip
+        limits = {**LIMITS, "commits": self.commit_rate}
+        first = sorted(needs, key=lambda name: -needs[name] / limits[name])
+        parts = ", ".join(f"{name} {needs[name] / limits[name]:.2g}" for name in first)
+        note = (
+            f"{self.connections * workers:.0f} to {needs['connections']} connections, "
+            f"{self.statements * workers:.0f} statements/s if idle, {needs['commits']:.0f} commits/s, "
+            f"{needs['gigabytes']:.1f} GB and {needs['deleting'] * 86400:.0f} s of deleting a day; of its limit: {parts}"
+        )
+        return Row(
+            f"{workers:,} workers, {a_day:,} runs a day",
+            needs["cores"],
+            None,
+            "cores of the server",
+            note,
+        )
+
+
+def _server_cpu(db: psycopg.Connection[tuple[int]]) -> float:
+    """Return the CPU seconds of the server and of its sessions, those that have ended included."""
+    query = "SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)::int"
+    [(server,)] = db.execute(query).fetchall()
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    ticks = 0
+    for pid in [str(server), *children]:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except FileNotFoundError:
+            continue
+        # Of the process itself, and of the children for which it has waited.
+        ticks += sum(map(int, fields[11:15] if pid == str(server) else fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _idle_costs(db: psycopg.Connection[tuple[int]], workers: int) -> tuple[float, float, float]:
+    """Return the statements a second, the CPU a second and the connections of idle workers."""
+    time.sleep(8)  # until the connections of runs are closed
+    began = _server_cpu(db)
+    statements = _statements(db).value
+    used = (_server_cpu(db) - began) / SECONDS
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    [(connections,)] = db.execute(query).fetchall()
+    return statements, used, connections
+
+
+async def _one_after_the_other(url: str, runs: int) -> None:
+    """Submit runs as single ones arrive, and wait until they have ended."""
+    async with (
+        open_journal(url) as journal,
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as db,
+    ):
+        engine = open_deliverer("", url)
+        for number in range(runs):
+            inputs = [({"number": number, "wait": 0.02}, "")]
+            await submit_all(Submission(sums), inputs, journal=journal, deliverer=engine)
+            await asyncio.sleep(0.1)
+        query = (
+            "SELECT (count(*) = 0)::int FROM loopwright.runs WHERE status IN ('queued', 'running')"
+        )
+        await _until(db, query, 1)
+        await engine.close()
+
+
+def _run_cost(db: psycopg.Connection[tuple[int]], url: str, idle: float) -> float:
+    """Return the CPU seconds of the server for a run, without what idle workers cost meanwhile."""
+    began, at = _server_cpu(db), time.perf_counter()
+    asyncio.run(_one_after_the_other(url, SINGLE))
+    return (_server_cpu(db) - began - idle * (time.perf_counter() - at)) / SINGLE
+
+
+def _sizes(db: psycopg.Connection[tuple[int]]) -> dict[str, tuple[int, int]]:
+    """Return the bytes of each table, and of its indexes."""
+    query = (
+        "SELECT relname, pg_table_size(c.oid), pg_indexes_size(c.oid) FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = relnamespace WHERE nspname IN ('loopwright', 'loopwright_queue') AND relkind = 'r'"
+    )
+    return {str(name): (size, index) for name, size, index in db.execute(query).fetchall()}
+
+
+def _growth(db: psycopg.Connection[tuple[int]], url: str) -> tuple[dict[str, float], float, float]:
+    """Return the bytes of a run by table, those of indexes, and the seconds until one is deleted."""
+
+    async def execute() -> None:
+        async with (
+            open_journal(url) as journal,
+            await psycopg.AsyncConnection.connect(url, autocommit=True) as waiting,
+        ):
+            await submit_all(
+                Submission(sums), [({"number": n}, "") for n in range(RUNS)], journal=journal
+            )
+            query = "SELECT (count(*) = 0)::int FROM loopwright.runs WHERE status IN ('queued', 'running')"
+            await _until(waiting, query, 1)
+
+    async def delete() -> int:
+        async with PostgresJournal(url) as journal:
+            await journal.prune(time.time() - 86400)  # connects
+            began = time.perf_counter()
+            deleted = await journal.prune(time.time() + 60)
+            return (time.perf_counter() - began) / deleted
+
+    before = _sizes(db)
+    asyncio.run(execute())
+    after = _sizes(db)
+    tables = {
+        name: (size - before[name][0], index - before[name][1])
+        for name, (size, index) in after.items()
+    }
+    growth = {name: sum(both) / RUNS for name, both in tables.items() if sum(both) > RUNS}
+    index = sum(index for _, index in tables.values()) / RUNS
+    return growth, index, asyncio.run(delete())
+
+
+async def _commit_rate(url: str) -> float:
+    """Return the commits a second of several connections."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+        await db.execute("CREATE TABLE committed(body text)")
+
+    async def commit() -> int:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+            until, count = time.monotonic() + 3, 0
+            while time.monotonic() < until:
+                await db.execute("INSERT INTO committed VALUES (%s)", (_BODY,))
+                count += 1
+            return count
+
+    return sum(await asyncio.gather(*(commit() for _ in range(MANY)))) / 3
+
+
+def _costs(server: PostgresServer) -> Iterator[Row | Costs]:
+    """Measure costs, with the rows that compare them with larger fleets."""
+    _count_statements(server)
+    url = server.url_of(server.create_database())
+    found: dict[int, tuple[float, float, float]] = {}
+    runs: dict[int, float] = {}
+    with psycopg.connect(url, autocommit=True) as db, tempfile.TemporaryDirectory() as folder:
+        db.execute("CREATE EXTENSION pg_stat_statements")
+        processes: list[Process] = []
+        growth: tuple[dict[str, float], float, float] = ({}, 0.0, 0.0)
+        try:
+            for workers in (*FITTED, *CHECKED):
+                while len(processes) < workers:
+                    ledger = Path(folder) / f"ledger-{len(processes)}"
+                    processes.append(Process(url, "", ledger, slots=20))
+                    _wait_until(db, len(processes))
+                if not growth[0]:
+                    growth = _growth(db, url)
+                found[workers] = _idle_costs(db, workers)
+                if workers != CHECKED[-1]:
+                    runs[workers] = _run_cost(db, url, found[workers][1])
+        finally:
+            for process in processes:
+                process.kill()
+    few, many = FITTED
+    herd = (runs[many] - runs[few]) / (many - few)
+    statements, used, connections = (value / many for value in found[many])
+    costs = Costs(
+        statements, connections, used, runs[few] - few * herd, herd, asyncio.run(_commit_rate(url)), *growth
+    )  # fmt: skip
+    yield costs
+    for workers in CHECKED:
+        predicted = statements * workers
+        note = f"predicted {predicted:.0f}"
+        yield Row(
+            f"statements of {workers} idle workers",
+            found[workers][0],
+            1.2 * predicted,
+            "a second",
+            note,
+        )
+    predicted = costs.run + CHECKED[0] * herd
+    note = (
+        f"predicted {1000 * predicted:.0f}; this machine has {os.cpu_count()} cores for all of them"
+    )
+    yield Row(
+        f"CPU of a run beside {CHECKED[0]} workers", 1000 * runs[CHECKED[0]], None, "ms", note
+    )
+
+
+def simulate(server: PostgresServer) -> Iterator[Row]:
+    """Compute what fleets need from costs that are measured here."""
+    costs = None
+    for one in _costs(server):
+        if isinstance(one, Row):
+            yield one
+            continue
+        costs = one
+        tables = ", ".join(
+            f"{name} {size:.0f}" for name, size in sorted(costs.bytes.items(), key=lambda x: -x[1])
+        )
+        yield Row("statements of an idle worker", costs.statements, None, "a second")
+        yield Row("CPU of the server for an idle worker", 1000 * costs.idle, None, "ms a second")
+        yield Row(f"CPU of the server for a run of {EFFECTS} effects", 1000 * costs.run, None, "ms")
+        yield Row("the same, for each worker that hears of it", 1000 * costs.herd, None, "ms")
+        yield Row(f"commits of {MANY} connections", costs.commit_rate, None, "a second")
+        yield Row(
+            "bytes of a run",
+            sum(costs.bytes.values()),
+            None,
+            "bytes",
+            f"{tables}; indexes {costs.index:.0f}",
+        )
+        yield Row("deleting a run", 1000 * costs.delete, None, "ms")
+    sizes = (ENDED, 5 * ENDED)
+    measured = [{row.what: row for row in large(server, ended)} for ended in sizes]
+    for few, many in zip(measured[0].values(), measured[1].values(), strict=True):
+        yield replace(many, note=f"predicted {few.value:.3g}, as with {ENDED:,} ended runs")
+    assert costs is not None
+    kept = KEPT * sum(costs.bytes.values()) / 1e9
+    yield Row(
+        f"{KEPT:,} ended runs",
+        kept,
+        None,
+        "GB",
+        f"deleted in {KEPT * costs.delete / 3600:.1f} hours",
+    )
+    for workers in FLEETS:
+        yield from (costs.row(workers, rate) for rate in RATES)
+
+
 def rows(parts: Iterable[str] = ("throughput", "large", "idle")) -> Iterator[Row]:
     """Measure the parts, each on a server of its own."""
     for part in parts:
         try:
-            server = PostgresServer(fsync=part == "throughput")
+            server = PostgresServer(fsync=part in ("throughput", "simulate"))
         except ServerMissing as missing:
             yield Row(f"fleet: not measured: {missing}", 0.0, None, "")
             return
         try:
-            yield from {"throughput": throughput, "large": large, "idle": idle}[part](server)
+            measure = {"throughput": throughput, "large": large, "idle": idle, "simulate": simulate}
+            yield from measure[part](server)
         finally:
             server.close()
 
