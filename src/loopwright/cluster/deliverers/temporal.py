@@ -176,6 +176,9 @@ class TemporalDeliverer:
             activities=[run],
             max_concurrent_activities=slots,
             max_concurrent_workflow_tasks=_TASKS,
+            # What the server answers to the requests of a worker that is stopped or cut off is lost, for one timeout each.
+            max_concurrent_activity_task_polls=1,
+            max_concurrent_workflow_task_polls=2,  # of which one is for workflows that it had before
             sticky_queue_schedule_to_start_timeout=_TASK,
             # The workflow is ours and deterministic; the sandbox would import it anew for each run.
             workflow_runner=UnsandboxedWorkflowRunner(),

@@ -39,7 +39,7 @@ class RunWorkflow:
                 start_to_close_timeout=_LONGEST_RUN,
                 heartbeat_timeout=timedelta(seconds=BEAT),
                 retry_policy=RetryPolicy(
-                    initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)
+                    initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=1)
                 ),
             )
             if ended:
