@@ -66,6 +66,7 @@ class DbosDeliverer:
         self._client: DBOSClient | None = None
         self._engine: sqlalchemy.Engine | None = None  # of the client and of the workflows
         self._lock = asyncio.Lock()
+        self._serving = asyncio.Lock()
         self._executor = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
     async def prepare(self) -> None:
@@ -134,6 +135,11 @@ class DbosDeliverer:
 
     async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
         """Deliver runs until cancelled; see Deliverer.serve."""
+        # Its end takes a while if connections are silent, and would end an instance that was made meanwhile.
+        async with self._serving:
+            await self._serve(handle, queues)
+
+    async def _serve(self, handle: Handle, queues: Mapping[str, int]) -> None:
         from dbos import DBOS, DBOSPortableJSONSerializer
 
         loop = asyncio.get_running_loop()
