@@ -47,6 +47,28 @@ def own_url(own_server: PostgresServer) -> str:
     return own_server.url_of(own_server.create_database())
 
 
+async def test_a_database_that_only_reads_for_a_while_is_waited_for(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    """A session that begins meanwhile keeps that setting, so it is not used again; the run goes on without a gap."""
+    name = own_url.rsplit("/", 1)[-1].partition("?")[0]
+    ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname=%s AND pid<>pg_backend_pid()"
+    async with PostgresJournal(own_url) as journal:
+        log = await journal.open(info())
+        await record(log, rounds(1))
+        query(own_server.url, f"ALTER DATABASE {name} SET default_transaction_read_only=on")
+        query(own_server.url, ends, (name,))
+        waiting = asyncio.ensure_future(record(log, rounds(1, start=2)))
+        reading = "SELECT count(*) FROM pg_stat_activity WHERE datname=%s AND application_name='loopwright writer'"
+        async with asyncio.timeout(30):
+            while query(own_server.url, reading, (name,)) != [(1,)]:
+                await asyncio.sleep(0.01)
+        query(own_server.url, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        await asyncio.wait_for(waiting, 30)
+        await log.close(replace(log.info, status="satisfied"))
+        assert shown(await journal.entries("run-1")) == shown(rounds_seen(rounds(2)))
+
+
 async def test_a_restart_of_the_database_is_waited_for(
     own_server: PostgresServer, own_url: str
 ) -> None:

@@ -269,6 +269,9 @@ class PostgresSession(psycopg.AsyncConnection[TupleRow]):
         silence = connection.SILENCE if timeout is None else timeout
         try:
             return await wait_async(gen, self.pgconn.socket, interval=interval, timeout=silence)
+        except psycopg.errors.ReadOnlySqlTransaction:
+            self.pgconn.finish()  # as that of the journal
+            raise
         except (psycopg.OperationalError, asyncio.CancelledError) as error:
             # Of the client: the state of the session is unknown.
             if getattr(error, "sqlstate", None) is None:

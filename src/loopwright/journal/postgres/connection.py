@@ -89,6 +89,9 @@ class Connection(psycopg.Connection[Row]):
             return super().wait(gen, interval, timeout)
         try:
             return super().wait(gen, interval, SILENCE)
+        except errors.ReadOnlySqlTransaction:
+            self.pgconn.finish()  # the setting is that of the start of a session, and may be another one by now
+            raise
         except psycopg.OperationalError as error:
             if error.sqlstate is None:  # of the client: the state of the session is unknown
                 self.pgconn.finish()

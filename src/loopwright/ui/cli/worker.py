@@ -119,6 +119,10 @@ def worker(
     with Output() as output:
         queues = _queues(queue or [])
         retained = age("--retain", retain) if retain else 0.0
+        if retain and not retained:
+            raise ConfigurationError(
+                f"--retain: {retain} would delete every run at its end; give a longer time, such as 30d"
+            )
 
         # Read for each run, because a person can approve a document while the worker serves.
         def approved() -> list[str]:

@@ -45,7 +45,9 @@ def workers(
             if as_json:
                 output.write_json({"draining": drain})
             else:
-                output.write(f"{drain} takes no new runs, and ends after those in progress")
+                output.write(
+                    f"{drain} takes no new runs, and ends after those in progress, or after its --drain seconds"
+                )
             return 0
         state = reading(journal, read_cluster)
         if as_json:
