@@ -10,8 +10,9 @@ import pytest
 
 from loopwright import Context, Loop, MaxIterations, run, step
 from loopwright.errors import ConfigurationError, OwnershipLost
-from loopwright.journal import Journal, MemoryJournal
+from loopwright.journal import Journal, MemoryJournal, RunInfo
 from loopwright.journal.postgres.journal import PostgresJournal
+from loopwright.journal.recorded.log import DurableLog
 from loopwright.journal.sqlite import SqliteJournal
 
 STORES = ("memory", "sqlite", "postgres")
@@ -65,6 +66,19 @@ async def test_a_lost_run_cancels_its_call(
     await two.close()
     assert (await two.find("r")).status == "exhausted"
     await two.close()
+
+
+async def test_a_loss_is_told_once(tmp_path: Path) -> None:
+    """However often the store finds the other owner: each time would cancel the run again while it is released."""
+    async with SqliteJournal(tmp_path / "r.db") as journal:
+        log = await journal.open(RunInfo("r", "work", None))
+        assert isinstance(log, DurableLog)
+        told: list[int] = []
+        log.on_lost = lambda: told.append(1)
+        for _ in range(2):
+            log.take_away()
+            await asyncio.sleep(0)
+        assert told == [1]
 
 
 @pytest.mark.parametrize("kind", STORES)

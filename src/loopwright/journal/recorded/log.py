@@ -368,6 +368,9 @@ class DurableLog:
             self._queue.loop.call_soon_threadsafe(self._lost)
 
     def _lost(self) -> None:
+        # Each beat and each write finds the other owner again, and a second cancellation would end the release.
+        if self._taken:
+            return
         self._taken = True
         if self._on_lost is not None:
             self._on_lost()
