@@ -120,6 +120,19 @@ async def test_a_worker_does_not_hear_that_deliveries_of_others_ended(
     await asyncio.gather(worker.close(), other.close())
 
 
+async def test_a_delivery_of_a_lost_worker_does_not_wait(postgres_url: str) -> None:
+    """Its job stays, but the sweeper enqueues the run, which wakes a worker before the next poll of the engine."""
+    engine, delivery = open_deliverer("pgqueuer", postgres_url), Delivery("r", "default")
+    await engine.prepare()
+    await engine.enqueue([delivery])
+    picked = "UPDATE loopwright_queue.pgqueuer SET status='picked', heartbeat=now() - %s * interval '1 second'"
+    for age, waits in ((0, {"r"}), (3600, set[str]())):
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            db.execute(picked, (age,))
+        assert await engine.waiting([delivery]) == waits
+    await engine.close()
+
+
 class TestCelery(DelivererSuite):
     """Deliveries by Celery on RabbitMQ; the broker finds no single task, so `waiting` is a bound."""
 

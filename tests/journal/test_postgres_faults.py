@@ -47,6 +47,22 @@ def own_url(own_server: PostgresServer) -> str:
     return own_server.url_of(own_server.create_database())
 
 
+_NAMED = """
+CREATE FUNCTION named() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN IF NEW.backend IS NULL OR NEW.backend_start IS NULL THEN RAISE 'no session'; END IF; RETURN NEW; END $$;
+CREATE TRIGGER named BEFORE INSERT ON loopwright.owners FOR EACH ROW EXECUTE FUNCTION named();
+"""
+
+
+async def test_an_owner_names_a_session_before_its_first_beat(own_url: str) -> None:
+    """A process that dies at once is missed as soon as its session is gone, and not after its lease."""
+    async with PostgresJournal(own_url) as journal:
+        await journal.runs()
+        query(own_url, _NAMED)
+        log = await journal.open(info())
+        await log.close(replace(log.info, status="satisfied"))
+
+
 async def test_a_database_that_only_reads_for_a_while_is_waited_for(
     own_server: PostgresServer, own_url: str
 ) -> None:

@@ -133,9 +133,12 @@ class PgQueuerDeliverer:
     async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return the runs with a job that waits or is delivered; see Deliverer.waiting."""
         async with self._queries() as queries:
+            # Not those whose worker was lost. They keep their job, but to enqueue them wakes a worker that takes it
+            # over at once; at its next poll it would do so up to ten seconds later.
             rows = await queries.driver.fetch(
                 f"SELECT DISTINCT payload FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
-                "WHERE payload = ANY($1::bytea[]) AND status IN ('queued', 'picked')",
+                "WHERE payload = ANY($1::bytea[]) AND (status = 'queued' OR (status = 'picked' AND "
+                f"heartbeat > now() - interval '{_BEAT.seconds} seconds'))",
                 [one.run_id.encode() for one in deliveries],
             )
         return {bytes(row["payload"]).decode() for row in rows}  # type: ignore[call-overload]

@@ -28,8 +28,9 @@ CHANGES = "loopwright"
 """The channel on which a process announces, at most once per beat, that it committed."""
 
 _REGISTER = (
-    "INSERT INTO loopwright.owners(host, pid, version, since, beat, lease, silence, held, closed) "
-    "VALUES (%s, %s, %s, clock_timestamp(), clock_timestamp(), %s, %s, 0, false) RETURNING id"
+    "INSERT INTO loopwright.owners(host, pid, version, since, beat, lease, silence, held, closed, backend, backend_start) "
+    "VALUES (%s, %s, %s, clock_timestamp(), clock_timestamp(), %s, %s, 0, false, %s, "
+    "(SELECT backend_start FROM pg_stat_activity WHERE pid=%s)) RETURNING id"
 )
 _DEAD = (
     "DELETE FROM loopwright.owners o USING loopwright.owners_now n WHERE n.id=o.id AND NOT n.alive "
@@ -102,7 +103,9 @@ class LeaseRenewal:
         # Every process registers, so no separate clean-up is needed.
         db.execute(_DEAD)
         db.execute(_OLD_COMMITS)
-        [(key,)] = db.execute(_REGISTER, self._row()).fetchall()
+        # Until the first beat, which has a session of its own, that of the writer shows that the process is there.
+        backend = None if db.pooled else db.info.backend_pid
+        [(key,)] = db.execute(_REGISTER, (*self._row(), backend, backend)).fetchall()
         assert isinstance(key, int)
         self.owner = key
         self._since = time.monotonic()
