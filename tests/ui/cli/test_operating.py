@@ -64,7 +64,10 @@ def test_workers_shows_the_sweep_and_who_is_draining(shared: Project, postgres_u
     assert data.json["sweep"]["worker"] == HERE
     assert unknown.code == 2
     assert "--drain: no worker 'elsewhere:1' is active; list them with: loopwright workers" in unknown.err  # fmt: skip
-    assert drained.out == f"{HERE} takes no new runs, and ends after those in progress\n"
+    assert (
+        drained.out
+        == f"{HERE} takes no new runs, and ends after those in progress, or after its --drain seconds\n"
+    )
     assert f"{HERE}  ends, since" in last.out
 
 
