@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..cluster import QueueInfo, WorkerInfo
-from ..cluster.shared_runs import DelayedRun, SweepInfo, delay_text, open_runs
+from ..cluster.shared_runs import DelayedRun, SharedRuns, SweepInfo, delay_text, open_runs
 from ..journal import Journal
 from ..records import Usage
 from ..records.display import duration, spent
@@ -79,8 +80,9 @@ class ClusterState:
         return duration(max(0.0, self.now - moment))
 
 
-async def read_cluster(store: Journal, most: int = 1000) -> ClusterState:
-    """Return the state of the workers and queues of a journal, with at most `most` delayed runs.
+@asynccontextmanager
+async def shared_runs(store: Journal) -> AsyncIterator[SharedRuns]:
+    """Yield what the workers of a journal share, with its tables, and close it.
 
     Raises:
         ConfigurationError: if the journal belongs to one machine.
@@ -89,6 +91,18 @@ async def read_cluster(store: Journal, most: int = 1000) -> ClusterState:
     try:
         await store.runs(limit=1)  # the first use creates the tables of a journal
         await runs.prepare()
+        yield runs
+    finally:
+        await runs.close()
+
+
+async def read_cluster(store: Journal, most: int = 1000) -> ClusterState:
+    """Return the state of the workers and queues of a journal, with at most `most` delayed runs.
+
+    Raises:
+        ConfigurationError: if the journal belongs to one machine.
+    """
+    async with shared_runs(store) as runs:
         return ClusterState(
             await runs.workers(),
             await runs.queues(),
@@ -98,5 +112,3 @@ async def read_cluster(store: Journal, most: int = 1000) -> ClusterState:
             sweep=await runs.sweep_info(),
             now=time.time(),
         )
-    finally:
-        await runs.close()

@@ -9,11 +9,12 @@ import typer
 
 from ...cluster.schedules import Backfilled, ScheduleInfo, backfill, pause, proceed
 from ...cluster.schedules import schedules as read_schedules
-from ...cluster.shared_runs import SharedRuns, open_runs
+from ...cluster.shared_runs import SharedRuns
 from ...errors import ConfigurationError, nearest
 from ...journal import Journal
 from ...journal.protocol import DAMAGED
 from .. import formatting as texts
+from ..cluster_state import shared_runs
 from ..journals import DEFAULT, reading
 from .options import AsJson, JournalUrl, moment
 from .output import Output
@@ -88,13 +89,8 @@ def _shared(url: str, work: Callable[[Journal, SharedRuns], Awaitable[T]]) -> T:
     """Return the result of `work` on a journal and its shared state."""
 
     async def called(store: Journal) -> T:
-        runs = open_runs(store)
-        try:
-            await store.runs(limit=1)  # the first use creates the tables of a journal
-            await runs.prepare()
+        async with shared_runs(store) as runs:
             return await work(store, runs)
-        finally:
-            await runs.close()
 
     return reading(url, called)
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from ...cluster.shared_runs import DelayedRun, delay_text, open_runs
+from ...cluster.shared_runs import DelayedRun, delay_text
 from ...errors import ConfigurationError, nearest
 from ...journal import Journal
 from ...journal.protocol import shown_url
 from ...records.codec import Json
 from ...records.display import spent as spent_text
 from .. import formatting as texts
-from ..cluster_state import ClusterState, read_cluster
+from ..cluster_state import ClusterState, read_cluster, shared_runs
 from ..journals import DEFAULT, command_line, reading
 from .options import AsJson, JournalUrl
 from .output import Output
@@ -123,15 +123,11 @@ def queues(
 
 
 async def _drain(store: Journal, worker: str, url: str) -> None:
-    runs = open_runs(store)
-    try:
-        await runs.prepare()
+    async with shared_runs(store) as runs:
         if not await runs.drain(worker):
             names = [one.owner for one in await runs.workers() if one.alive]
             hint = nearest(worker, names) or f"; list them with: {command_line('workers', '', url)}"
             raise ConfigurationError(f"--drain: no worker {worker!r} is active{hint}")
-    finally:
-        await runs.close()
 
 
 def _write_delayed(delayed: Sequence[DelayedRun], output: Output) -> None:
@@ -173,11 +169,8 @@ def _write_workers(state: ClusterState, output: Output, url: str) -> None:
 
 
 async def _pause(store: Journal, queue: str, *, on: bool) -> bool:
-    runs = open_runs(store)
-    try:
+    async with shared_runs(store) as runs:
         return await runs.pause_queue(queue, on=on)
-    finally:
-        await runs.close()
 
 
 def _write_queues(state: ClusterState, output: Output, only: str = "") -> None:
