@@ -244,9 +244,8 @@ class PostgresSession(psycopg.AsyncConnection[TupleRow]):
     """
 
     pooled = False
-    _receiving = (
-        0  # a file descriptor of its own: psycopg watches that of the connection during a statement
-    )
+    # A file descriptor of its own: psycopg watches that of the connection during a statement.
+    _receiving = 0
 
     @classmethod
     async def to(cls, url: str, role: str) -> PostgresSession:
@@ -269,12 +268,8 @@ class PostgresSession(psycopg.AsyncConnection[TupleRow]):
         silence = connection.SILENCE if timeout is None else timeout
         try:
             return await wait_async(gen, self.pgconn.socket, interval=interval, timeout=silence)
-        except psycopg.errors.ReadOnlySqlTransaction:
-            self.pgconn.finish()  # as that of the journal
-            raise
-        except (psycopg.OperationalError, asyncio.CancelledError) as error:
-            # Of the client: the state of the session is unknown.
-            if getattr(error, "sqlstate", None) is None:
+        except (psycopg.Error, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) or connection.ends_session(error):
                 self.pgconn.finish()
             raise
 
@@ -463,9 +458,8 @@ class PostgresSharedRuns:
         self._finished = 0
         self._session: PostgresSession | None = None
         self._changed = asyncio.Event()
-        self._ahead = (
-            time.time() - time.monotonic()
-        )  # of the clock of the database, before the monotonic one
+        # By how much the clock of the database is ahead of the monotonic one.
+        self._ahead = time.time() - time.monotonic()
         self._read_to: dict[str, int] = {}  # the last waiting run that was read, by queue
         self._lock = asyncio.Lock()
 

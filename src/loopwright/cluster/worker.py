@@ -196,9 +196,8 @@ _EARLY = 1.0  # seconds by which a delivery may come before the time of its run
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
 _ELSEWHERE = 1.0  # seconds before a run is delivered again that another host can continue
 _KEPT = 10_000  # runs whose reasons are remembered
-_LAST_WORD = (
-    5.0  # seconds for which an engine that ends may speak with its server, which may be silent
-)
+# Seconds for which an engine that ends may speak with its server, which may be silent.
+_LAST_WORD = 5.0
 _QUIET = 5  # seconds without a beat after which a worker takes no more deliveries
 _STEADY = 15.0  # seconds of service after which the end of an engine is a new event
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that its budget or its journal stopped

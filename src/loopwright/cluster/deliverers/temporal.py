@@ -24,16 +24,12 @@ __all__ = ["TemporalDeliverer"]
 DEFAULT_ADDRESS = "localhost:7233"
 _PREFIX = "loopwright-"  # of task queues and workflows
 _BATCH = 50  # requests at once
-_TASK = timedelta(
-    seconds=2
-)  # in which a worker answers for a workflow, before another one is asked
-_TASKS = (
-    10  # workflows that a worker has at once: more would wait for each other, and be lost with it
-)
-_PING, _PONG = (
-    5000,
-    5000,
-)  # milliseconds until a silent connection is asked whether it is there, and until it is lost
+# In which a worker answers for a workflow, before another one is asked.
+_TASK = timedelta(seconds=2)
+# Workflows that a worker has at once: more would wait for each other, and be lost with it.
+_TASKS = 10
+# Milliseconds until a silent connection is asked whether it is there, and until it is lost.
+_PING, _PONG = 5000, 5000
 
 
 def _definition() -> ModuleType:

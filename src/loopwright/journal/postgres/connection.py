@@ -75,6 +75,17 @@ _REFUSED = re.compile(
 _BEGINNING = re.compile(r"^connection to server at .*? failed: |^connection failed: |FATAL: +")
 
 
+def ends_session(error: psycopg.Error) -> bool:
+    """Return whether a session must not be used after an error.
+
+    Its state is unknown after an error of the client. One that only reads has the setting of its start, which may be
+    another one by now.
+    """
+    if isinstance(error, psycopg.OperationalError):
+        return error.sqlstate is None
+    return isinstance(error, errors.ReadOnlySqlTransaction)
+
+
 class Connection(psycopg.Connection[Row]):
     """A connection that gives up when the server has not answered for `SILENCE` seconds.
 
@@ -89,11 +100,8 @@ class Connection(psycopg.Connection[Row]):
             return super().wait(gen, interval, timeout)
         try:
             return super().wait(gen, interval, SILENCE)
-        except errors.ReadOnlySqlTransaction:
-            self.pgconn.finish()  # the setting is that of the start of a session, and may be another one by now
-            raise
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None:  # of the client: the state of the session is unknown
+        except psycopg.Error as error:
+            if ends_session(error):
                 self.pgconn.finish()
             raise
 
