@@ -356,6 +356,9 @@ _WAITING = f"""loopwright.runs r WHERE r.queue = s.queue AND r.status = 'queued'
   AND r.id > coalesce(c.id, 0) AND {_HERE}"""
 _ANSWERS = """loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id
   WHERE r.status = 'suspended' AND r.queue <> '' AND i.asked > 0"""
+_FIELDS = (
+    "run_id", "name", "status", "created", "updated", "epoch", "queue", "priority", "wake_at", "deliveries",
+)  # fmt: skip
 _DUE = f"""
 WITH served AS MATERIALIZED ({_SERVED})
 SELECT r.* FROM served s, LATERAL (SELECT {{columns}} FROM {_TIMED} ORDER BY r.wake_at LIMIT %(limit)s) r
@@ -681,27 +684,11 @@ class PostgresSharedRuns:
         async with self._db() as db:
             found = await (await db.execute(_DUE.encode(), values)).fetchall()
         rows, waiting = [], defaultdict(list)
-        for (
-            run_id,
-            name,
-            status,
-            created,
-            updated,
-            epoch,
-            queue,
-            priority,
-            wake_at,
-            deliveries,
-            key,
-        ) in found:
-            rows.append(
-                RunInfo(
-                    run_id, name, status=status, created=created, updated=updated, epoch=epoch, queue=queue,
-                    priority=priority, wake_at=wake_at, deliveries=deliveries,
-                )
-            )  # fmt: skip
-            if status == "queued" and not wake_at:
-                waiting[queue].append(key)
+        for *fields, key in found:
+            row = RunInfo(**dict(zip(_FIELDS, fields, strict=True)))
+            rows.append(row)
+            if row.status == "queued" and not row.wake_at:
+                waiting[row.queue].append(key)
         # From the beginning again, after the last part of a queue.
         self._read_to = {
             queue: keys[-1] for queue, keys in waiting.items() if len(keys) == values["part"]
