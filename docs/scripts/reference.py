@@ -16,7 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-import typer
 import yaml
 
 from loopwright import errors
@@ -28,7 +27,8 @@ from loopwright.records import Reason, Status
 from loopwright.templates.filters import FILTERS, METHODS, PREDICATES
 from loopwright.templates.template import TAGS as TEMPLATE_TAGS
 from loopwright.templates.variables import OF_ITEMS, OF_LOOPS
-from loopwright.ui.cli import COMMANDS
+from loopwright.ui.cli import COMMANDS, GROUPS
+from loopwright.ui.cli.parser import documented, leaf
 
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "docs" / "reference"
@@ -496,12 +496,17 @@ def _replies() -> str:
 def cli_page() -> str:
     """Return the reference of the command line, from the commands themselves."""
     parts = [
-        table(("command", "summary"), [(f"[`{c.name}`](#{c.name})", c.summary) for c in COMMANDS])
+        table(
+            ("group", "command", "summary"),
+            [
+                (title, f"[`{c.name}`](#{c.name.replace(' ', '-')})", c.summary)
+                for title, commands in GROUPS.items()
+                for c in commands
+            ],
+        )
     ]
     for command in COMMANDS:
-        app = typer.Typer(add_completion=False)
-        app.command(command.name)(command.load())
-        made: Any = typer.main.get_command(app)
+        made: Any = leaf(command)
         arguments, options = [], []
         for one in made.params:
             meaning = getattr(one, "help", None) or ""
@@ -510,12 +515,13 @@ def cli_page() -> str:
                 arguments.append((f"`{one.name.upper()}`", meaning))
             elif one.name != "help":
                 options.append((name, _value(one), _option_default(one), meaning))
-        help_text = inspect.cleandoc((made.help or command.summary).replace("\f", ""))
-        parts.append(f"## {command.name}\n\n{help_text}\n")
+        text, examples = documented(command.load())
+        parts.append(f"## {command.name}\n\n{text}\n")
         if arguments:
             parts.append(table(("argument", "meaning"), arguments))
         if options:
             parts.append(table(("option", "value", "default", "meaning"), options))
+        parts.append("```console\n" + "".join(f"$ {line}\n" for line in examples) + "```\n")
     intro = (
         "This page is generated from the commands. `loopwright COMMAND --help` prints the same text. "
         "`LOOPWRIGHT_JOURNAL` sets the default journal, `LOOPWRIGHT_MODEL` the default model, and "

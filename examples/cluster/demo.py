@@ -81,7 +81,7 @@ class Demo:
         return process
 
     def _worker(self) -> subprocess.Popen[str]:
-        return self._start("worker", "--queue", f"default={SLOTS}", "--root", str(HERE))
+        return self._start("worker", "start", "--queue", f"default={SLOTS}", "--root", str(HERE))
 
     def _submit(self) -> None:
         inputs = self.folder / "inputs.jsonl"

@@ -335,19 +335,19 @@ def project(folder: Path) -> None:
 def test_a_result_with_uncommitted_files_has_a_command_that_takes_it(
     tmp_path: Path, edited: str
 ) -> None:
-    """`git merge` would refuse the branch; one sentence says why, also in `show` and `workspace branch`."""
+    """`git merge` would refuse the branch; one sentence says why, also in `show` and `files branch`."""
     project(tmp_path)
     with (tmp_path / edited).open("a") as file:
         file.write("# mine\n")
     words = ["until", "--workspace", "copy", "grep -q green state", "--yes", "--run-id", "one"]
     done = command(tmp_path, *words, "--", "sh", "agent.sh")
     assert done.returncode == 0, done.stderr
-    line = "branch: loopwright/one (loopwright workspace apply one)\n"
+    line = "branch: loopwright/one (loopwright files apply one)\n"
     why = f"uncommitted files of the project too, which git merge does not replace: {edited}\n"
     for said in (done.stdout, command(tmp_path, "show", "one").stdout):
         assert line in said and why in said and "(git merge" not in said
-    assert why in command(tmp_path, "workspace", "branch", "one").stderr
-    applied = command(tmp_path, "workspace", "apply", "one")
+    assert why in command(tmp_path, "files", "branch", "one").stderr
+    applied = command(tmp_path, "files", "apply", "one")
     assert applied.returncode == 0, applied.stderr
     assert (tmp_path / "state").read_text() == "green\n"
     assert (tmp_path / edited).read_text().endswith("# mine\n")
@@ -365,7 +365,7 @@ def test_a_result_that_could_not_be_applied_is_said_to_be_one(tmp_path: Path, ki
     words += ["--apply", "--sandbox", "none"]
     done = command(tmp_path, *words, "--", "sh", "-c", edit)
     assert done.returncode == 0, done.stderr
-    branch = "or commit your edits, and git merge the branch of: loopwright workspace branch one\n"
+    branch = "or commit your edits, and git merge the branch of: loopwright files branch one\n"
     for said in (done.stdout, command(tmp_path, "show", "one").stdout):
         assert "not applied: you and the run both changed state; none of your files" in said
         assert (branch in said) == (kind == "copy")
@@ -373,7 +373,7 @@ def test_a_result_that_could_not_be_applied_is_said_to_be_one(tmp_path: Path, ki
     assert (tmp_path / "other").read_text() == "1\n"
     if kind == "copy":
         git(tmp_path, "commit", "-q", "-am", "mine")
-        assert command(tmp_path, "workspace", "branch", "one").returncode == 0
+        assert command(tmp_path, "files", "branch", "one").returncode == 0
         words = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "loopwright/one"]
         merged = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert "Merge conflict in state" in merged.stdout

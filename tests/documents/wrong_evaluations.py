@@ -43,7 +43,7 @@ EVALUATIONS: Wrong = {
     "judge alpha without a measurement": (
         LOOP + "      evaluate: {judge: {criterion: It is good, model: 'openai:x', alpha: 0.05}}\n",
         [
-            "7:75: steps[0].loop.evaluate.judge.alpha: alpha needs measured, the report of bench judge",
+            "7:75: steps[0].loop.evaluate.judge.alpha: alpha needs measured, the report of measure judge",
         ],
     ),
     "judge leads beside a measurement": (

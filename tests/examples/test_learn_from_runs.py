@@ -72,7 +72,9 @@ def test_the_suggestion_saves_calls_and_keeps_the_quality(folder: Path) -> None:
 def test_replay_reads_its_journal(folder: Path) -> None:
     """The command line reproduces every stop of both documents, also of the changed copies."""
     for name in ("job_matching", "writing"):
-        report = loopwright("replay", f"name:{name}", "--mix", "--journal", URL, cwd=folder)
+        report = loopwright(
+            "measure", "limits", f"name:{name}", "--mix", "--journal", URL, cwd=folder
+        )
         assert (report["reproduced"]["ok"], report["reproduced"]["of"]) == (180, 180)
 
 

@@ -93,7 +93,17 @@ def reproduced(loop: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Return what `replay --json` says about the recorded stops of a loop."""
     capsys.readouterr()
     code = main(
-        ["replay", "name:count", "--mix", "--loop", loop, "--journal", "sqlite:runs.db", "--json"]
+        [
+            "measure",
+            "limits",
+            "name:count",
+            "--mix",
+            "--loop",
+            loop,
+            "--journal",
+            "sqlite:runs.db",
+            "--json",
+        ]
     )
     captured = capsys.readouterr()
     assert code == 0, captured.err
@@ -125,7 +135,7 @@ def test_runs_of_a_python_program_are_replayed(
             max_iterations=6,
         )
         run_sync(loop, 1, journal="sqlite:runs.db", run_id=f"p{number}")
-    main(["replay", "name:write", "--mix", "--journal", "sqlite:runs.db", "--json"])
+    main(["measure", "limits", "name:write", "--mix", "--journal", "sqlite:runs.db", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["reproduced"] == {"ok": RUNS, "of": RUNS, "failed": 0, "left_out": []}
     assert report["loop"] == "write"
@@ -148,7 +158,7 @@ def test_a_run_with_a_condition_that_is_not_imported_is_left_out_with_the_reason
     """No code is imported to replay a run."""
     (folder / "own_program.py").write_text(PROGRAM)
     subprocess.run([sys.executable, "-c", "import own_program"], cwd=folder, check=True)
-    assert main(["replay", "own", "--journal", "sqlite:runs.db"]) == 2
+    assert main(["measure", "limits", "own", "--journal", "sqlite:runs.db"]) == 2
     assert "own_program:Mine" in capsys.readouterr().err
     assert "own_program" not in sys.modules
 

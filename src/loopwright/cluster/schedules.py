@@ -48,7 +48,7 @@ _BATCH = 500  # rows per transaction
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule, as `loopwright schedules` lists it.
+    """A schedule, as `loopwright worker schedules` lists it.
 
     Args:
         name: its name.
@@ -220,7 +220,7 @@ async def _waiting(runs: SharedRuns, name: str) -> list[tuple[str, float]]:
     if not waiting:
         hint = nearest(name, {one for one, _, _ in await runs.timed()})
         raise RunNotFound(
-            f"no schedule {name!r} has a next run{hint or '; list them with: loopwright schedules'}"
+            f"no schedule {name!r} has a next run{hint or '; list them with: loopwright worker schedules'}"
         )
     return waiting
 

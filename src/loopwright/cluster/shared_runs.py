@@ -75,7 +75,7 @@ _OPEN = ("queued", "running", "suspended", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker, as `loopwright workers` lists it.
+    """A worker, as `loopwright worker list` lists it.
 
     Args:
         owner: its name, `HOST:PID`.
@@ -136,7 +136,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue, as `loopwright workers` lists it.
+    """A queue, as `loopwright worker list` lists it.
 
     Args:
         name: the name of the queue.

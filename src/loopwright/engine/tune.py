@@ -122,7 +122,7 @@ class Tuned:
     requested: bool = False
 
     def to_json(self) -> dict[str, Json]:
-        """Return the limits and changes as a JSON object, as `loopwright tune --json` prints it."""
+        """Return the limits and changes as a JSON object, as `loopwright limits --json` prints it."""
         return {
             "run_id": self.run_id,
             "status": self.status,

@@ -13,7 +13,7 @@ sees the same output again, so votes remove only a part of its error. The other 
 share, `icc`, the intraclass correlation: 0 if votes are independent, 1 if every vote repeats the first.
 Votes on one output are then beta-binomial: after y yes and n no the next vote is a yes with probability
 (a + y) / (a + b + y + n), where a = mean * (1 - icc) / icc and b = (1 - mean) * (1 - icc) / icc. The measurement of a
-judge, the report of `loopwright bench judge`, gives its voting rule.
+judge, the report of `loopwright measure judge`, gives its voting rule.
 """
 
 from __future__ import annotations
@@ -379,14 +379,14 @@ def measured_votes(
         names = "; ".join(map(str, criteria)) if isinstance(criteria, list) else "no name"
         raise ConfigurationError(
             f"{where}: it measures another judge ({names[:80]!r}). Criterion, model and settings must be "
-            "the same. Measure this judge with: loopwright bench judge"
+            "the same. Measure this judge with: loopwright measure judge"
         )
     shares = []
     for name in _SHARES:
         row = values.get(name)
         if not isinstance(row, Mapping):
             raise ConfigurationError(
-                f"{where}: it has no {name}. Use the file that loopwright bench judge --out writes."
+                f"{where}: it has no {name}. Use the file that loopwright measure judge --out writes."
             )
         if "value" not in row:
             raise ConfigurationError(f"{where}: {name} is unknown: {row.get('why', 'no value')}")
@@ -413,7 +413,7 @@ def _read(path: Path, where: str) -> Mapping[str, Json]:
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{where}: it is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise ConfigurationError(f"{where}: it is not a report of loopwright bench judge")
+        raise ConfigurationError(f"{where}: it is not a report of loopwright measure judge")
     return values
 
 
@@ -786,7 +786,7 @@ def judge(
         confirm: Whether a second vote must confirm a yes. Default: false.
         impossible: Whether the judge may say that a criterion can never be met; see `Impossible`. Default:
             false.
-        measured: The report of `loopwright bench judge`, as a file or an object. It decides the leads: the
+        measured: The report of `loopwright measure judge`, as a file or an object. It decides the leads: the
             rule with the fewest false rejects that keeps `alpha`, by exact calculation. `max_votes` is then
             the maximum to try. Default: none.
         alpha: With `measured`, the accepted share of bad outputs that pass. Default: 0.05.

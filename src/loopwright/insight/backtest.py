@@ -334,7 +334,7 @@ class PolicyResult:
     pairs: Sequence[Pair] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict[str, Json]:
-        """Return the result as a JSON object, as `loopwright replay --json` prints it."""
+        """Return the result as a JSON object, as `loopwright measure limits --json` prints it."""
         return {
             "policy": self.policy.to_json(),
             "exact": self.exact,

@@ -497,7 +497,7 @@ class JudgeMeasurement(CompositeStep):
     fingerprint: str
 
     def __init__(self, judge: Judge, *, votes: int = 3, at_once: int = 4) -> None:
-        integer("bench judge: votes", votes, minimum=1)
+        integer("measure judge: votes", votes, minimum=1)
         self.judge = judge
         asking = _Votes(judge.with_one_vote(), votes)
         self.cases = for_each(asking, name="cases", at_once=at_once, max_items=MOST_ITEMS)

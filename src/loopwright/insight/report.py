@@ -250,7 +250,7 @@ class Replay:
     price: float = 0.0
 
     def to_json(self) -> dict[str, Json]:
-        """Return the report as the JSON object of `loopwright replay --json`."""
+        """Return the report as the JSON object of `loopwright measure limits --json`."""
         left_out = [{"run_id": one.run_id, "why": one.why} for one in self.recordings.left_out]
         items = self.recordings.items
         return {

@@ -597,7 +597,7 @@ class Journal(Protocol):
             queue: only runs that were submitted to this queue. Queues have no index: without a status
                 or a name, a page of a queue with few runs may read all rows.
             worker: only runs that this process holds, `HOST:PID` as in `RunInfo.owner` and in
-                `loopwright workers`. If it ended, its runs count until another process takes them.
+                `loopwright worker list`. If it ended, its runs count until another process takes them.
             schedule: only runs of the schedule with this name.
         """
 

@@ -117,16 +117,16 @@ def folder_of(store: Journal) -> Path | None:
 
 def command_line(command: str, run_id: str, url: str, *options: str) -> str:
     """Return the command line for a command on a run of this journal, or on all runs."""
-    words = [_program(), command, *([run_id] if run_id else []), *options]
+    words = [_program(), *command.split(), *([run_id] if run_id else []), *options]
     # Another journal in the environment would be used instead.
     if url != DEFAULT or os.environ.get("LOOPWRIGHT_JOURNAL", url) != url:
         words += ["--journal", shown_url(url)]
     return shlex.join(words)
 
 
-def workspace_line(action: str, run_id: str, folder: Path, *words: str) -> str:
+def files_line(action: str, run_id: str, folder: Path, *words: str) -> str:
     """Return the command line for the files of a run, which are in `folder`."""
-    line = [_program(), "workspace", action, run_id, *words]
+    line = [_program(), "files", action, run_id, *words]
     # A copy is HOME/trees/RUN/LOOP.
     if folder.parent.parent.name == "trees" and folder.parents[2] != Path(".loopwright").resolve():
         line += ["--home", str(folder.parents[2])]

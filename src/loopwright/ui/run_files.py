@@ -41,7 +41,7 @@ __all__ = [
 MAX_NAMES = 5  # of files in a sentence
 UNRECORDED = "workspace not in a recorded state"
 # Changes of a step and edits of a person cannot be told apart in such a state.
-REPLACED = "resume and workspace restore replace the files, with edits of yours, and keep them as a state without a record"
+REPLACED = "resume and files restore replace the files, with edits of yours, and keep them as a state without a record"
 
 
 def files_text(item: Iteration) -> str:

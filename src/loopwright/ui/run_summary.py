@@ -216,11 +216,13 @@ async def _without_worker(runs: SharedRuns, rows: Sequence[RunInfo]) -> dict[str
         host = hosts.get(row.run_id, "")
         if not able:
             waits[row.run_id] = Wait(
-                f"no worker serves the queue {row.queue}", remedy=("worker", "--queue", row.queue)
+                f"no worker serves the queue {row.queue}",
+                remedy=("worker start", "--queue", row.queue),
             )
         elif row.queue in paused:
             waits[row.run_id] = Wait(
-                f"the queue {row.queue} is paused", remedy=("queues", row.queue, "--continue")
+                f"the queue {row.queue} is paused",
+                remedy=("worker queues", row.queue, "--continue"),
             )
         elif host and host not in {worker.host for worker in able}:
             waits[row.run_id] = Wait(f"its workspace is on {host}; it waits for a worker there")

@@ -343,8 +343,8 @@ def commands(journal: str, *, every: bool) -> list[list[str]]:
         ["until", "grep -q 3 n.txt", "--yes", "--sandbox", "none", "--max", "1", "--", "sh", "-c", "echo 3 > n.txt"],
         ["rewind", "first", "fix/count/1"], ["resume", "first", "--yes"],
     ]  # fmt: skip
-    files = [["workspace", "list"], ["workspace", "prune"], ["workspace", "restore", "first", "1"]]
-    files += [["workspace", action, "first"] for action in ("show", "diff", "branch", "apply")]
+    files = [["files", "list"], ["files", "prune"], ["files", "restore", "first", "1"]]
+    files += [["files", action, "first"] for action in ("show", "diff", "branch", "apply")]
     return [*([*words, "--journal", journal] for words in (*show, *start)), *files]
 
 

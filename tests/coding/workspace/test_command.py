@@ -50,12 +50,12 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_list_and_show_name_the_snapshots(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The list has one line for each workspace, and show one for each snapshot."""
-    row = shown(capsys, "workspace", "list")
+    row = shown(capsys, "files", "list")
     assert row.startswith("r1  ") and "  copy  3 snapshots  exhausted" in row
-    text = shown(capsys, "workspace", "show", "last")
+    text = shown(capsys, "files", "list", "last")
     assert text.count("files 2 +2 -1") == 3
-    assert text == shown(capsys, "workspace", "show", "r1", "--loop", "fix")
-    assert json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["recorded"] is True
+    assert text == shown(capsys, "files", "list", "r1", "--loop", "fix")
+    assert json.loads(shown(capsys, "files", "list", "r1", "--json"))["recorded"] is True
 
 
 def test_a_recorded_run_has_the_place_of_its_files(
@@ -74,25 +74,25 @@ def test_restore_puts_an_iteration_in_place(
 ) -> None:
     """What was there is kept without a record."""
     (files / "mine").write_text("mine")
-    shown(capsys, "workspace", "restore", "r1", "3")
+    shown(capsys, "files", "restore", "r1", "3")
     assert (files / "n.txt").read_text() == "3\n"
     assert not (files / "mine").exists()
-    assert len(json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]) == 1
+    assert len(json.loads(shown(capsys, "files", "list", "r1", "--json"))["lost"]) == 1
 
 
 def test_a_snapshot_is_named_by_its_hash(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The beginning that `show` prints is enough, also for a state without a record."""
-    snapshots = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["snapshots"]
+    snapshots = json.loads(shown(capsys, "files", "list", "r1", "--json"))["snapshots"]
     first, third = snapshots["1"][:12], snapshots["3"]
-    by_number = shown(capsys, "workspace", "diff", "r1", "1", "3")
-    assert shown(capsys, "workspace", "diff", "r1", first.upper(), third) == by_number != ""
+    by_number = shown(capsys, "files", "diff", "r1", "1", "3")
+    assert shown(capsys, "files", "diff", "r1", first.upper(), third) == by_number != ""
     (files / "mine").write_text("mine")
-    assert "iteration 3 (" in shown(capsys, "workspace", "restore", "r1", third[:7])
+    assert "iteration 3 (" in shown(capsys, "files", "restore", "r1", third[:7])
     assert (files / "n.txt").read_text() == "3\n"
-    [lost] = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["lost"]
-    shown(capsys, "workspace", "restore", "r1", lost[:12])
+    [lost] = json.loads(shown(capsys, "files", "list", "r1", "--json"))["lost"]
+    shown(capsys, "files", "restore", "r1", lost[:12])
     assert (files / "mine").read_text() == "mine"
-    assert "a state without a record in place" in shown(capsys, "workspace", "list")
+    assert "a state without a record in place" in shown(capsys, "files", "list")
 
 
 @pytest.mark.parametrize("text", ["wrong", "0.5", "-", "9", "abc", "99999999"])
@@ -100,8 +100,8 @@ def test_an_unknown_snapshot_is_refused(
     files: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     """The message has the numbers that there are, and hashes for a text that is no number."""
-    start = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["snapshots"]["0"]
-    assert main(["workspace", "restore", "r1", text]) == 2
+    start = json.loads(shown(capsys, "files", "list", "r1", "--json"))["snapshots"]["0"]
+    assert main(["files", "restore", "r1", text]) == 2
     message = capsys.readouterr().err
     assert f"no snapshot {text}; it has 0 (the start) to 3" in message
     assert (start[:12] in message) == (text != "9")
@@ -109,9 +109,9 @@ def test_an_unknown_snapshot_is_refused(
 
 def test_a_mistyped_hash_names_the_nearest(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One wrong character is enough to be told the right hash."""
-    commit = json.loads(shown(capsys, "workspace", "show", "r1", "--json"))["snapshots"]["2"][:12]
+    commit = json.loads(shown(capsys, "files", "list", "r1", "--json"))["snapshots"]["2"][:12]
     wrong = commit[:-1] + ("0" if commit[-1] != "0" else "1")
-    assert main(["workspace", "diff", "r1", wrong]) == 2
+    assert main(["files", "diff", "r1", wrong]) == 2
     assert f"did you mean '{commit}'?" in capsys.readouterr().err
 
 
@@ -119,15 +119,15 @@ def test_states_without_a_record_are_listed(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`list` counts them, and `show` has the files of each and the command that puts one in place."""
-    assert "without a record" not in shown(capsys, "workspace", "list")
+    assert "without a record" not in shown(capsys, "files", "list")
     (files / "mine").write_text("mine")
-    shown(capsys, "workspace", "restore", "r1", "3")
-    assert ", 1 state without a record  " in shown(capsys, "workspace", "list")
-    assert main(["workspace", "show", "r1"]) == 0
+    shown(capsys, "files", "restore", "r1", "3")
+    assert ", 1 state without a record  " in shown(capsys, "files", "list")
+    assert main(["files", "list", "r1"]) == 0
     output, notes = capsys.readouterr()
     [line] = [row for row in output.splitlines() if row.startswith("  without")]
     assert line.endswith("files 1 +1 -0  mine")
-    assert f"loopwright workspace restore r1 {line.split()[3]}" in notes
+    assert f"loopwright files restore r1 {line.split()[3]}" in notes
 
 
 def test_restore_without_a_number_puts_the_result_in_place(
@@ -135,25 +135,25 @@ def test_restore_without_a_number_puts_the_result_in_place(
 ) -> None:
     """It follows a restored iteration too, which `list` and `show` name while it is in place."""
     result = (files / "n.txt").read_text()
-    assert "iteration 1 (" in shown(capsys, "workspace", "restore", "r1", "1")
+    assert "iteration 1 (" in shown(capsys, "files", "restore", "r1", "1")
     assert (files / "n.txt").read_text() == "1\n" != result
-    assert "iteration 1 in place" in shown(capsys, "workspace", "list")
-    [line] = [row for row in shown(capsys, "workspace", "show", "r1").splitlines() if "(in" in row]
+    assert "iteration 1 in place" in shown(capsys, "files", "list")
+    [line] = [row for row in shown(capsys, "files", "list", "r1").splitlines() if "(in" in row]
     assert line.startswith("  1  ") and line.endswith("  (in place)")
-    shown(capsys, "workspace", "restore", "r1")
+    shown(capsys, "files", "restore", "r1")
     assert (files / "n.txt").read_text() == result
-    assert "in place" not in shown(capsys, "workspace", "list")
+    assert "in place" not in shown(capsys, "files", "list")
 
 
 def test_diff_is_a_patch_of_two_iterations(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command and `show --diff` print the same difference of files."""
-    assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "1", "2")
+    assert "-1\n+2" in shown(capsys, "files", "diff", "r1", "1", "2")
     assert "-1\n+2" in shown(capsys, "show", "r1", "--diff", "1", "2")
 
 
 def test_branch_is_made_later(repo: Repo, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Any iteration becomes a branch."""
-    shown(capsys, "workspace", "branch", "r1", "1", "--name", "first")
+    shown(capsys, "files", "branch", "r1", "1", "--branch", "first")
     assert repo.git("show", "first:n.txt") == "1"
 
 
@@ -163,17 +163,15 @@ def test_files_with_a_key_are_named(repo: Repo, capsys: pytest.CaptureFixture[st
     own = Workspace(repo.folder, merge="none")
     recorded(Loop(key, by_count, max_iterations=1, name="fix", workspace=own))
     for words in (("branch", "r1"), ("apply", "r1", "1")):
-        assert json.loads(shown(capsys, "workspace", *words, "--json"))["secrets"] == [
-            "settings.txt"
-        ]
+        assert json.loads(shown(capsys, "files", *words, "--json"))["secrets"] == ["settings.txt"]
 
 
 def test_prune_of_a_run_deletes_its_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a run it deletes those whose time is over."""
-    assert "no workspace to delete" in shown(capsys, "workspace", "prune")
-    shown(capsys, "workspace", "prune", "r1")
+    assert "no workspace to delete" in shown(capsys, "files", "prune")
+    shown(capsys, "files", "prune", "r1")
     assert not run.exists()
-    assert "no workspaces" in shown(capsys, "workspace", "list")
+    assert "no workspaces" in shown(capsys, "files", "list")
 
 
 def test_prune_frees_the_space_of_the_snapshots(
@@ -192,14 +190,14 @@ def test_prune_frees_the_space_of_the_snapshots(
         run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id=name)
     store = Path(".loopwright/store.git")
     before = used(store)
-    assert "bytes freed" in shown(capsys, "workspace", "prune", "alone")
+    assert "bytes freed" in shown(capsys, "files", "prune", "alone")
     assert before - used(store) < 300_000
     with (run.parent / ".state" / "fix" / "lock").open() as lock:
         assert take_lock(lock.fileno())
-        assert json.loads(shown(capsys, "workspace", "prune", "--json"))["freed_bytes"] is None
-    shown(capsys, "workspace", "prune", "shares")
+        assert json.loads(shown(capsys, "files", "prune", "--json"))["freed_bytes"] is None
+    shown(capsys, "files", "prune", "shares")
     assert used(store) < before - 300_000
-    assert "-2\n+3" in shown(capsys, "workspace", "diff", "r1", "2", "3")
+    assert "-2\n+3" in shown(capsys, "files", "diff", "r1", "2", "3")
 
 
 def used(store: Path) -> int:
@@ -224,11 +222,11 @@ def test_show_lists_the_changed_files(run: Path, capsys: pytest.CaptureFixture[s
 def test_the_start_is_iteration_0_of_a_difference(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`show --diff 0 N` prints what changed since the start, as `workspace diff` does."""
+    """`show --diff 0 N` prints what changed since the start, as `files diff` does."""
     assert run.exists()
     text = shown(capsys, "show", "r1", "--diff", "0", "3")
     assert "-0\n+3" in text
-    assert text == shown(capsys, "workspace", "diff", "r1", "0", "3")
+    assert text == shown(capsys, "files", "diff", "r1", "0", "3")
 
 
 def test_each_of_several_loops_has_its_iterations(
@@ -240,12 +238,12 @@ def test_each_of_several_loops_has_its_iterations(
     }
     needs = {"again": ["fix"]}
     recorded(Workflow("flow", loops, needs=needs, workspace=Workspace(repo.folder, merge="none")))
-    assert "  2 snapshots  " in shown(capsys, "workspace", "list")
-    assert "-1\n+2" in shown(capsys, "workspace", "diff", "r1", "--loop", "again", "0", "1")
-    assert "-0\n+1" in shown(capsys, "workspace", "diff", "r1", "--loop", "flow/fix", "1")
-    assert main(["workspace", "restore", "r1", "1"]) == 2
+    assert "  2 snapshots  " in shown(capsys, "files", "list")
+    assert "-1\n+2" in shown(capsys, "files", "diff", "r1", "--loop", "again", "0", "1")
+    assert "-0\n+1" in shown(capsys, "files", "diff", "r1", "--loop", "flow/fix", "1")
+    assert main(["files", "restore", "r1", "1"]) == 2
     assert "use --loop: again, fix" in capsys.readouterr().err
-    assert main(["workspace", "show", "r1", "--loop", "agin"]) == 2
+    assert main(["files", "list", "r1", "--loop", "agin"]) == 2
     assert "did you mean 'again'?" in capsys.readouterr().err
 
 
@@ -256,8 +254,8 @@ def test_the_complete_id_is_not_the_beginning_of_another(
     loop = counting(Workspace(repo.folder, merge="none"), max_iterations=1)
     for name in ("r1", "r10"):
         run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id=name)
-    assert shown(capsys, "workspace", "show", "r1").startswith("r1  fix  copy  1 snapshot ")
-    assert main(["workspace", "show", "r"]) == 2
+    assert shown(capsys, "files", "list", "r1").startswith("r1  fix  copy  1 snapshot ")
+    assert main(["files", "list", "r"]) == 2
     assert "several runs begin like this: r1, r10" in capsys.readouterr().err
 
 
@@ -265,11 +263,11 @@ def test_apply_changes_the_files_of_the_folder(
     repo: Repo, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By default it applies the files in place; a file that both sides changed is refused."""
-    assert "2 files" not in shown(capsys, "workspace", "list")
-    assert "changed" in shown(capsys, "workspace", "apply", "r1")
+    assert "2 files" not in shown(capsys, "files", "list")
+    assert "changed" in shown(capsys, "files", "apply", "r1")
     assert (repo.folder / "n.txt").read_text() == (run / "n.txt").read_text() == "2\n"
     (repo.folder / "n.txt").write_text("mine\n")
-    assert main(["workspace", "apply", "r1", "3"]) == 2
+    assert main(["files", "apply", "r1", "3"]) == 2
     assert "nothing was changed" in capsys.readouterr().err
     assert (repo.folder / "n.txt").read_text() == "mine\n"
 
@@ -328,7 +326,7 @@ def test_show_has_the_cost_of_each_session(
 
 def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message names where it looked."""
-    assert main(["workspace", "show", "zz"]) == 2
+    assert main(["files", "list", "zz"]) == 2
     assert "no workspace of this run" in capsys.readouterr().err
 
 
@@ -370,17 +368,17 @@ def killed_in_the_second_iteration(repo: Repo) -> Path:
 def test_a_killed_run_shows_that_its_files_are_in_no_recorded_state(
     repo: Repo, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`runs`, `show` and `workspace list` say so until a restore puts the last capture in place."""
+    """`runs`, `show` and `files list` say so until a restore puts the last capture in place."""
     folder = killed_in_the_second_iteration(repo)
     assert (folder / "n.txt").read_text() == "2\n"
     text = "not in a recorded state"
     assert text in shown(capsys, "runs")
     assert json.loads(shown(capsys, "runs", "--json"))["runs"][0]["detail"].endswith(text)
-    assert "loopwright workspace restore r1" in shown(capsys, "show", "r1")
-    assert text in shown(capsys, "workspace", "list")
-    assert main(["workspace", "list"]) == 0
+    assert "loopwright files restore r1" in shown(capsys, "show", "r1")
+    assert text in shown(capsys, "files", "list")
+    assert main(["files", "list"]) == 0
     assert "replace the files, with edits of yours" in capsys.readouterr().err
-    assert "in place" not in shown(capsys, "workspace", "show", "r1")
-    shown(capsys, "workspace", "restore", "r1")
+    assert "in place" not in shown(capsys, "files", "list", "r1")
+    shown(capsys, "files", "restore", "r1")
     assert (folder / "n.txt").read_text() == "1\n"
     assert text not in shown(capsys, "runs") + shown(capsys, "show", "r1")

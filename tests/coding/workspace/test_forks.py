@@ -47,11 +47,11 @@ def test_a_fork_of_a_fork_continues_from_the_files_of_the_fork(repo: Repo) -> No
     run_sync(loop, journal=JOURNAL, run_id="first")
     wait_for(lambda: fork("first", journal=JOURNAL, at="fix/2", new_id="second"))
     second = resume_sync(loop, "second", journal=JOURNAL)
-    assert main(["workspace", "prune", "first"]) == 0
+    assert main(["files", "prune", "first"]) == 0
     wait_for(lambda: fork("second", journal=JOURNAL, at="fix/3", new_id="third"))
     third = resume_sync(loop, "third", journal=JOURNAL)
     assert [i.output for i in third.history] == [i.output for i in second.history]
-    assert main(["workspace", "diff", "third", "1", "2"]) == 0
+    assert main(["files", "diff", "third", "1", "2"]) == 0
 
 
 def test_a_run_in_the_folder_of_the_user_cannot_be_forked(repo: Repo) -> None:

@@ -85,8 +85,8 @@ def test_every_call_of_a_run_and_of_the_commands_is_closed(
         monkeypatch.setenv(name, "hostile")
     repo.write(new="1")
     run_sync(counting(Workspace(repo.folder)), journal="sqlite:.loopwright/runs.db", run_id="r")
-    assert main(["workspace", "show", "r"]) == main(["show", "r", "--diff", "0", "1"]) == 0
-    assert main(["export", "r", "-f", "html"]) == main(["workspace", "prune", "r"]) == 0
+    assert main(["files", "list", "r"]) == main(["show", "r", "--diff", "0", "1"]) == 0
+    assert main(["export", "r", "-f", "html"]) == main(["files", "prune", "r"]) == 0
     calls = [row.split("\x1f") for row in log.read_text().split("\x1e") if row]
     assert len(calls) > 30
     for row in calls:

@@ -66,10 +66,10 @@ def test_a_run_continues_where_its_project_is_now(
         ["show", "r", "--files"],
         ["show", "r", "--diff", "0", "1"],
         ["export", "r", "-f", "patch"],
-        ["workspace", "diff", "r"],
-        ["workspace", "restore", "r", "1"],
-        ["workspace", "branch", "r", "1", "--name", "made"],
-        ["workspace", "restore", "r"],
+        ["files", "diff", "r"],
+        ["files", "restore", "r", "1"],
+        ["files", "branch", "r", "1", "--branch", "made"],
+        ["files", "restore", "r"],
     ):
         assert main(words) == 0, (words, capsys.readouterr().err)
     # By the name of its journal from another folder, too.
@@ -87,7 +87,7 @@ def test_a_run_continues_where_its_project_is_now(
     # What git in the tree reads and writes, and what its links lead to, is in the new place as well.
     if kind != "here":
         assert (folder / "lib").resolve() == new / "lib"
-        assert main(["workspace", "apply", "r"]) == 0
+        assert main(["files", "apply", "r"]) == 0
     words = ["git", "-C", str(folder), "rev-parse", "--path-format=absolute", "--git-common-dir"]
     shared = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert Path(shared.strip()).is_relative_to(new)

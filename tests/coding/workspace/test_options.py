@@ -102,9 +102,9 @@ def test_an_ended_workspace_is_deleted_after_its_time(
         run_sync(counting(Workspace(repo.folder, merge="none", retain="1h")), run_id=name)
     [state] = Path(".loopwright/trees/old").glob(".state/*/state.json")
     os.utime(state, (1.0, 1.0))
-    assert main(["workspace", "prune"]) == 0
+    assert main(["files", "prune"]) == 0
     assert "old" in capsys.readouterr().out
-    assert main(["workspace", "list"]) == 0
+    assert main(["files", "list"]) == 0
     listed = capsys.readouterr().out
     assert "new" in listed
     assert "old" not in listed
@@ -140,7 +140,7 @@ def test_a_run_whose_files_were_deleted_is_not_resumed(repo: Repo) -> None:
     loop = counting(Workspace(repo.folder, merge="none"))
     run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="r")
     assert main(["rewind", "r", "fix/2"]) == 0
-    assert main(["workspace", "prune", "r"]) == 0
+    assert main(["files", "prune", "r"]) == 0
     result = run_sync(loop, journal="sqlite:.loopwright/runs.db", run_id="r")
     assert "were deleted" in result.error.message
 
@@ -172,6 +172,6 @@ steps:
     assert main(["run", "count.yaml", "--yes", "--run-id", "first"]) == 3
     assert main(["fork", "first", "--at", "fix/count/3", "--run-id", "second"]) == 3
     capsys.readouterr()
-    assert main(["workspace", "diff", "second", "0", "3"]) == 0
+    assert main(["files", "diff", "second", "0", "3"]) == 0
     assert "-0\n+3" in capsys.readouterr().out
     assert (repo.folder / ".loopwright/trees/second").is_dir()

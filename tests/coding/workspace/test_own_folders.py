@@ -45,7 +45,7 @@ def test_a_folder_of_another_user_can_be_shown_and_not_used(
     capsys.readouterr()
     files = ["show", "r", "--files"]
     changes = (
-        ["workspace", "list"],
+        ["files", "list"],
         ["rewind", "r", "fix/2"],
         ["cancel", "r"],
         ["ui", "--no-open"],
@@ -78,7 +78,7 @@ def test_an_adopted_folder_is_used_and_has_a_new_identifier(
     assert "must adopt it again" in capsys.readouterr().err
     monkeypatch.delenv("LOOPWRIGHT_TRUST")
     assert (HOME / "id").read_text() != before
-    assert main(["workspace", "diff", "r"]) == main(["rewind", "r", "fix/2"]) == 0
+    assert main(["files", "diff", "r"]) == main(["rewind", "r", "fix/2"]) == 0
 
 
 def test_a_folder_that_git_tracks_is_refused(
@@ -88,7 +88,7 @@ def test_a_folder_that_git_tracks_is_refused(
     monkeypatch.chdir(repo.folder)
     run_sync(counting(Workspace(repo.folder, merge="none")), journal=JOURNAL, run_id="r")
     repo.git("add", "-f", ".loopwright/id")
-    assert main(["workspace", "list"]) == 2
+    assert main(["files", "list"]) == 2
     assert "has files that git tracks, such as .loopwright/id" in capsys.readouterr().err
     result = run_sync(counting(Workspace(repo.folder)), run_id="s")
     assert "git rm -r" in result.error.message

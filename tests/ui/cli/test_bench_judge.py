@@ -1,4 +1,4 @@
-"""`loopwright bench judge --recorded`: the report, the gates and one sentence for each wrong input."""
+"""`loopwright measure judge --recorded`: the report, the gates and one sentence for each wrong input."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def labelled(project: Project) -> Project:
 
 def test_report_goes_to_the_terminal_and_to_a_file(labelled: Project) -> None:
     answer = labelled.call(
-        "bench", "judge", "note.yaml#write", "cases.jsonl", "--recorded", "--out", "report.json"
+        "measure", "judge", "note.yaml#write", "cases.jsonl", "--recorded", "--out", "report.json"
     )
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -61,12 +61,12 @@ def test_a_judge_behind_a_check_is_measured(labelled: Project) -> None:
         '[{check: {max_words: 9}}, {judge: "It names the topic."}]',
     )
     (labelled.folder / "gated.yaml").write_text(text)
-    answer = labelled.call("bench", "judge", "gated.yaml", "cases.jsonl", "--recorded", "--json")
+    answer = labelled.call("measure", "judge", "gated.yaml", "cases.jsonl", "--recorded", "--json")
     assert answer.json["confusion"] == {"tp": 60, "fp": 6, "tn": 54, "fn": 0, "undecided": 0}
 
 
 def test_a_gate_that_is_not_met_has_exit_code_3(labelled: Project) -> None:
-    arguments = ("bench", "judge", "note.yaml", "cases.jsonl", "--recorded", "--json")
+    arguments = ("measure", "judge", "note.yaml", "cases.jsonl", "--recorded", "--json")
     assert labelled.call(*arguments, "--min-specificity", "0.85", "--max-flip", "0.1").code == 0
     answer = labelled.call(*arguments, "--min-specificity", "0.95")
     assert answer.code == 3
@@ -113,7 +113,7 @@ def test_wrong_input_is_one_sentence(
     (labelled.folder / "binary.jsonl").write_bytes(b"\xff\xfe{}")
     (labelled.folder / "nan.jsonl").write_text('\ufeff{"output": "x", "label": true, "score": NaN}')
     (labelled.folder / "deep.jsonl").write_text("[" * 100_000)
-    answer = labelled.call("bench", *arguments)
+    answer = labelled.call("measure", *arguments)
     assert answer.code == 2
     assert expected in answer.err
     assert len(answer.err.strip().splitlines()) == 1
@@ -123,7 +123,7 @@ def test_a_report_of_one_case(labelled: Project) -> None:
     """One case is enough for a report, which says what is missing; counts agree with their nouns."""
     case = {"id": "a", "output": "x", "label": True, "votes": [True]}
     (labelled.folder / "one.jsonl").write_text(json.dumps(case))
-    answer = labelled.call("bench", "judge", "note.yaml", "one.jsonl", "--recorded")
+    answer = labelled.call("measure", "judge", "note.yaml", "one.jsonl", "--recorded")
     assert answer.code == 0
     assert answer.out.splitlines()[0].endswith("', 1 case, 1 vote")
     assert "specificity  no case has the label false" in answer.out

@@ -1,4 +1,4 @@
-"""`loopwright bench judge` asks the judge in a recorded run: votes, robustness set, gates, resume after a kill."""
+"""`loopwright measure judge` asks the judge in a recorded run: votes, robustness set, gates, resume after a kill."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def live(project: Project) -> Project:
 
 def measured(project: Project, *options: str) -> Answer:
     return project.call(
-        "bench", "judge", "note.yaml#write", "cases.jsonl", "--replies", "replies.yaml", *options
+        "measure", "judge", "note.yaml#write", "cases.jsonl", "--replies", "replies.yaml", *options
     )
 
 
@@ -204,7 +204,7 @@ def test_resume_continues_a_measurement(live: Project) -> None:
     script.write_text(json.dumps([{"step": "*/2/*", "replies": [{"json": YES["json"], "after": 60}] * 9},
                                   {"replies": [YES] * 99}]))  # fmt: skip
     process = live.start(
-        "bench", "judge", "note.yaml", "cases.jsonl", "--replies", "replies.yaml", "--run-id", "m",
+        "measure", "judge", "note.yaml", "cases.jsonl", "--replies", "replies.yaml", "--run-id", "m",
         "--votes", "1", "--at-once", "1",
     )  # fmt: skip
     assert process.stdout is not None

@@ -54,7 +54,7 @@ import sys
 run_sync({step}, sys.argv[1], journal=sys.argv[2], run_id="r1")
 """
 PRINTED = re.compile(r"\bloopwright ((?:[a-z]+)(?: (?:'[^'\n]*'|[^\s';,`)]+))*)")
-WAITS = ("worker", "ui", "watch")  # they go on until somebody ends them
+WAITS = ("worker start", "ui", "watch")  # they go on until somebody ends them
 # What a reader puts in place of the words in capitals.
 VALUES = {
     "N": "5",
@@ -257,8 +257,8 @@ def _works(printed: str, place: Place, output: str, *, as_it_is: bool) -> None:
     """Run a printed command on the state in which it was printed; `as_it_is` has no words to replace."""
     values = {} if as_it_is else VALUES
     command = [values.get(word, word) for word in shlex.split(printed)]
-    if command[0] in WAITS:
-        code, said = place.call(command[0], "--help")
+    if waits := [one for one in WAITS if f"{printed} ".startswith(f"{one} ")]:
+        code, said = place.call(*waits[0].split(), "--help")
     else:
         if command[0] == "resume":
             command += place.yes

@@ -53,8 +53,14 @@ def test_workers_shows_the_sweep_and_who_is_draining(shared: Project, postgres_u
 
     async def look(_: Journal, runs: SharedRuns) -> None:
         await runs.beat(0, swept=True)
-        words = [(), ("--json",), ("--drain", "elsewhere:1"), ("--drain", HERE), ()]
-        shown.extend([await asyncio.to_thread(shared.call, "workers", *one) for one in words])
+        words = [
+            ("list",),
+            ("list", "--json"),
+            ("drain", "elsewhere:1"),
+            ("drain", HERE),
+            ("list",),
+        ]
+        shown.extend([await asyncio.to_thread(shared.call, "worker", *one) for one in words])
         assert (await runs.beat(0)).drains
 
     beside_a_worker(postgres_url, look)
@@ -63,7 +69,7 @@ def test_workers_shows_the_sweep_and_who_is_draining(shared: Project, postgres_u
     assert f"{HERE}  active, since" in first.out
     assert data.json["sweep"]["worker"] == HERE
     assert unknown.code == 2
-    assert "--drain: no worker 'elsewhere:1' is active; list them with: loopwright workers" in unknown.err  # fmt: skip
+    assert "no worker 'elsewhere:1' is active; list them with: loopwright worker list" in unknown.err  # fmt: skip
     assert (
         drained.out
         == f"{HERE} takes no new runs, and ends after those in progress, or after its --drain seconds\n"
@@ -78,11 +84,11 @@ def test_a_late_sweep_is_a_warning(shared: Project, postgres_url: str) -> None:
     async def look(_: Journal, runs: SharedRuns) -> None:
         with psycopg.connect(postgres_url, autocommit=True) as db:
             db.execute("UPDATE loopwright_queue.sweeper SET swept = now() - interval '2 hours'")
-        shown.append(await asyncio.to_thread(shared.call, "workers"))
+        shown.append(await asyncio.to_thread(shared.call, "worker", "list"))
 
     beside_a_worker(postgres_url, look)
     assert f"no worker has swept for 2h 00m, last by {HERE}: scheduled runs" in shown[0].out
-    assert "swept" not in shared.call("workers").out
+    assert "swept" not in shared.call("worker", "list").out
     silent = WorkerInfo("host:1", alive=False)
     lost = ClusterState([silent], [], [], {}, {}, SweepInfo("", 40.0), time.time())
     assert not lost.is_sweep_late
@@ -93,22 +99,24 @@ def test_an_operator_pauses_a_queue_and_lets_it_continue(
 ) -> None:
     """`queues` lists, pauses and continues; what is paused is listed without a run too."""
     shared.call(*SUBMIT, "--queue", "nightly")
-    paused = shared.call("queues", "nightly", "--pause")
+    paused = shared.call("worker", "queues", "nightly", "--pause")
     assert paused.out == "nightly is paused: workers take none of its runs\n"
-    assert shared.call("queues", "nightly", "--pause").out == "nightly is paused already\n"
+    assert (
+        shared.call("worker", "queues", "nightly", "--pause").out == "nightly is paused already\n"
+    )
     line = "nightly  1 waiting, the oldest for "
-    for command in ("queues", "workers"):
-        listed = shared.call(command).out
+    for command in ("queues", "list"):
+        listed = shared.call("worker", command).out
         assert line in listed
         assert listed.endswith("0 suspended; paused\n")
     shared.call("cancel", "last")
-    assert shared.call("queues", "nightly", "--json").json == {
+    assert shared.call("worker", "queues", "nightly", "--json").json == {
         "queues": [
             {"name": "nightly", "waiting": 0, "scheduled": 0, "running": 0, "suspended": 0, "oldest": 0.0, "paused": True}
         ]
     }  # fmt: skip
-    assert shared.call("queues", "nightly", "--continue").out == "nightly continues\n"
-    assert "no submitted run is open" in shared.call("queues").err
+    assert shared.call("worker", "queues", "nightly", "--continue").out == "nightly continues\n"
+    assert "no submitted run is open" in shared.call("worker", "queues").err
 
 
 def test_a_queue_that_does_not_exist_is_refused(shared: Project, postgres_url: str) -> None:
@@ -123,13 +131,15 @@ def test_a_queue_that_does_not_exist_is_refused(shared: Project, postgres_url: s
             ("nightly", "--pause", "--continue"),
             ("nightly", "--pause"),
         ]
-        shown.extend([await asyncio.to_thread(shared.call, "queues", *one) for one in words])
+        shown.extend(
+            [await asyncio.to_thread(shared.call, "worker", "queues", *one) for one in words]
+        )
 
     beside_a_worker(postgres_url, look, nightly=2)
     unknown, unnamed, both, served = shown
     assert [one.code for one in shown] == [2, 2, 2, 0]
     assert "no queue 'nightli' has runs or a worker; did you mean 'nightly'?" in unknown.err
-    assert "Name the queue: loopwright queues QUEUE --pause" in unnamed.err
+    assert "Name the queue: loopwright worker queues QUEUE --pause" in unnamed.err
     assert "--pause and --continue exclude each other" in both.err
     assert "is paused" in served.out
 
@@ -142,7 +152,7 @@ def test_submit_names_the_command_that_lets_the_run_start(
         alone = shared.call(*SUBMIT, "--queue", "nightly", *words)
         assert alone.code == 0
         assert (
-            "no worker serves the queue nightly; start one: loopwright worker --queue nightly "
+            "no worker serves the queue nightly; start one: loopwright worker start --queue nightly "
             in alone.err
         )
     assert len(alone.json["runs"]) == 1
@@ -158,7 +168,7 @@ def test_submit_names_the_command_that_lets_the_run_start(
     served, paused, show = shown
     assert "nightly" not in served.err
     assert (
-        "the queue nightly is paused; let it continue: loopwright queues nightly --continue "
+        "the queue nightly is paused; let it continue: loopwright worker queues nightly --continue "
         in paused.err
     )
     assert "Queued: the queue nightly is paused" in show.out
@@ -234,27 +244,31 @@ def test_schedules_are_listed_paused_and_continued(shared: Project) -> None:
     nightly = (*SUBMIT, "--key", "nightly", "--cron")
     [run_id] = shared.call(*nightly, "0 6 * * *", "--json").json["runs"]
     shared.call(*SUBMIT, "--key", "weekly", "--cron", "0 7 * * 1", "--queue", "slow")
-    listed = shared.call("schedules").out.splitlines()
+    listed = shared.call("worker", "schedules").out.splitlines()
     assert [line.partition(", queue")[2] for line in listed] == [" default", " slow"]
     assert listed[0].startswith("nightly  0 6 * * *  next: ")
     assert "06:00" in listed[0]
     assert (
-        shared.call("schedules", "nightly", "--pause").out
+        shared.call("worker", "schedules", "nightly", "--pause").out
         == "nightly  0 6 * * *  paused, queue default\n"
     )
-    assert "nightly is paused already" in shared.call("schedules", "nightly", "--pause").err
+    assert (
+        "nightly is paused already" in shared.call("worker", "schedules", "nightly", "--pause").err
+    )
     assert "Queued: its schedule is paused" in shared.call("show", "nightly").out
     assert "its schedule is paused" in shared.call("runs").out
-    one = shared.call("schedules", "nightly", "--json").json["schedules"][0]
+    one = shared.call("worker", "schedules", "nightly", "--json").json["schedules"][0]
     assert (one["run_id"], one["paused"], one["next"]) == (run_id, True, 0.0)
-    assert shared.call("schedules", "nightly", "--continue").out == listed[0] + "\n"
-    assert "nightly was not paused" in shared.call("schedules", "nightly", "--continue").err
-    shared.call("schedules", "nightly", "--pause")
+    assert shared.call("worker", "schedules", "nightly", "--continue").out == listed[0] + "\n"
+    assert (
+        "nightly was not paused" in shared.call("worker", "schedules", "nightly", "--continue").err
+    )
+    shared.call("worker", "schedules", "nightly", "--pause")
     # A repeated submission lets it continue, with the same run.
     assert shared.call(*nightly, "0 6 * * *", "--json").json["runs"] == [run_id]
-    assert shared.call("schedules", "nightly").out == listed[0] + "\n"
+    assert shared.call("worker", "schedules", "nightly").out == listed[0] + "\n"
     shared.call("cancel", "nightly")
-    ended = shared.call("schedules", "nightly", "--pause")
+    ended = shared.call("worker", "schedules", "nightly", "--pause")
     assert ended.code == 2
     assert "no schedule 'nightly' has a next run" in ended.err
 
@@ -270,19 +284,27 @@ def test_a_filter_says_which_schedules_end(shared: Project) -> None:
 def test_times_that_have_passed_are_backfilled_once(shared: Project) -> None:
     """Each time gets one run, in the queue of its schedule; repeating it creates none twice."""
     shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *", "--queue", "slow")
-    days = ("schedules", "nightly", "--backfill", "2026-01-01T06:00Z", "--to", "2026-01-03T06:00Z")
+    days = (
+        "worker",
+        "schedules",
+        "nightly",
+        "--backfill",
+        "2026-01-01T06:00Z",
+        "--to",
+        "2026-01-03T06:00Z",
+    )
     assert shared.call(*days).out == "created 3 runs of nightly\n"
     again = shared.call(*days[:-1], "2026-01-04T07:00Z").out.splitlines()
     assert again[0] == "created 1 run of nightly"
     assert again[1].startswith("3 runs existed already: nightly-2026-01-01T06-00Z-")
     assert shared.call(*days, "--json").json["created"] == []
-    waiting = shared.call("queues").out
+    waiting = shared.call("worker", "queues").out
     assert waiting.startswith("slow  4 waiting")
     assert "1 scheduled" in waiting
     # Its name stands for the run of the next time all the same, and cancelling it ends all that wait.
     assert "it starts at" in shared.call("show", "nightly").out
     assert "the schedule nightly has ended" in shared.call("cancel", "nightly").out
-    assert "no submitted run is open" in shared.call("queues").err
+    assert "no submitted run is open" in shared.call("worker", "queues").err
 
 
 @pytest.mark.parametrize(
@@ -290,7 +312,7 @@ def test_times_that_have_passed_are_backfilled_once(shared: Project) -> None:
     [
         (("nightli", "--pause"), "no schedule 'nightli' has a next run; did you mean 'nightly'?"),
         (("nightli",), "did you mean 'nightly'?"),
-        (("--pause",), "Name the schedule: loopwright schedules NAME --pause"),
+        (("--pause",), "Name the schedule: loopwright worker schedules NAME --pause"),
         (("nightly", "--pause", "--continue"), "--pause, --continue and --backfill exclude each other"),
         (("nightly", "--to", "2026-01-01"), "--to needs --backfill FROM"),
         (("nightly", "--backfill", "yesterday"), "--backfill: 'yesterday' is not a time"),
@@ -304,7 +326,7 @@ def test_a_mistake_about_a_schedule_changes_nothing(
 ) -> None:
     """One sentence with exit code 2."""
     shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *")
-    refused = shared.call("schedules", *words)
+    refused = shared.call("worker", "schedules", *words)
     assert refused.code == 2
     assert message in refused.err
     assert len(shared.call("runs", "--json").json["runs"]) == 1

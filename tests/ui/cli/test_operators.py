@@ -211,7 +211,7 @@ def test_the_extra_all_has_the_default_engine() -> None:
 @pytest.mark.parametrize(
     ("role", "command"),
     [
-        *(("reader", command) for command in [("runs",), ("show", "first"), ("workers",)]),
+        *(("reader", command) for command in [("runs",), ("show", "first"), ("worker", "list")]),
         ("submitter", SUBMIT),
         ("submitter", ("runs",)),
         ("worker", ("runs",)),
@@ -287,7 +287,7 @@ def test_a_server_that_only_reads_serves_readers(shared: Project, postgres_url: 
     assert shared.call(*SUBMIT, "--key", "first").code == 0
     replica = f"{postgres_url}?options=-c%20default_transaction_read_only%3Don"
     assert shared.run("runs", LOOPWRIGHT_JOURNAL=replica).code == 0
-    for command in (SUBMIT, ("cancel", "first"), ("worker", "--queue", "default=1")):
+    for command in (SUBMIT, ("cancel", "first"), ("worker", "start", "--queue", "default=1")):
         refused = shared.run(*command, LOOPWRIGHT_JOURNAL=replica)
         assert refused.code == 1
         assert "this server only reads" in refused.err

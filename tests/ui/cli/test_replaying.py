@@ -1,4 +1,4 @@
-"""`loopwright replay`: the table, the files, and one sentence for each wrong input."""
+"""`loopwright measure limits`: the table, the files, and one sentence for each wrong input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_replay_prints_the_reproduced_stops_first(project: Project) -> None:
         "[{score_at_least: 0.95}, {no_improvement: 3}, {repeated_output: 3}, {max_iterations: 1}]"
     )
     answer = project.call(
-        "replay", "name:short", "--until", "[{max_iterations: 1}]", "--until", long
+        "measure", "limits", "name:short", "--until", "[{max_iterations: 1}]", "--until", long
     )
     assert answer.code == 0
     first, header, *rows = answer.out.splitlines()
@@ -30,7 +30,7 @@ def test_replay_prints_the_reproduced_stops_first(project: Project) -> None:
     assert [row.split("  ")[0] for row in rows[:2]] == ["recorded", "limit 1"]
     ends = [row.index(" 3 ") for row in rows[:2]]
     assert ends == [header.index("exact") + 3] * 2  # the longest name decides the columns
-    priced = project.call("replay", "name:short", "--price", "0.05").out
+    priced = project.call("measure", "limits", "name:short", "--call-price", "0.05").out
     assert priced.splitlines()[0] == f"{first}, price of a call: 0.05"
 
 
@@ -39,7 +39,9 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
     (project.folder / "p.yaml").write_text(
         "- {name: one, until: {max_iterations: 1}}\n- {until: passed}\n"
     )
-    answer = project.call("replay", "name:short", "--policy", "p.yaml", "--out", "out", "--json")
+    answer = project.call(
+        "measure", "limits", "name:short", "--policy", "p.yaml", "--out", "out", "--json"
+    )
     assert answer.json == json.loads((project.folder / "out/replay.json").read_text())
     assert [p["policy"]["name"] for p in answer.json["policies"]] == ["recorded", "one", "passed"]
     assert answer.json["reproduced"] == {"ok": 3, "of": 3, "failed": 0, "left_out": []}
@@ -60,7 +62,7 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
         (("name:short", "--policy", "wrong.yaml"), "wrong.yaml:2:3: unknown key 'utnil'"),
         (("name:short", "--policy", "none.yaml"), "none.yaml: No such file"),
         (("name:short", "--policy", "empty.yaml"), "empty.yaml is empty"),
-        (("name:short", "--price", "-1"), "--price"),
+        (("name:short", "--call-price", "-1"), "--call-price"),
         (("name:short", "--loop", "x"), "has no loop 'x'"),
         (("name:short", "name:refine"), "use name: once"),
         (("last", "name:short"), "runs of 2 documents: refine, short"),
@@ -77,7 +79,7 @@ def test_wrong_input_is_one_sentence(
     recorded(project)
     (project.folder / "empty.yaml").write_text("[]\n")
     (project.folder / "wrong.yaml").write_text("- {until: passed}\n- {until: passed, utnil: 1}\n")
-    answer = project.call("replay", *arguments)
+    answer = project.call("measure", "limits", *arguments)
     assert answer.code == 2
     assert expected in answer.err
     assert "Traceback" not in answer.err

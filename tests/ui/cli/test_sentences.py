@@ -119,7 +119,15 @@ def test_a_replay_of_sentences_alone_shows_no_quality(
     live: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a score or verdict there is no quality: it is not 0."""
-    words = ["replay", "r", "--until", "[{max_iterations: 1}]", "--journal", "sqlite:runs.db"]
+    words = [
+        "measure",
+        "limits",
+        "r",
+        "--until",
+        "[{max_iterations: 1}]",
+        "--journal",
+        "sqlite:runs.db",
+    ]
     assert main(words) == 0
     first, *rows = capsys.readouterr().out.splitlines()
     assert ", quality: none, " in first

@@ -138,7 +138,7 @@ async def test_move_takes_pins_and_spending_along(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["move"], "move: no URL. Write: loopwright journal move postgres://HOST/DATABASE"),
+        (["move"], "missing argument 'URL'; see: loopwright journal move --help"),
         (
             ["prune", "sqlite:x.db", "--ended-before", "soon"],
             "--ended-before: 'soon' is not a time. Use an age such as 12h, 30d or 8w, or a date such as "

@@ -55,7 +55,7 @@ def change(url: str, work: Callable[[Journal, SharedRuns], Awaitable[None]]) -> 
 
 
 def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str) -> None:
-    """`workers`, `runs` and `show` name the reason and the attempts of a returned run, and count it as waiting."""
+    """`worker list`, `runs` and `show` name the reason and the attempts of a returned run, and count it as waiting."""
     run_id = shared.call("submit", "steps:refine", "--input", "x", "--json").json["runs"][0]
     assert "Queued: no worker serves the queue default" in shared.call("show", run_id).out
 
@@ -65,11 +65,11 @@ def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str)
 
     change(postgres_url, put_back)
     text = f"no worker could run it in 2 attempts: {REASON}"
-    listed = shared.call("workers").out
+    listed = shared.call("worker", "list").out
     assert f"1 run  {text}\n  {run_id}\n" in listed
     assert "default  1 waiting" in listed
     assert "0 scheduled" in listed
-    data = shared.call("workers", "--json").json["delayed"]
+    data = shared.call("worker", "list", "--json").json["delayed"]
     assert [(row["run_id"], row["reason"], row["attempts"]) for row in data] == [
         (run_id, REASON, 2)
     ]
@@ -79,14 +79,14 @@ def test_the_reason_why_a_run_waits_is_shown(shared: Project, postgres_url: str)
 
 
 def test_a_queue_that_no_worker_serves_is_named(shared: Project, postgres_url: str) -> None:
-    """`workers` says so beside the queue, because its name may be mistyped; a worker of another queue does not count."""
+    """`worker list` says so beside the queue, because its name may be mistyped; a worker of another queue does not count."""
     for queue in ("default", "nightli"):
         shared.call("submit", "steps:refine", "--input", "x", "--queue", queue)
     shown = []
 
     async def enter(_: Journal, runs: SharedRuns) -> None:
         await runs.enter({"default": 1, "nightly": 1})
-        shown.append(await asyncio.to_thread(shared.call, "workers"))
+        shown.append(await asyncio.to_thread(shared.call, "worker", "list"))
 
     change(postgres_url, enter)
     listed = [line for line in shown[0].out.splitlines() if " waiting" in line]
@@ -94,7 +94,7 @@ def test_a_queue_that_no_worker_serves_is_named(shared: Project, postgres_url: s
 
 
 def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: str) -> None:
-    """`workers` and `show` count the workers; once it is suspended, `show` names the command that starts it again."""
+    """`worker list` and `show` count the workers; once it is suspended, `show` names the command that starts it again."""
 
     async def end_workers(journal: Journal, runs: SharedRuns) -> None:
         row = RunInfo("bad", "bad", status="queued", queue="default", created=1.0)
@@ -106,8 +106,8 @@ def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: s
 
     change(postgres_url, end_workers)
     text = "it started 3 times without a new result; after 5 it is suspended"
-    assert f"1 run  {text}\n  bad\n" in shared.call("workers").out
-    assert shared.call("workers", "--json").json["delayed"][0]["deliveries"] == 3
+    assert f"1 run  {text}\n  bad\n" in shared.call("worker", "list").out
+    assert shared.call("worker", "list", "--json").json["delayed"][0]["deliveries"] == 3
     shown = shared.call("show", "bad").out
     assert f"Interrupted: {text}" in shown
     assert "a worker continues it; watch: loopwright watch bad" in shown
@@ -115,7 +115,7 @@ def test_a_run_that_ended_its_workers_is_listed(shared: Project, postgres_url: s
     assert shared.call("runs").out.rstrip().endswith("  5 workers ended")
     assert "start it again: loopwright submit --again bad" in shared.call("show", "bad").out
     assert shared.call("cancel", "bad").out == "bad was suspended and is now cancelled\n"
-    assert shared.call("workers", "--json").json["queues"] == []
+    assert shared.call("worker", "list", "--json").json["queues"] == []
 
 
 async def _suspend(journal: Journal, run_id: str, *, detail: str) -> None:
@@ -241,7 +241,7 @@ async def test_a_submission_that_waits_writes_the_reason_once(
     ("names", "stopped"),
     [
         (("one",), "the run continues; watch: loopwright watch one --journal memory:"),
-        (("one", "two"), "the runs continue; workers: loopwright workers --journal memory:"),
+        (("one", "two"), "the runs continue; workers: loopwright worker list --journal memory:"),
     ],
 )
 async def test_a_submission_that_stops_waiting_names_the_runs(
@@ -290,7 +290,7 @@ def test_a_worker_that_a_signal_stops_at_its_start_ends_with_0(
     else:
         monkeypatch.setattr(InMemoryDeliverer, "prepare", _terminate_while_preparing)
     before = signal.getsignal(signal.SIGTERM)
-    done = project.call("worker", "--journal", "memory:", "--deliverer", "memory")
+    done = project.call("worker", "start", "--journal", "memory:", "--deliverer", "memory")
     assert done.code == 0
     assert "SIGTERM: stopped before any run" in done.err or "SIGTERM: no new runs" in done.err
     assert signal.getsignal(signal.SIGTERM) is before

@@ -39,14 +39,14 @@ def test_a_submission_with_a_mistake_queues_nothing(
 @pytest.mark.parametrize("digest", ["zz", "0" * 15, "All", "0123456789abcdefz"])
 def test_a_worker_refuses_a_digest_that_trusts_nothing(project: Project, digest: str) -> None:
     """A mistyped digest is reported when the worker starts, not by runs that never start."""
-    done = project.call("worker", "--journal", NOWHERE, "--trust", digest)
+    done = project.call("worker", "start", "--journal", NOWHERE, "--trust", digest)
     assert done.code == 2
     assert "is not a digest; use 16 or more" in done.err
 
 
 def test_a_worker_refuses_a_file_of_digests_that_it_cannot_read(project: Project) -> None:
     """What a fleet shares is read when the worker starts, and again for each run."""
-    done = project.call("worker", "--journal", NOWHERE, "--trust-file", "missing")
+    done = project.call("worker", "start", "--journal", NOWHERE, "--trust-file", "missing")
     assert done.code == 2
     assert "--trust-file: missing cannot be read: No such file" in done.err
 

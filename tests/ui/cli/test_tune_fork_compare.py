@@ -54,15 +54,15 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 
 def test_tune_shows_and_requests_limits(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Limits in force, a dry run, a request, and the request among the limits in force."""
-    code, out, _ = said(capsys, "tune", "asking")
+    code, out, _ = said(capsys, "limits", "asking")
     assert (code, out.splitlines()[1].split()) == (0, ["l", "max_iterations", "3", "1", "2"])
-    code, out, _ = said(capsys, "tune", "asking", "--max-iterations", "1", "--dry-run")
+    code, out, _ = said(capsys, "limits", "asking", "--max-iterations", "1", "--dry-run")
     assert "below what is used" in out
     assert "dry run: 1 change" in out
-    code, out, _ = said(capsys, "tune", "asking", "--timeout", "7200", "--dry-run")
+    code, out, _ = said(capsys, "limits", "asking", "--timeout", "7200", "--dry-run")
     assert "timeout none to 2h 00m" in out
     code, out, _ = said(
-        capsys, "tune", "asking", "--timeout", "5m", "--max-iterations", "9", "--json"
+        capsys, "limits", "asking", "--timeout", "5m", "--max-iterations", "9", "--json"
     )
     data = json.loads(out)
     assert set(data) == {"run_id", "status", "limits", "changes", "requested"}
@@ -70,7 +70,7 @@ def test_tune_shows_and_requests_limits(recorded: Path, capsys: pytest.CaptureFi
         {"loop": "l", "key": "max_iterations", "old": 3, "new": 9},
         {"loop": "l", "key": "timeout", "old": None, "new": 300.0},
     ]
-    shown = json.loads(said(capsys, "tune", "asking", "--json")[1])["limits"]
+    shown = json.loads(said(capsys, "limits", "asking", "--json")[1])["limits"]
     assert [(one["key"], one["limit"]) for one in shown] == [
         ("max_iterations", 9),
         ("timeout", 300.0),
@@ -164,18 +164,18 @@ def test_a_fork_refuses_the_limits_that_run_refuses(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("tune nope", "there is no run 'nope'"),
+        ("limits nope", "there is no run 'nope'"),
         (
-            "tune ended --max-iterations 9",
+            "limits ended --max-iterations 9",
             "it is exhausted, so its limits have no effect; to continue it, resume it with a higher limit: "
             "loopwright resume ended --max-iterations N",
         ),
-        ("tune asking --max-iterations clea", "did you mean 'clear'"),
-        ("tune asking --max-iterations 1.5", "max_iterations: '1.5' is not an integer"),
-        ("tune asking --max-usd nan", "max_usd: nan"),
-        ("tune asking --max-usd clear", "there is nothing to clear"),
-        ("tune asking --timeout soon", "timeout: 'soon' is not a duration"),
-        ("tune asking --loop m --max-iterations 4", "asking has no loop 'm'"),
+        ("limits asking --max-iterations clea", "did you mean 'clear'"),
+        ("limits asking --max-iterations 1.5", "max_iterations: '1.5' is not an integer"),
+        ("limits asking --max-usd nan", "max_usd: nan"),
+        ("limits asking --max-usd clear", "there is nothing to clear"),
+        ("limits asking --timeout soon", "timeout: 'soon' is not a duration"),
+        ("limits asking --loop m --max-iterations 4", "asking has no loop 'm'"),
         ("fork nope", "there is no run 'nope'"),
         ("fork ended --at l/9", "nothing was recorded at 'l/9'; did you mean"),
         ("fork ended --doc missing.yaml", "there is no file 'missing.yaml'"),
@@ -184,15 +184,15 @@ def test_a_fork_refuses_the_limits_that_run_refuses(
         ("fork ended --at=/", "--at: '/' is empty"),
         ("fork ended --run-id=", "--run-id: '' is empty"),
         ("fork ended --doc=", "--doc: '' is empty"),
-        ("tune asking --max-calls 0", "max_calls: 0 is too small"),
-        ("tune asking --max-calls=", "max_calls: '' is not an integer"),
-        ("tune asking --max-effects -1", "max_effects: -1 is too small"),
-        ("tune asking --max-total-tokens nan", "max_total_tokens: 'nan' is not an integer"),
-        ("tune asking --timeout 0", "timeout: 0"),
-        ("tune asking --timeout=", "timeout: '' is not a duration"),
-        ("tune asking --deadline=", "deadline: ''"),
-        ("tune asking --loop= --max-iterations 4", "--loop: '' is empty"),
-        ("tune asking --at-once clear", "it can be changed for: none"),
+        ("limits asking --max-calls 0", "max_calls: 0 is too small"),
+        ("limits asking --max-calls=", "max_calls: '' is not an integer"),
+        ("limits asking --max-effects -1", "max_effects: -1 is too small"),
+        ("limits asking --max-total-tokens nan", "max_total_tokens: 'nan' is not an integer"),
+        ("limits asking --timeout 0", "timeout: 0"),
+        ("limits asking --timeout=", "timeout: '' is not a duration"),
+        ("limits asking --deadline=", "deadline: ''"),
+        ("limits asking --loop= --max-iterations 4", "--loop: '' is empty"),
+        ("limits asking --at-once clear", "it can be changed for: none"),
         ("compare ended", "give 2 to 16 different runs"),
         ("compare ended asking --loop x", "ended has no loop 'x'"),
     ],

@@ -325,8 +325,8 @@ def test_a_result_in_the_copy_is_named_with_its_commands(folder: Project) -> Non
     shown = folder.call("until", CHECK, *options, "--", "sh", "-c", "echo 42 > answer.txt").out
     assert f"files: {folder.folder / '.loopwright' / 'trees' / 'kept'}" in shown
     for word in ("diff", "apply"):
-        assert f"  loopwright workspace {word} kept\n" in shown
-    assert "workspace branch" not in shown  # the folder is no repository
+        assert f"  loopwright files {word} kept\n" in shown
+    assert "files branch" not in shown  # the folder is no repository
     assert "output:" not in shown
     assert "from loopwright until CHECK -- AGENT" in folder.call("show", "kept").out
 

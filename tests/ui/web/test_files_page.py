@@ -153,14 +153,14 @@ def test_files_without_a_record_are_listed_with_their_command(
     assert "Files without a record" not in server.ask("/runs/files")[1]
     edited = folder / ".loopwright" / "trees" / "files" / "fix" / "mine"
     edited.write_text("mine")
-    assert call(folder, "workspace", "restore", "files").returncode == 0
+    assert call(folder, "files", "restore", "files").returncode == 0
     with visiting(browser, server, width=390, at="/runs/files") as page:
         text = page.text_content(".unrecorded")
         command = page.text_content(".unrecorded td code")
         accessible(page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert "mine" in text and not edited.exists()
-    assert command.startswith("loopwright workspace restore files ")
+    assert command.startswith("loopwright files restore files ")
     assert call(folder, *command.split()[1:]).returncode == 0
     assert edited.read_text() == "mine"
     assert "1 state of files without a record" in call(folder, "show", "files").stdout

@@ -47,7 +47,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "replies.json").write_text(json.dumps([{"replies": [verdict(20)] * 20}]), "utf-8")
     for run_id in ("bench-a", "bench-b"):
         done = call(
-            folder, "bench", "judge", "titles.yaml", "cases.jsonl", "--votes", "2", "--replies",
+            folder, "measure", "judge", "titles.yaml", "cases.jsonl", "--votes", "2", "--replies",
             "replies.json", "--run-id", run_id,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -117,7 +117,7 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
     shown = json.loads(text)
     printed = json.loads(
         call(
-            recorded.folder, "replay", "name:titles", "--json", "--until",
+            recorded.folder, "measure", "limits", "name:titles", "--json", "--until",
             "[{score_at_least: 0.6}, {max_iterations: 4}]", "--until", "[{max_iterations: 2}]",
         ).stdout
     )  # fmt: skip

@@ -248,7 +248,7 @@ class SavedWorkspace:
         source = WorkspaceSource.of(self.source)
         if not source.git:
             raise ConfigurationError(
-                f"{self.source} is not a git repository; use loopwright workspace diff for a patch"
+                f"{self.source} is not a git repository; use loopwright files diff for a patch"
             )
         wanted = name or f"loopwright/{slug_of(self.run)}"
         if not is_branch_name(wanted):

@@ -503,7 +503,7 @@ class GitStore:
         # A link to a pack of the user takes no space, and a new pack of the same objects would.
         kept = [f"--keep-pack={pack.name}" for pack in packs if pack.stat().st_nlink > 1]
         self.git("repack", "-a", "-d", "--quiet", *kept)
-        # A command such as `workspace branch` has no lock, and its newest objects no ref yet.
+        # A command such as `files branch` has no lock, and its newest objects no ref yet.
         self.git("prune", f"--expire={YOUNG}.seconds.ago")
         return before - self._size()
 

@@ -124,7 +124,7 @@ class Workspace:
         commits: `squash` makes one commit, `iterations` one for each iteration that led to the result.
         secrets: a file that the loop changed and that has a key is handed over with a warning (`warn`), or
             left out (`drop`).
-        retain: how long the folder stays after the end, such as `7d`, for `loopwright workspace prune`.
+        retain: how long the folder stays after the end, such as `7d`, for `loopwright files prune`.
         home: the folder of stores and copies. Default: `.loopwright` in the current folder.
 
     Raises:
@@ -388,7 +388,7 @@ class Files:
         )
         # Before any file is read: two processes would capture each other's half-written files.
         self._tree.lock()
-        # After the lock: `workspace prune` holds the store, and then deletes nothing if a folder is locked.
+        # After the lock: `files prune` holds the store, and then deletes nothing if a folder is locked.
         store.make(self._source.root if self._source.git else None)
         if begun is not None:
             # The recorded base, because the user's folder may have changed since the run began.

@@ -298,7 +298,7 @@ def _as_measured(
     if name is None:
         if spec.alpha is not None or spec.accept_unattainable:
             key = "alpha" if spec.alpha is not None else "accept_unattainable"
-            compilation.problem((*at, key), f"{key} needs measured, the report of bench judge")
+            compilation.problem((*at, key), f"{key} needs measured, the report of measure judge")
         return judge
     place = (*at, "measured")
     if spec.accept_lead > 1 or spec.reject_lead > 1 or spec.confirm:

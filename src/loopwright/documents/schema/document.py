@@ -131,7 +131,7 @@ class WorkspaceSpec(Part):
         description="Whether a changed file with a key is handed over with a warning, or left out.",
     )
     retain: str = Field(
-        "7d", description="How long the folder stays after the end, for `workspace prune`."
+        "7d", description="How long the folder stays after the end, for `files prune`."
     )
 
 

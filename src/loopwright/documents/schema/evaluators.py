@@ -191,7 +191,7 @@ class JudgeSpec(SettingsFields):
     reject_lead: int = Field(1, ge=1, le=15, description="Lead in votes that rejects.")
     measured: str | None = Field(
         None,
-        description="The report of `loopwright bench judge` on this judge. It decides the leads.",
+        description="The report of `loopwright measure judge` on this judge. It decides the leads.",
     )
     alpha: float | None = Field(
         None,

@@ -2,7 +2,7 @@
 
 Rules:
 
-1. A command is one line of `COMMANDS`. Its module is loaded only when it is called, so that help and
+1. A command is one line of `GROUPS`. Its module is loaded only when it is called, so that help and
    short commands start at once.
 2. Results go to stdout, all other text to stderr; `--json` prints exactly one object.
 3. The exit code is the status of the run; 2 is a wrong command line or document.
@@ -17,65 +17,102 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from typer.core import TyperGroup
-
-__all__ = ["COMMANDS", "DEBUG", "Command", "main"]
+__all__ = ["COMMANDS", "DEBUG", "FAMILIES", "GROUPS", "Command", "main", "version"]
 
 DEBUG = "LOOPWRIGHT_DEBUG"
 
 
 class Command(NamedTuple):
-    """A command: its name, the module with the function of that name, and its help."""
+    """A command: its name of one or two words, the module with its function, and its help."""
 
     name: str
     module: str
     summary: str
 
     def load(self) -> Callable[..., int]:
-        """Import its module, and return its function."""
-        command: Callable[..., int] = getattr(import_module(f".{self.module}", __name__), self.name)
+        """Import its module, and return its function: `files list` is `files_list`."""
+        module = import_module(f".{self.module}", __name__)
+        command: Callable[..., int] = getattr(module, self.name.replace(" ", "_"))
         return command
 
 
-COMMANDS = (
-    Command("run", "run", "Run a document, or a step of a Python module."),
-    Command("until", "until", "Let an agent work until a check passes."),
-    Command("check", "check", "Report the problems of documents, or their plan."),
-    Command("doctor", "doctor", "Try the providers of models with the keys in the environment."),
-    Command("agents", "agents", "List coding agents, show one, or try one."),
-    Command("convert", "check", "Convert a document to the native dialect."),
-    Command("runs", "show", "List the runs in the journal, newest first."),
-    Command("show", "show", "Show a run and the reason for its end."),
-    Command("resume", "run", "Resume a run that was interrupted or suspended."),
-    Command("watch", "watch", "Follow a run of another process."),
-    Command("submit", "submit", "Queue runs for workers."),
-    Command("worker", "worker", "Execute the runs that are submitted to a journal."),
-    Command("workers", "workers", "List workers, the runs that they hold, and queues."),
-    Command("queues", "workers", "List queues, pause one, or let it continue."),
-    Command("schedules", "schedules", "List schedules, pause one, or create missed runs."),
-    Command("approve", "approve", "List the questions of a run, or answer one."),
-    Command("cancel", "rewind", "Cancel a run."),
-    Command("tune", "tune", "Show the limits of a run, or change them while it runs."),
-    Command("rewind", "rewind", "Discard the recorded results from a path onward."),
-    Command("fork", "fork", "Run again from a recorded point, as a new run."),
-    Command("compare", "compare", "Compare recorded runs."),
-    Command("workspace", "workspace", "List, show or put back the files of loops."),
-    Command("bench", "bench", "Measure the judge of a document against human labels."),
-    Command("replay", "replay", "Compare other limits on recorded runs."),
-    Command("memory", "memory", "Show the memory of loops and agents."),
-    Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
-    Command("journal", "journal", "Create, check, copy or clean a journal."),
-    Command("ui", "ui", "Show and control the runs in a browser."),
-    Command("schema", "check", "Print the JSON Schema of documents."),
-)
+GROUPS = {
+    "Start": (
+        Command("run", "run", "Run a document, or a step of a Python module."),
+        Command("until", "until", "Let an agent work until a check passes."),
+        Command("check", "check", "Report the problems of documents, or their plan."),
+        Command("submit", "submit", "Queue runs for workers."),
+    ),
+    "Look": (
+        Command("runs", "show", "List the runs in the journal, newest first."),
+        Command("show", "show", "Show a run and the reason for its end."),
+        Command("watch", "watch", "Follow a run of another process."),
+        Command("compare", "compare", "Compare recorded runs."),
+        Command("ui", "ui", "Show and control the runs in a browser."),
+    ),
+    "Continue": (
+        Command("resume", "run", "Resume a run that was interrupted or suspended."),
+        Command("approve", "approve", "List the questions of a run, or answer one."),
+        Command("cancel", "rewind", "Cancel a run."),
+        Command("rewind", "rewind", "Discard the recorded results from a path onward."),
+        Command("fork", "fork", "Run again from a recorded point, as a new run."),
+        Command("limits", "limits", "Show the limits of a run, or change them while it runs."),
+    ),
+    "Files": (
+        Command("files list", "files.list", "List the workspaces of loops, or their snapshots."),
+        Command("files diff", "files.diff", "Print what changed between two iterations."),
+        Command("files branch", "files.branch", "Make a branch of your repository."),
+        Command("files apply", "files.apply", "Change the files of your folder."),
+        Command("files restore", "files.restore", "Put an iteration in place."),
+        Command("files prune", "files.prune", "Delete the workspaces of ended loops."),
+    ),
+    "Measure": (
+        Command("measure judge", "measure.judge", "Measure a judge against human labels."),
+        Command("measure limits", "measure.limits", "Compare other limits on recorded runs."),
+    ),
+    "Workers": (
+        Command("worker start", "worker.start", "Execute the runs that are submitted."),
+        Command("worker list", "worker.list", "List workers, their runs, and queues."),
+        Command("worker drain", "worker.drain", "Let a worker end."),
+        Command("worker queues", "worker.queues", "List queues, pause one, or let it continue."),
+        Command(
+            "worker schedules",
+            "worker.schedules",
+            "List schedules, pause one, or create missed runs.",
+        ),
+    ),
+    "Keep": (
+        Command("journal init", "journal.init", "Create or update the tables of a journal."),
+        Command("journal check", "journal.check", "Read every entry of a journal."),
+        Command("journal move", "journal.move", "Copy the runs and memories to another journal."),
+        Command("journal prune", "journal.prune", "Delete the runs that ended long ago."),
+        Command("journal adopt", "journal.adopt", "Make a folder known that came from elsewhere."),
+        Command("memory", "memory", "Show the memory of loops and agents."),
+        Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
+    ),
+    "Set up": (
+        Command(
+            "doctor", "doctor", "Try the providers of models with the keys in the environment."
+        ),
+        Command("agents", "agents", "List coding agents, show one, or try one."),
+        Command("convert", "check", "Convert a document to the native dialect."),
+        Command("schema", "check", "Print the JSON Schema of documents."),
+    ),
+}  # in the order of the help
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
+# What the commands with the same first word are for.
+FAMILIES = {
+    "files": "The files of runs",
+    "measure": "Figures of judges and limits",
+    "worker": "Workers, queues and schedules",
+    "journal": "Journals",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,10 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         words = with_collector(words)
     try:
-        if words == ["--version"]:  # without the parser, which takes longer than the answer
-            return _version()
+        if words == ["--version"]:
+            return version()
         with _stopped_early(words):
-            app = _app(words)
+            from .parser import parser
+
+            app = parser()
             if not gc.isenabled():  # the start of the process has switched it off
                 gc.freeze()
                 gc.enable()
@@ -118,7 +157,10 @@ def _stopped_early(words: Sequence[str]) -> Iterator[None]:
 
     A service manager may stop a worker in its first seconds; the command has handlers of its own later.
     """
-    if _command(words) != "worker" or threading.current_thread() is not threading.main_thread():
+    if (
+        _command(words) != "worker start"
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 
@@ -153,79 +195,13 @@ def _unwritable(words: Sequence[str]) -> str:
 
 def _command(words: Sequence[str]) -> str:
     """Return the command in a command line, or ""."""
-    wanted = next((word for word in words if not word.startswith("-")), "")
-    return wanted if any(command.name == wanted for command in COMMANDS) else ""
+    names = [word for word in words if not word.startswith("-")]
+    wanted = {" ".join(names[:count]) for count in (1, 2)}
+    return next((command.name for command in COMMANDS if command.name in wanted), "")
 
 
-def _app(words: Sequence[str]) -> TyperGroup:
-    """Return the parser of a command line."""
-    import typer
-    from typer.core import TyperGroup
-    from typer.main import get_command
-
-    app = typer.Typer(
-        name="loopwright",
-        help="Run loops until they are satisfied: execute, evaluate, adapt, repeat.",
-        epilog=f"LOOPWRIGHT_JOURNAL sets the journal URL. {DEBUG}=1 prints tracebacks.",
-        rich_markup_mode=None,
-        # Its tracebacks show the values of variables, and with them keys and inputs.
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-    def answer(wanted: bool) -> None:
-        if wanted:
-            raise typer.Exit(_version())
-
-    @app.callback()
-    def general(
-        version: bool = typer.Option(
-            False, "--version", callback=answer, is_eager=True, help="Show the version."
-        ),
-    ) -> None:
-        pass
-
-    wanted = next((word for word in words if not word.startswith("-")), "")
-    # Shell completion needs the options of every command, and sets a variable of this form.
-    completing = any(name.startswith("_LOOPWRIGHT") for name in os.environ)
-    for command in COMMANDS:
-        needed = completing or command.name == wanted
-        app.command(
-            command.name,
-            help=None if needed else command.summary,
-            short_help=command.summary,
-        )(command.load() if needed else _placeholder)
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    for one in (group, *group.commands.values()):
-        one.get_params = partial(_parameters, one.get_params)  # type: ignore[method-assign]
-    return group
-
-
-def _parameters(every: Callable[[Any], list[Any]], context: Any) -> list[Any]:
-    """Return the parameters of a command, which convert only the values that do not have their type yet.
-
-    The parser converts also defaults and texts through pydantic, and to load it takes a fourth of a short command.
-    """
-    parameters = every(context)
-    for parameter in parameters:
-        parameter.process_value = partial(_value, parameter)
-    return parameters
-
-
-def _value(parameter: Any, context: Any, value: Any) -> Any:
-    described = getattr(parameter, "type_descriptor", None)  # earlier parsers load no pydantic
-    absent = value is None and not (parameter.required or parameter.multiple)
-    if described is None or not (absent or type(value) is described.annotation):
-        return type(parameter).process_value(parameter, context, value)
-    return parameter.callback(context, parameter, value) if parameter.callback else value
-
-
-def _placeholder() -> None:
-    """Stand in for a command that is not called."""
-
-
-def _version() -> int:
+def version() -> int:
+    """Print the version; without the parser, which takes longer than the answer."""
     from importlib.metadata import version
 
     sys.stdout.write(f"loopwright {version('loopwright')}\n")

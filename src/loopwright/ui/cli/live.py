@@ -29,7 +29,7 @@ from ...records.codec import Json, text_of
 from ...records.redaction import last_frame
 from .. import formatting as texts
 from ..formatting import Signs
-from ..journals import command_line, resume_line, workspace_line
+from ..journals import command_line, files_line, resume_line
 from ..rows import LINE_INPUT, Ending, Notice, Progress, Row, Shown, answers_of
 from ..run_files import names_text, uncommitted_text
 from ..run_summary import is_for_workers, result_json
@@ -530,7 +530,7 @@ def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Ou
         command = f"git merge {shlex.quote(branch)}"
         if (dirty := workspace.get("uncommitted")) and folder.parent.parent.name == TREES:
             output.write((uncommitted_text(dirty), "yellow"), wrap=True)
-            command = workspace_line("apply", result.run_id, folder)
+            command = files_line("apply", result.run_id, folder)
         output.write(("branch: ", "dim"), f"{branch} ({texts.one_line(command)}){failing}")
     if conflicts:
         both = (
@@ -544,7 +544,7 @@ def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Ou
             ("patch: ", "dim"), f"{patch} (git apply {reject}{shlex.quote(patch)}){failing}"
         )
     if conflicts and (folder / ".git").exists():
-        command = workspace_line("branch", result.run_id, folder)
+        command = files_line("branch", result.run_id, folder)
         output.write(("or commit your edits, and git merge the branch of: ", "dim"), command)
     if "applied" in workspace:
         count = workspace["applied"]
@@ -572,7 +572,7 @@ def _report_files(workspace: Mapping[str, Json], result: Result, output: Output)
                 output.write("no file differs from the beginning")
                 return
         words = ("diff", "apply", *(["branch"] if WorkspaceSource.of(Path.cwd()).git else []))
-        commands = [workspace_line(word, result.run_id, folder) for word in words]
+        commands = [files_line(word, result.run_id, folder) for word in words]
         output.write(("take them:", "dim"), *(f"\n  {command}" for command in commands))
 
 

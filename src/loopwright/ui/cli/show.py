@@ -30,10 +30,10 @@ from ..journals import (
     DEFAULT,
     MAX_ROWS,
     command_line,
+    files_line,
     folder_of,
     reading,
     resume_line,
-    workspace_line,
 )
 from ..rows import Ending, Notice, Progress, Row, item_at, scores_of, verdicts_of
 from ..run_files import (
@@ -112,7 +112,7 @@ def runs(
         typer.Option(
             "--worker",
             metavar="NAME",
-            help="Only runs that this worker holds: HOST:PID, as `workers` lists it.",
+            help="Only runs that this worker holds: HOST:PID, as `worker list` names it.",
         ),
     ] = "",
     executions: Annotated[
@@ -444,7 +444,7 @@ def _overview(
         output.note(f"files are not shown: {problem}")
     unrecorded = unrecorded_files(info, entries, folder)
     if kept := [state for one in unrecorded for state in one.states]:
-        name = workspace_line("show", info.run_id, unrecorded[0].folder)
+        name = files_line("list", info.run_id, unrecorded[0].folder)
         output.write(
             (f"{texts.plural(len(kept), 'state')} of files without a record: ", "dim"), name
         )
@@ -467,7 +467,7 @@ def _continuation(
         output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
     elif folders:
         names = ", ".join(map(str, folders))
-        command = workspace_line("restore", info.run_id, folders[0])
+        command = files_line("restore", info.run_id, folders[0])
         output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
         resume = resume_line(info, url)
         output.write(("put the files back: ", "dim"), command, ("; or continue: ", "dim"), resume)

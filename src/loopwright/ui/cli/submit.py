@@ -203,7 +203,7 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str,
         actions_text(actions) if actions is not None and acts else "runs the functions of --agent"
     )
     return data, (
-        f"{source.name} {does}: other machines run it with loopwright worker --trust {digest[:16]}"
+        f"{source.name} {does}: other machines run it with loopwright worker start --trust {digest[:16]}"
     )
 
 
@@ -312,7 +312,7 @@ async def _submitted(
     wait = waits.get(row.run_id)
     if wait is not None and wait.remedy:
         command, *words = wait.remedy
-        then = "start one" if command == "worker" else "let it continue"
+        then = "start one" if command == "worker start" else "let it continue"
         line = command_line(command, "", options.journal, *words)
         output.note(f"{wait.text}; {then}: {line}")
     return 0
@@ -339,7 +339,7 @@ def _report_submitted(
         f"submitted {new} to the queue {row.queue}{starts}"
         + (f"; {existed} existed already" if existed else "")
     )
-    output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
+    output.write(("workers: ", "dim"), command_line("worker list", "", options.journal))
 
 
 class _Waits:
@@ -378,10 +378,10 @@ async def _waited(
             info = await wait_until_over(run_id, journal=store, note=waits.note)
             results.append(recorded_result(info, await store.entries(run_id)))
     except asyncio.CancelledError:  # Ctrl-C
-        where = ("workers", "") if several else ("watch", run_ids[0])
+        where = ("worker list", "") if several else ("watch", run_ids[0])
         output.note(
-            f"stopped waiting; the run{'s continue' if several else ' continues'}; "
-            f"{where[0]}: {command_line(*where, options.journal)}"
+            f"stopped waiting; the run{'s continue; workers' if several else ' continues; watch'}: "
+            f"{command_line(*where, options.journal)}"
         )
         raise
     if several and options.as_json:

@@ -41,7 +41,7 @@ def lines_of(patch: str) -> list[PatchLine]:
     text = str(of_environment(os.environ).clean(patch))
     lines = list(_classified(text[:MAX_DIFF].splitlines()))
     if len(text) > MAX_DIFF:
-        rest = f"{len(text) - MAX_DIFF:,} more characters; loopwright workspace diff has the complete patch"
+        rest = f"{len(text) - MAX_DIFF:,} more characters; loopwright files diff has the complete patch"
         lines.append(PatchLine("header", rest))
     return lines
 

@@ -158,7 +158,7 @@ _SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyForm:
-    """The fields of the form, as the options of `loopwright replay`."""
+    """The fields of the form, as the options of `loopwright measure limits`."""
 
     runs: str
     loop: str
@@ -226,7 +226,7 @@ async def replay(page: Page, request: Request) -> Response:
 
 
 async def replay_json(page: Page, request: Request) -> Response:
-    """The same report as the object of `loopwright replay --json`."""
+    """The same report as the object of `loopwright measure limits --json`."""
     form = PolicyForm.of(request)
     if not form.runs:
         raise ConfigurationError("runs: name the runs to replay, such as name:DOC")

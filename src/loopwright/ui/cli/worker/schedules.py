@@ -1,4 +1,4 @@
-"""`schedules`: the schedules of a journal; pause one, let it continue, or create the runs of times that have passed."""
+"""`worker schedules`: the schedules of a journal; pause one, let it continue, or create the runs of times that have passed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from ...cluster.schedules import Backfilled, ScheduleInfo, backfill, pause, proceed
-from ...cluster.schedules import schedules as read_schedules
-from ...cluster.shared_runs import SharedRuns
-from ...errors import ConfigurationError, nearest
-from ...journal import Journal
-from ...journal.protocol import DAMAGED
-from .. import formatting as texts
-from ..cluster_state import shared_runs
-from ..journals import DEFAULT, reading
-from .options import AsJson, JournalUrl, moment
-from .output import Output
+from ....cluster.schedules import Backfilled, ScheduleInfo, backfill, pause, proceed, schedules
+from ....cluster.shared_runs import SharedRuns
+from ....errors import ConfigurationError, nearest
+from ....journal import Journal
+from ....journal.protocol import DAMAGED
+from ... import formatting as texts
+from ...cluster_state import shared_runs
+from ...journals import DEFAULT, reading
+from ..options import AsJson, JournalUrl, moment
+from ..output import Output
 
 T = TypeVar("T")
 _SHOWN = 5  # runs that a line names
 
 
-def schedules(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this schedule.")] = "",
+def worker_schedules(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Only this schedule.")] = "",
     hold: Annotated[bool, typer.Option("--pause", help="Start none of its runs.")] = False,
     go_on: Annotated[bool, typer.Option("--continue", help="Continue with its next time.")] = False,
     since: Annotated[
@@ -45,6 +44,11 @@ def schedules(
 
     Submit a run with --cron to create a schedule, and cancel it by its name. --backfill creates at most 1,000 runs,
     which start at once; repeating it creates none twice.
+
+    Examples:
+        loopwright worker schedules
+        loopwright worker schedules reports --pause
+        loopwright worker schedules reports --backfill 7d
     """
     with Output(as_json=as_json) as output:
         chosen = sum(map(bool, (hold, go_on, since)))
@@ -53,7 +57,7 @@ def schedules(
                 "--pause, --continue and --backfill exclude each other. Use one of them."
             )
         if chosen and not name:
-            raise ConfigurationError("Name the schedule: loopwright schedules NAME --pause")
+            raise ConfigurationError("Name the schedule: loopwright worker schedules NAME --pause")
         if until and not since:
             raise ConfigurationError("--to needs --backfill FROM")
         if since:
@@ -64,10 +68,10 @@ def schedules(
             return 0
         if hold or go_on:
             changed = _shared(journal, lambda store, runs: _change(store, runs, name, on=hold))
-        listed = _shared(journal, read_schedules)
+        listed = _shared(journal, schedules)
         names = [one.name for one in listed]
         if name and name not in names:
-            hint = nearest(name, names) or "; list them with: loopwright schedules"
+            hint = nearest(name, names) or "; list them with: loopwright worker schedules"
             raise ConfigurationError(f"no schedule {name!r} has a next run{hint}")
         shown = [one for one in listed if name in ("", one.name)]
         if as_json:

@@ -1,4 +1,4 @@
-"""`tune`: the limits of a run that are in force, and changes of them while it runs."""
+"""`limits`: the limits of a run that are in force, and changes of them while it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOP_WIDTH, _KEY_WIDTH = 18, 18  # columns of a name and of a limit
 _RUNNING = ("running",)
 
 
-def tune(
+def limits(
     name: RunName,
     loop: Annotated[
         str | None,
@@ -92,13 +92,18 @@ def tune(
     A live run takes new limits within a second and uses them in its next decision. Other runs take them
     when they are resumed. Below the used amount, the next decision ends the loop. Only a limit of time
     cuts a call in flight.
+
+    Examples:
+        loopwright limits last
+        loopwright limits last --max-iterations 5 --reason "the scores still rise"
+        loopwright limits last --max-usd clear --dry-run
     """
     texts: dict[str, str | None] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
         "max_total_tokens": max_total_tokens, "max_effects": max_effects, "timeout": timeout,
         "deadline": deadline, "at_once": at_once,
     }  # fmt: skip
-    limits: dict[str, Any] = {
+    new: dict[str, Any] = {
         key: limit_value(key, text) for key, text in texts.items() if text is not None
     }
     # The journal records the reason, and no record may hold a key.
@@ -109,7 +114,7 @@ def tune(
     async def work(store: Journal) -> Tuned:
         info = await find_run(store, name)
         return await tuned(
-            info.run_id, journal=store, loop=loop or "", reason=reason, dry_run=dry_run, **limits
+            info.run_id, journal=store, loop=loop or "", reason=reason, dry_run=dry_run, **new
         )
 
     with Output(as_json=as_json) as output:

@@ -1,4 +1,4 @@
-"""`bench judge`: the errors of a judge, from its votes on labelled cases."""
+"""`measure judge`: the errors of a judge, from its votes on labelled cases."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Annotated
 
 import typer
 
-from ..._statistics import effective_votes
-from ...engine.run import new_run_id
-from ...errors import ConfigurationError, nearest
-from ...insight import JudgeCase, JudgeReport, cases_from_jsonl, measure_judge, measurement_input
-from ...insight.judge_bench import judge_json
-from ...records import Result, Usage
-from ...records.codec import Json
-from .. import formatting as texts
-from ..consent import approved
-from ..documents import judge_of, measurement_of
-from ..run_summary import result_json
-from ..sources import SourceSettings, load_source
-from .live import report_result
-from .options import RunCommandOptions, RunId, expanded
-from .output import Output
-from .run import Job, perform
-from .telemetry_options import TelemetryOptions
+from ...._statistics import effective_votes
+from ....engine.run import new_run_id
+from ....errors import ConfigurationError
+from ....insight import JudgeCase, JudgeReport, cases_from_jsonl, measurement_input
+from ....insight import measure_judge as measured
+from ....insight.judge_bench import judge_json
+from ....records import Result, Usage
+from ....records.codec import Json
+from ... import formatting as texts
+from ...consent import approved
+from ...documents import judge_of, measurement_of
+from ...run_summary import result_json
+from ...sources import SourceSettings, load_source
+from ..live import report_result
+from ..options import RunCommandOptions, RunId, expanded
+from ..output import Output
+from ..run import Job, perform
+from ..telemetry_options import TelemetryOptions
 
 VOTES = 3  # for each case
 GATE = 3  # exit code of a gate that is not met
@@ -37,8 +38,8 @@ _SHARES = (
 
 
 @dataclass(frozen=True)
-class BenchOptions(RunCommandOptions):
-    """Options of `bench`."""
+class JudgeOptions(RunCommandOptions):
+    """Options of `measure judge`."""
 
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Use the votes in the cases and ask no model.")
@@ -111,8 +112,7 @@ class BenchOptions(RunCommandOptions):
 
 
 @expanded
-def bench(
-    kind: Annotated[str, typer.Argument(metavar="judge", help="What to measure: judge.")],
+def measure_judge(
     document: Annotated[
         str, typer.Argument(metavar="DOC[#STEP]", help="Document with the judge, and its step.")
     ],
@@ -122,7 +122,7 @@ def bench(
             metavar="CASES", help="JSON lines: {id, output, label, input, votes, score}."
         ),
     ],
-    options: BenchOptions,
+    options: JudgeOptions,
 ) -> int:
     """Measure a judge against human labels.
 
@@ -131,10 +131,12 @@ def bench(
 
     Exit codes: 0, 3 if a gate is not met or a text of the robustness set is accepted, 1 if the run
     failed, 2 for wrong input, 130 interrupted.
+
+    Examples:
+        loopwright measure judge polish.yaml cases.jsonl --recorded
+        loopwright measure judge polish.yaml#improve cases.jsonl --votes 5 --out report.json
+        loopwright measure judge polish.yaml cases.jsonl --recorded --min-specificity 0.9
     """
-    if kind != "judge":
-        hint = nearest(kind, ("judge",)) or "; use judge"
-        raise ConfigurationError(f"bench: {kind!r} cannot be measured{hint}")
     cases, gates = _cases(file), options.gates()
     if options.out is not None and not options.out.parent.is_dir():
         # The report would be lost after all votes are paid.
@@ -172,21 +174,21 @@ def bench(
 
 
 def _of_recorded_votes(
-    document: str, cases: Sequence[JudgeCase], options: BenchOptions
+    document: str, cases: Sequence[JudgeCase], options: JudgeOptions
 ) -> dict[str, Json]:
     if options.robust or options.votes is not None or options.run_id:
         raise ConfigurationError(
-            "bench judge: --robust, --votes and --run-id ask the judge. Remove --recorded."
+            "measure judge: --robust, --votes and --run-id ask the judge. Remove --recorded."
         )
     name, _, step = document.partition("#")
     source = load_source(name, SourceSettings.of(options), execute=False)
     judge = judge_of(source.step, name, step)
-    report = measure_judge(cases, **options.report_options()).to_json()
+    report = measured(cases, **options.report_options()).to_json()
     return {"run_id": None, "judge": judge_json(judge), **report, "usage": None}
 
 
 def _measured(
-    document: str, cases: Sequence[JudgeCase], options: BenchOptions, output: Output
+    document: str, cases: Sequence[JudgeCase], options: JudgeOptions, output: Output
 ) -> Result:
     """Ask the judge in a run, and return the result of the run."""
     name, _, step = document.partition("#")

@@ -1,4 +1,4 @@
-"""`replay`: what other limits would have done on recorded runs."""
+"""`measure limits`: what other limits would have done on recorded runs."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from ...documents.yaml.reader import read
-from ...errors import ConfigurationError
-from ...insight import (
+from ....documents.yaml.reader import read
+from ....errors import ConfigurationError
+from ....insight import (
     PolicyResult,
     Replay,
     StoppingPolicy,
     policy_from_json,
 )
-from ...insight import replay as replayed
-from .. import formatting as texts
-from ..documents import recordings_in, selected_runs
-from ..journals import DEFAULT, reading
-from .options import AsJson, JournalUrl, LoopName
-from .output import Output
+from ....insight import replay as replayed
+from ... import formatting as texts
+from ...documents import recordings_in, selected_runs
+from ...journals import DEFAULT, reading
+from ..options import AsJson, JournalUrl, LoopName
+from ..output import Output
 
 _LONGEST = 60  # columns of a policy's name; a longer name moves its row
 
 
-def replay(
+def measure_limits(
     selectors: Annotated[
         list[str],
         typer.Argument(
@@ -49,7 +49,7 @@ def replay(
     price: Annotated[
         float,
         typer.Option(
-            "--price",
+            "--call-price",
             metavar="X",
             help="Quality that one call is worth. It selects the suggested policy of --until, --policy and --grid.",
         ),
@@ -62,9 +62,17 @@ def replay(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Compare the results and the cost that other limits would have had on recorded runs. No model is called."""
+    """Compare the results and the cost that other limits would have had on recorded runs. No model is called.
+
+    Examples:
+        loopwright measure limits name:polish --until '[{score_at_least: 0.8}, {max_iterations: 2}]'
+        loopwright measure limits name:polish since:7d --grid
+        loopwright measure limits last --grid --out report
+    """
     if not 0 <= price < float("inf"):
-        raise ConfigurationError(f"--price: {price} is not a price. Use 0 or a positive number.")
+        raise ConfigurationError(
+            f"--call-price: {price} is not a price. Use 0 or a positive number."
+        )
     policies = []
     for position, text in enumerate(until or (), start=1):
         where = f"--until {position}" if len(until or ()) > 1 else "--until"

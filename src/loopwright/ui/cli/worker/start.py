@@ -1,4 +1,4 @@
-"""`worker`: execute submitted runs until a signal ends it."""
+"""`worker start`: execute submitted runs until a signal ends it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import Annotated
 
 import typer
 
-from ...cluster import Worker
-from ...cluster.trust import TrustedDigests, shared_digests
-from ...conditions import Budget
-from ...errors import ConfigurationError
-from ...journal import open_journal
-from ...journal.protocol import shown_url
-from ...telemetry import Telemetry
-from .. import formatting as texts
-from ..consent import trusted_contents
-from ..journals import DEFAULT
-from .options import DEFAULT_COLLECTOR, VARIABLE, InDoubt, JournalUrl, age
-from .output import Output
-from .submit import DelivererName
-from .telemetry_options import TelemetryOptions
+from ....cluster import Worker
+from ....cluster.trust import TrustedDigests, shared_digests
+from ....conditions import Budget
+from ....errors import ConfigurationError
+from ....journal import open_journal
+from ....journal.protocol import shown_url
+from ....telemetry import Telemetry
+from ... import formatting as texts
+from ...consent import trusted_contents
+from ...journals import DEFAULT
+from ..options import DEFAULT_COLLECTOR, VARIABLE, InDoubt, JournalUrl, age
+from ..output import Output
+from ..submit import DelivererName
+from ..telemetry_options import TelemetryOptions
 
 _BUDGET = re.compile(r"([^=]+)=([0-9]+(?:\.[0-9]+)?)(usd|tokens|calls)")
 
 
-def worker(
+def worker_start(
     journal: JournalUrl = DEFAULT,
     queue: Annotated[
         list[str] | None,
@@ -102,7 +102,7 @@ def worker(
         str | None,
         typer.Option(
             "--otel",
-            metavar="[URL]",
+            metavar="URL",
             help=f"Send traces of runs and metrics of queues to an OTLP/HTTP collector, by default {VARIABLE} or "
             f"{DEFAULT_COLLECTOR}.",
         ),
@@ -115,6 +115,11 @@ def worker(
     then return to their queues. After a second signal they return at once.
 
     Exit code: 0 after a signal.
+
+    Examples:
+        loopwright worker start --journal postgres:///runs
+        loopwright worker start --queue default=20 --queue nightly=5 --retain 30d
+        loopwright worker start --root . --budget queue:nightly=20usd
     """
     with Output() as output:
         queues = _queues(queue or [])

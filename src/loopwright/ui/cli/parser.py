@@ -1,0 +1,140 @@
+"""The parser of the command line: a tree of commands, each of which is loaded when it is called.
+
+What the docstring of a command has below `Examples:` is the last part of its help.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from . import COMMANDS, DEBUG, FAMILIES, GROUPS, Command, version
+
+__all__ = ["documented", "leaf", "parser"]
+
+
+class _Leaf(TyperCommand):
+    """A command whose examples are lines to copy, which no narrow terminal breaks."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Examples"):
+            for line in (self.epilog or "").splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class _Branch(TyperGroup):
+    """All commands, or those of a family, in groups. Each is a name with a summary until it is called."""
+
+    def __init__(self, *, name: str, **options: Any) -> None:
+        self.groups = {"Commands": _family(name)} if name in FAMILIES else _groups()
+        rows = [row for group in self.groups.values() for row in group.items()]
+        options["commands"] = {word: TyperCommand(word, short_help=text) for word, text in rows}
+        super().__init__(name=name, **options)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in FAMILIES:
+            title = f"{FAMILIES[name]}."
+            return name, _Branch(name=name, help=title, rich_markup_mode=None), rest
+        full = f"{self.name} {name}" if self.name in FAMILIES else name
+        known = next((one for one in COMMANDS if command and one.name == full), None)
+        return name, known and leaf(known), rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for title, rows in self.groups.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in rows.items()])
+
+
+def _groups() -> dict[str, dict[str, str]]:
+    """Return the summaries of all commands in their groups; a family of commands is one row."""
+    groups: dict[str, dict[str, str]] = {}
+    for title, commands in GROUPS.items():
+        groups[title] = {}
+        for command in commands:
+            first, _, second = command.name.partition(" ")
+            text = f"{FAMILIES[first]}: {', '.join(_family(first))}." if second else command.summary
+            groups[title][first] = text
+    return groups
+
+
+def _family(name: str) -> dict[str, str]:
+    """Return the summaries of the commands with the same first word, by their second."""
+    words = ((command.name.partition(" "), command.summary) for command in COMMANDS)
+    return {second: text for (first, _, second), text in words if first == name}
+
+
+def documented(command: Callable[..., int]) -> tuple[str, list[str]]:
+    """Return the help of a command, and its examples."""
+    text, _, examples = (inspect.getdoc(command) or "").partition("\nExamples:\n")
+    return text.strip(), [line.strip() for line in examples.splitlines()]
+
+
+def leaf(command: Command) -> TyperCommand:
+    """Load a command, and return its parser."""
+    function = command.load()
+    text, examples = documented(function)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    name = command.name.split()[-1]
+    app.command(name, cls=_Leaf, help=text, epilog="\n".join(examples))(function)
+    made = get_command(app)
+    assert isinstance(made, TyperCommand)
+    made.get_params = partial(_parameters, made.get_params)  # type: ignore[method-assign]
+    return made
+
+
+def parser() -> TyperGroup:
+    """Return the parser of the command line."""
+    app = typer.Typer(
+        name="loopwright",
+        cls=_Branch,
+        help="Run loops until they are satisfied: execute, evaluate, adapt, repeat.",
+        epilog=f"LOOPWRIGHT_JOURNAL sets the journal URL. {DEBUG}=1 prints tracebacks.",
+        rich_markup_mode=None,
+        # Its tracebacks show the values of variables, and with them keys and inputs.
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def answer(wanted: bool) -> None:
+        if wanted:
+            raise typer.Exit(version())
+
+    @app.callback()
+    def general(
+        version: bool = typer.Option(
+            False, "--version", callback=answer, is_eager=True, help="Show the version."
+        ),
+    ) -> None:
+        pass
+
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    group.get_params = partial(_parameters, group.get_params)  # type: ignore[method-assign]
+    return group
+
+
+def _parameters(every: Callable[[Any], list[Any]], context: Any) -> list[Any]:
+    """Return the parameters of a command, which convert only the values that do not have their type yet.
+
+    The parser converts also defaults and texts through pydantic, and to load it takes a fourth of a short command.
+    """
+    parameters = every(context)
+    for parameter in parameters:
+        parameter.process_value = partial(_value, parameter)
+    return parameters
+
+
+def _value(parameter: Any, context: Any, value: Any) -> Any:
+    described = getattr(parameter, "type_descriptor", None)  # earlier parsers load no pydantic
+    absent = value is None and not (parameter.required or parameter.multiple)
+    if described is None or not (absent or type(value) is described.annotation):
+        return type(parameter).process_value(parameter, context, value)
+    return parameter.callback(context, parameter, value) if parameter.callback else value

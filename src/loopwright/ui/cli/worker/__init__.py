@@ -1,0 +1,1 @@
+"""`worker`: workers and the queues and schedules that they serve. Each command is a module."""
