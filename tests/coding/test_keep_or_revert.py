@@ -198,10 +198,10 @@ def test_until_keeps_changes_that_improve_a_number(project: Path) -> None:
 
 
 def test_until_reads_a_score(project: Path) -> None:
-    """`--score` reads a number in the output, also of a check that fails; exit code 0 passes."""
+    """`--score-pattern` reads a number in the output, also of a check that fails; exit code 0 passes."""
     check = 'n=$(cat n || echo 0); echo "$n/4 done"; test "$n" = 4'
     agent = "cat > /dev/null; echo $((LOOPWRIGHT_ITERATION * 2)) > n"
-    words = ("--score", "([0-9]+/[0-9]+) done", "--yes", "--json", "--sandbox", "none")
+    words = ("--score-pattern", "([0-9]+/[0-9]+) done", "--yes", "--json", "--sandbox", "none")
     done = until(project, check, *words, "--", "sh", "-c", agent)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["loops"]["until"]["history"]
@@ -233,6 +233,8 @@ def test_a_wrong_metric_is_refused(text: str) -> None:
 
 def test_options_that_contradict_a_metric_are_refused(project: Path) -> None:
     """One number decides."""
-    done = until(project, "true", "--metric", "a:min", "--score", "x", "--yes", "--", "true")
+    done = until(
+        project, "true", "--metric", "a:min", "--score-pattern", "x", "--yes", "--", "true"
+    )
     assert done.returncode == 2
-    assert "remove --score" in done.stderr
+    assert "remove --score-pattern" in done.stderr

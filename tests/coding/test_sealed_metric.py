@@ -109,7 +109,7 @@ def test_gates_run_in_the_clean_copy(project: Path) -> None:
 
 
 def test_until_seals_its_metric_and_isolates_it() -> None:
-    """The document of `--metric` has the protected files and the sandbox; that of `--score` the sandbox."""
+    """The document of `--metric` has the protected files and the sandbox; that of `--score-pattern` the sandbox."""
     metric = MetricOption("size", "minimise", PATTERN)
     options = UntilOptions("python grade.py", ["./a.sh"], metric=metric, protect=["grade.py"])
     evaluate = until_document(options)["steps"][0]["loop"]["evaluate"]["metric"]

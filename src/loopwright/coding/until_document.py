@@ -331,7 +331,7 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         # Only changes that improve the metric stay.
         if options.score or options.report != "auto" or options.on_stall != "best":
             raise ConfigurationError(
-                "until: --metric decides by one number; remove --score, --report and --on-stall"
+                "until: --metric decides by one number; remove --score-pattern, --report and --on-stall"
             )
         loop["metrics"] = {options.metric.name: options.metric.direction}
         loop["until"] = ["no_change", {"max_iterations": options.iterations}]
@@ -359,7 +359,9 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
 
 def _refuse_ignored(options: UntilOptions) -> None:
     """Refuse the options of a check with a report for one whose output has a number."""
-    numbered = "--metric" if options.metric is not None else "--score" if options.score else ""
+    numbered = (
+        "--metric" if options.metric is not None else "--score-pattern" if options.score else ""
+    )
     ignored = {"--held-out": bool(options.held_out)}
     if options.metric is None:
         changed = {"--protect": options.protect, "--allow": options.allow}

@@ -32,3 +32,11 @@ def limit_value(name: str, text: str) -> Json:
         examples = "use seconds, text like 30s or 5m, or" if name == "timeout" else "use one, or"
         hint = nearest(text, [CLEAR]) or f"; {examples} {CLEAR}"
         raise ConfigurationError(f"{name}: {text[:40]!r} is not {what}{hint}") from None
+
+
+def seconds(option: str, text: str) -> float:
+    """Return the seconds of a duration such as `90s`, `5m` or `1h30m`. Raises ConfigurationError."""
+    try:
+        return float(duration(text))
+    except ValueError as error:
+        raise ConfigurationError(f"{option}: {error}") from None

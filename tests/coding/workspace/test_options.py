@@ -170,7 +170,7 @@ steps:
     })  # fmt: skip
     monkeypatch.chdir(repo.folder)
     assert main(["run", "count.yaml", "--yes", "--run-id", "first"]) == 3
-    assert main(["fork", "first", "--at", "fix/count/3", "--run-id", "second"]) == 3
+    assert main(["fork", "first", "fix/count/3", "--run-id", "second"]) == 3
     capsys.readouterr()
     assert main(["files", "diff", "second", "0", "3"]) == 0
     assert "-0\n+3" in capsys.readouterr().out

@@ -238,7 +238,7 @@ def test_a_path_that_is_not_there_is_named_with_the_nearest(done: Project) -> No
         "loopwright: nothing was recorded at 'refine/4/execute'; did you mean "
     )
     # An iteration has no entry at its path.
-    for words in (["rewind", "refined", "refnie/3"], ["fork", "refined", "--at", "refnie/3"]):
+    for words in (["rewind", "refined", "refnie/3"], ["fork", "refined", "refnie/3"]):
         assert "; did you mean 'refine/3'?" in done.call(*words).err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,10 @@ def test_compare_prints_columns_and_json(
     code, out, _ = said(capsys, "compare", "ended", "asking")
     assert code == 0
     assert "they part at l/1/execute" in out
-    data = json.loads(said(capsys, "compare", "ended", "asking", "--json", "--diff")[1])
+    data = json.loads(said(capsys, "compare", "ended", "asking", "--json", "--outputs")[1])
     assert set(data) == {"runs", "differs", "part_at", "paired"}
     assert [one["output"] for one in data["runs"]] == [4, 1]
-    assert "- 4" in said(capsys, "compare", "ended", "asking", "--diff")[1]
+    assert "- 4" in said(capsys, "compare", "ended", "asking", "--outputs")[1]
 
 
 def test_compare_has_no_rows_for_scores_that_do_not_exist(
@@ -121,7 +122,7 @@ def test_a_document_is_forked_with_another_variable(
         "topic=loops",
     )
     code, out, messages = said(
-        capsys, "fork", "a", "--at", "write/3", "--set", "topic=forks", "--run-id", "b", "--json"
+        capsys, "fork", "a", "write/3", "--set", "topic=forks", "--run-id", "b", "--json"
     )
     assert code == 3, messages
     assert json.loads(out)["run_id"] == "b"
@@ -177,11 +178,11 @@ def test_a_fork_refuses_the_limits_that_run_refuses(
         ("limits asking --timeout soon", "timeout: 'soon' is not a duration"),
         ("limits asking --loop m --max-iterations 4", "asking has no loop 'm'"),
         ("fork nope", "there is no run 'nope'"),
-        ("fork ended --at l/9", "nothing was recorded at 'l/9'; did you mean"),
+        ("fork ended l/9", "nothing was recorded at 'l/9'; did you mean"),
         ("fork ended --doc missing.yaml", "there is no file 'missing.yaml'"),
         ("fork ended --run-id asking", "--run-id: there is a run asking; use another ID"),
-        ("fork ended --at=", "--at: '' is empty"),
-        ("fork ended --at=/", "--at: '/' is empty"),
+        ("fork ended ''", "PATH: '' is empty"),
+        ("fork ended /", "PATH: '/' is empty"),
         ("fork ended --run-id=", "--run-id: '' is empty"),
         ("fork ended --doc=", "--doc: '' is empty"),
         ("limits asking --max-calls 0", "max_calls: 0 is too small"),
@@ -201,7 +202,7 @@ def test_wrong_commands(
     recorded: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
 ) -> None:
     """One sentence, exit code 2, and the journal is unchanged."""
-    code, out, messages = said(capsys, *words.split())
+    code, out, messages = said(capsys, *shlex.split(words))
     assert (code, out) == (2, "")
     assert message in messages
     assert len(messages.strip().splitlines()) == 1

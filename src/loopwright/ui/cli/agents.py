@@ -23,6 +23,7 @@ from ...errors import ConfigurationError, nearest
 from ...records import Result
 from ...tools.sandbox import sandbox_problem
 from .. import formatting as texts
+from ..read_limits import seconds
 from .options import AsJson
 from .output import Output
 
@@ -54,14 +55,20 @@ def agents(
         str, typer.Argument(metavar="[NAME]", help="An agent, or the path of a manifest.")
     ] = "",
     model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="Model of the agent, for a trial.")
+        str, typer.Option("--model", metavar="NAME", help="Model, of the agent in a trial.")
     ] = "",
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Time limit of a trial.")
-    ] = 180.0,
+        str, typer.Option("--timeout", metavar="DURATION", help="Limit on time, of a trial.")
+    ] = "3m",
     as_json: AsJson = False,
 ) -> int:
-    """List coding agents and whether a sandbox works, show a manifest, or try an agent on a small task."""
+    """List coding agents and whether a sandbox works, show a manifest, or try an agent on a small task.
+
+    Examples:
+        loopwright agents
+        loopwright agents show claude
+        loopwright agents try claude --timeout 5m
+    """
     if action not in _ACTIONS:
         hint = nearest(action, _ACTIONS) or f"; use one of {', '.join(_ACTIONS)}"
         raise ConfigurationError(f"agents: {action!r} is not an action{hint}")
@@ -82,7 +89,7 @@ def agents(
                     yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
                 )
             return 0
-        return _try(manifest, model, timeout, output, as_json=as_json)
+        return _try(manifest, model, seconds("--timeout", timeout), output, as_json=as_json)
 
 
 def _list(output: Output, *, as_json: bool) -> int:

@@ -76,10 +76,10 @@ def approve(
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="Path of the question, if there are several.")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Continue.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer yes: continue.")] = False,
     no: Annotated[bool, typer.Option("--no", help="Do not continue; see --reason.")] = False,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Reason for --no or --failed.")
+        str, typer.Option("--reason", metavar="TEXT", help="Reason, for --no or --failed.")
     ] = "",
     accept: Annotated[
         bool, typer.Option("--accept", help="Accept this output and end the loop.")
@@ -118,6 +118,11 @@ def approve(
 
     Exit codes: 0, or with --resume that of the run; 2 without an open question, or if the answer does
     not fit.
+
+    Examples:
+        loopwright approve last
+        loopwright approve last --yes --resume
+        loopwright approve last --edit 'Name the date'
     """
     judged = [passed, failed, score is not None]
     used = [yes, no, accept, edit is not None, value is not None, *judged]

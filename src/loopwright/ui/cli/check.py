@@ -50,6 +50,10 @@ def check(
 
     Exit codes: 0 all documents can run here, 2 a document has problems, 1 all documents are valid but
     something is missing here.
+
+    Examples:
+        loopwright check polish.yaml
+        loopwright check polish.yaml --offline --json
     """
     with Output(as_json=as_json) as output:
         settings = replace(SourceSettings.of(options), lenient=lenient)
@@ -149,14 +153,18 @@ def convert(
     folder: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Folder for the documents.  [default: stdout]"
+            "--out", "-o", metavar="DIR", help="Output: the documents.  [default: stdout]"
         ),
     ] = None,
     lenient: Lenient = False,
 ) -> int:
     """Convert a document to the native dialect. It runs the same.
 
-    With --output, the documents that it calls are converted too.
+    With --out, the documents that it calls are converted too.
+
+    Examples:
+        loopwright convert polish.yaml
+        loopwright convert polish.yaml --out native
     """
     with Output() as output:
         settings = SourceSettings.of(options)
@@ -182,7 +190,12 @@ def convert(
 
 
 def schema() -> int:
-    """Print the JSON Schema of documents, for completion and checks in editors."""
+    """Print the JSON Schema of documents, for completion and checks in editors.
+
+    Examples:
+        loopwright schema
+        loopwright schema > loopwright.schema.json
+    """
     with Output() as output:
         output.write_result(json.dumps(export_schema(), indent=2))
     return 0

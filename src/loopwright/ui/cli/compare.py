@@ -15,7 +15,7 @@ from ...records.display import duration, score, value_line
 from ...records.evaluation import number_text
 from ..formatting import fit, one_line, side_by_side, sparkline
 from ..journals import DEFAULT, find_run, reading
-from .options import AsJson, JournalUrl
+from .options import AsJson, JournalUrl, LoopName
 from .output import Output
 
 _KEY, _LONGEST_KEY = 16, 32  # columns of the names of rows
@@ -26,17 +26,19 @@ def compare(
     names: Annotated[
         list[str], typer.Argument(metavar="RUN RUN...", help="Run IDs, 2 to 16 of them.")
     ],
-    loop: Annotated[
-        str,
-        typer.Option("--loop", metavar="N", help="Name or path of the loop.  [default: outermost]"),
-    ] = "",
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Compare the outputs of the first run and the others.")
+    loop: LoopName = "",
+    outputs: Annotated[
+        bool, typer.Option("--outputs", help="Compare the outputs of the first run and the others.")
     ] = False,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Compare recorded runs: their ends, their settings, and the first path where they differ."""
+    """Compare recorded runs: their ends, their settings, and the first path where they differ.
+
+    Examples:
+        loopwright compare first last
+        loopwright compare first last --outputs
+    """
 
     async def work(store: Journal) -> list[tuple[RunInfo, list[Entry]]]:
         rows = [await find_run(store, name) for name in names]
@@ -45,10 +47,10 @@ def compare(
     with Output(as_json=as_json) as output:
         done = Comparison.of(reading(journal, work), loop=loop)
         if as_json:
-            output.write_json(done.to_json(outputs=diff))
+            output.write_json(done.to_json(outputs=outputs))
         else:
             _write(done, output)
-            if diff:
+            if outputs:
                 _write_diffs(done.runs, output)
     return 0
 

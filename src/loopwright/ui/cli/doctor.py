@@ -17,6 +17,7 @@ import typer
 from ..._extras import needs
 from ...errors import ConfigurationError, nearest
 from ...models.providers.endpoints import ALIASES, PROVIDERS, Allowed
+from .options import AsJson, ModelUrl
 from .output import Output
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def doctor(
         list[str] | None,
         typer.Argument(metavar="[PROVIDER]...", help="Providers.  [default: all]"),
     ] = None,
-    model_url: Annotated[
-        str, typer.Option("--model-url", metavar="URL", help="Address of another server.")
-    ] = "",
+    model_url: ModelUrl = None,
     api_key_env: Annotated[
         str,
         typer.Option(
@@ -45,12 +44,17 @@ def doctor(
         list[str] | None,
         typer.Option("--allow-host", metavar="HOST", help="A private host that may be called."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Try the providers of models with the keys in the environment.
 
     Exit codes: 0 a provider can be used and none fails, 1 a key is refused, a named provider is not ready, or no
     provider can be used.
+
+    Examples:
+        loopwright doctor
+        loopwright doctor openai anthropic
+        loopwright doctor --model-url http://127.0.0.1:8080 --json
     """
     names = []
     for given in providers or ():
@@ -71,7 +75,7 @@ def doctor(
             try_providers(
                 wanted,
                 os.environ,
-                base_url=model_url,
+                base_url=model_url or "",
                 api_key_env=api_key_env,
                 allowed=Allowed(allow_host or ()),
             )

@@ -42,10 +42,15 @@ def export(
     form: Annotated[Form, typer.Option("--format", "-f", help="Format.")] = Form.JSON,
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Output file.  [default: stdout]"),
+        typer.Option("--out", "-o", metavar="FILE", help="Output: the run.  [default: stdout]"),
     ] = None,
 ) -> int:
-    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle."""
+    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle.
+
+    Examples:
+        loopwright export last
+        loopwright export last --format html --out report.html
+    """
 
     async def read(store: Journal) -> tuple[RunInfo, list[Entry], Path | None]:
         return *await on_record(store, name), folder_of(store)

@@ -28,16 +28,21 @@ class RunFilter:
     """Options that select the runs which a command changes."""
 
     queue: Annotated[
-        str, typer.Option("--queue", metavar="NAME", help="All runs submitted to this queue.")
+        str,
+        typer.Option("--queue", metavar="NAME", help="Queue; all of its runs are cancelled."),
     ] = ""
     status: Annotated[
-        str, typer.Option("--status", metavar="STATUS", help="All runs with this status.")
+        str,
+        typer.Option(
+            "--status", metavar="STATUS", help="Status of the run; all of these are cancelled."
+        ),
     ] = ""
     named: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="All runs with this name.")
+        str,
+        typer.Option("--name", metavar="NAME", help="Name of the run; all of these are cancelled."),
     ] = ""
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Change all runs that match without a question.")
+        bool, typer.Option("--yes", "-y", help="Answer yes: cancel all runs that match.")
     ] = False
 
     def is_given(self, run: str) -> bool:

@@ -33,15 +33,14 @@ def fork(
     options: RunCommandOptions,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at",
+        typer.Argument(
             metavar="PATH",
             help="Path from which the new run repeats the steps, such as refine/3.  "
             "[default: the start of the last iteration]",
         ),
     ] = None,
     run_id: Annotated[
-        str | None, typer.Option("--run-id", metavar="ID", help="ID of the new run.")
+        str | None, typer.Option("--run-id", metavar="ID", help="Run ID. It must be new.")
     ] = None,
     doc: Annotated[
         str | None, typer.Option("--doc", metavar="FILE", help="Document of the new run.")
@@ -51,10 +50,14 @@ def fork(
 
     The results before the path are taken from the other run and are not executed or stored again. Their
     cost is shown as inherited. Options such as --set, --model and --max-usd apply from the path onward.
+
+    Examples:
+        loopwright fork last
+        loopwright fork last improve/2 --run-id second --replies replies.yaml
     """
     with Output(as_json=options.as_json) as output:
         settings = SourceSettings.of(options)
-        for option, text in (("--at", at), ("--run-id", run_id), ("--doc", doc)):
+        for option, text in (("PATH", at), ("--run-id", run_id), ("--doc", doc)):
             # An empty variable of a script: the default would be another fork than the intended one.
             if text is not None and not text.strip(" /"):
                 raise ConfigurationError(

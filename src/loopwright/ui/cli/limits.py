@@ -28,24 +28,25 @@ def limits(
         str | None,
         typer.Option(
             "--loop",
-            metavar="PATH",
-            help="Path or name of the loop.  [default: the owner of the limit in force, outermost first]",
+            metavar="NAME",
+            help="Name or path of the loop.  [default: the owner of the limit in force, outermost first]",
         ),
     ] = None,
     max_iterations: Annotated[
         str | None,
-        typer.Option("--max-iterations", metavar="N|clear", help="Iterations of the loop."),
+        typer.Option("--max-iterations", metavar="N|clear", help="Limit on iterations."),
     ] = None,
     max_usd: Annotated[
-        str | None, typer.Option("--max-usd", metavar="X|clear", help="Cost in USD.")
+        str | None,
+        typer.Option("--max-usd", metavar="USD|clear", help="Limit on the cost, in USD."),
     ] = None,
     max_calls: Annotated[
-        str | None, typer.Option("--max-calls", metavar="N|clear", help="Model calls.")
+        str | None, typer.Option("--max-calls", metavar="N|clear", help="Limit on model calls.")
     ] = None,
     max_total_tokens: Annotated[
         str | None,
         typer.Option(
-            "--max-total-tokens", metavar="N|clear", help="Input and output tokens together."
+            "--max-total-tokens", metavar="N|clear", help="Limit on input and output tokens."
         ),
     ] = None,
     max_effects: Annotated[
@@ -53,13 +54,15 @@ def limits(
         typer.Option(
             "--max-effects",
             metavar="N|clear",
-            help="Effects: functions, commands, tool calls and attempts of model calls.",
+            help="Limit on effects: functions, commands, tool calls and model calls.",
         ),
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
-            "--timeout", metavar="D|clear", help="Active time of the loop, such as 90, 5m or 1h30m."
+            "--timeout",
+            metavar="DURATION|clear",
+            help="Limit on time: active time of the loop, such as 90, 5m or 1h30m.",
         ),
     ] = None,
     deadline: Annotated[
@@ -75,14 +78,17 @@ def limits(
         typer.Option(
             "--at-once",
             metavar="N",
-            help="Items of a list, or steps of parallel or of a workflow, that run at a time.",
+            help="Maximum at a time: items of a list, or steps of parallel or of a workflow.",
         ),
     ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason, for the record.")
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the changes without requesting them.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Change nothing: print the changes without requesting them."
+        ),
     ] = False,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
@@ -96,7 +102,7 @@ def limits(
     Examples:
         loopwright limits last
         loopwright limits last --max-iterations 5 --reason "the scores still rise"
-        loopwright limits last --max-usd clear --dry-run
+        loopwright limits last --timeout 1h --dry-run
     """
     texts: dict[str, str | None] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,

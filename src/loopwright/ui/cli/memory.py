@@ -43,7 +43,7 @@ def memory(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of entries of each kind."
+            "--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of rows, of each kind."
         ),
     ] = 10,
     everything: Annotated[
@@ -51,7 +51,13 @@ def memory(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """List the spaces of the memory, or show the episodes, facts and notes of one space."""
+    """List the spaces of the memory, or show the episodes, facts and notes of one space.
+
+    Examples:
+        loopwright memory
+        loopwright memory writing --find 'release date'
+        loopwright memory writing --only facts --limit 50
+    """
     if only and only not in _KINDS:
         hint = nearest(only, _KINDS) or f"; use one of {', '.join(_KINDS)}"
         raise ConfigurationError(f"--only: {only!r} is not a kind of memory{hint}")

@@ -65,8 +65,8 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Take the results of models, commands, Python functions and tools from --replies, and keep "
-        "no journal.",
+        help="Change nothing: take the results of models, commands, Python functions and tools from --replies, "
+        "and keep no journal.",
     ),
 ]
 RunId = Annotated[
@@ -74,11 +74,46 @@ RunId = Annotated[
 ]
 MaxIterations = Annotated[
     int | None,
-    typer.Option("--max-iterations", metavar="N", help="Raise the iteration limit of a loop."),
+    typer.Option(
+        "--max-iterations", metavar="N", help="Limit on iterations: raise that of a loop."
+    ),
 ]
 LoopName = Annotated[
     str,
     typer.Option("--loop", metavar="NAME", help="Name or path of the loop.  [default: outermost]"),
+]
+
+
+MaxUsd = Annotated[
+    float | None, typer.Option("--max-usd", metavar="USD", help="Limit on the cost, in USD.")
+]
+MaxCalls = Annotated[
+    int | None, typer.Option("--max-calls", metavar="N", help="Limit on model calls.")
+]
+ModelUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--model-url",
+        envvar="LOOPWRIGHT_MODEL_URL",
+        metavar="URL",
+        help="Address of the model's API.",
+    ),
+]
+WhenInDoubt = Annotated[
+    InDoubt,
+    typer.Option(
+        "--in-doubt",
+        help="After a crash, for a step that may have acted: suspend and ask, or run it again.",
+    ),
+]
+Collector = Annotated[
+    str | None,
+    typer.Option(
+        "--otel",
+        metavar="[URL]",
+        help=f"Send traces and metrics to an OTLP/HTTP collector, by default {VARIABLE} or "
+        f"{DEFAULT_COLLECTOR}.",
+    ),
 ]
 
 
@@ -96,7 +131,7 @@ class DocumentOptions:
             "--model",
             envvar="LOOPWRIGHT_MODEL",
             metavar="PROVIDER:MODEL",
-            help="Model to use instead of the document's.",
+            help="Model, instead of the document's.",
         ),
     ] = None
     agents: Annotated[
@@ -113,15 +148,7 @@ class DocumentOptions:
 class ModelOptions(DocumentOptions):
     """The same, where models may be called."""
 
-    model_url: Annotated[
-        str | None,
-        typer.Option(
-            "--model-url",
-            envvar="LOOPWRIGHT_MODEL_URL",
-            metavar="URL",
-            help="Address of the model's API.",
-        ),
-    ] = None
+    model_url: ModelUrl = None
     replies: Annotated[
         str | None,
         typer.Option("--replies", metavar="FILE", help="Take model replies from a file."),
@@ -133,12 +160,8 @@ class RunCommandOptions(ModelOptions):
     """Options of `run` and `resume`."""
 
     journal: JournalUrl = DEFAULT
-    max_usd: Annotated[
-        float | None, typer.Option("--max-usd", metavar="USD", help="Limit on the cost, in USD.")
-    ] = None
-    max_calls: Annotated[
-        int | None, typer.Option("--max-calls", metavar="N", help="Limit on model calls.")
-    ] = None
+    max_usd: MaxUsd = None
+    max_calls: MaxCalls = None
     max_total_tokens: Annotated[
         int | None,
         typer.Option("--max-total-tokens", metavar="N", help="Limit on input and output tokens."),
@@ -159,22 +182,8 @@ class RunCommandOptions(ModelOptions):
         bool,
         typer.Option("--accept-changes", help="Resume although the code or document has changed."),
     ] = False
-    in_doubt: Annotated[
-        InDoubt,
-        typer.Option(
-            "--in-doubt",
-            help="After a crash, for a step that may have acted: suspend and ask, or run it again.",
-        ),
-    ] = InDoubt.SUSPEND
-    otel: Annotated[
-        str | None,
-        typer.Option(
-            "--otel",
-            metavar="[URL]",
-            help=f"Send traces and metrics to an OTLP/HTTP collector, by default {VARIABLE} or "
-            f"{DEFAULT_COLLECTOR}.",
-        ),
-    ] = None
+    in_doubt: WhenInDoubt = InDoubt.SUSPEND
+    otel: Collector = None
     log: Annotated[
         str | None,
         typer.Option("--log", metavar="FILE", help="Append JSON log lines; - writes to stderr."),
@@ -187,7 +196,9 @@ class RunCommandOptions(ModelOptions):
     ] = False
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Approve the commands and Python code in this document."),
+        typer.Option(
+            "--yes", "-y", help="Answer yes: approve the commands and Python code in this document."
+        ),
     ] = False
     verbose: Verbose = False
     as_json: AsJson = False

@@ -66,7 +66,7 @@ _ADVICE = {
     "list_runs": ". List the runs with: loopwright runs",
     "mix_versions": ": --mix",
     "raise_limit": ": loopwright resume {run} --max-iterations N",
-    "path": ": --at PATH",
+    "path": ": loopwright fork {run} PATH",
 }
 _NOT_A_NUMBER = re.compile(
     r"Input should be (a valid (?:number|integer)), unable to parse string as an? \w+"

@@ -46,6 +46,10 @@ def cancel(
 
     The process of a run is asked to end it, and for one run the command waits up to 10 seconds. Before it cancels
     several, it shows how many and the first of them, and asks.
+
+    Examples:
+        loopwright cancel last
+        loopwright cancel --name polish --status suspended --yes
     """
     with Output(as_json=as_json) as output:
         if options.is_given(name):
@@ -166,6 +170,10 @@ def rewind(
     Nothing is deleted from the journal. With the path of an iteration, such as refine/3, --input
     replaces its input. refine/ended is the end of a loop: the loop continues with its iterations. The
     last part of a path is enough if it is unique.
+
+    Examples:
+        loopwright rewind last improve/2
+        loopwright rewind last improve/1 --input 'Another text'
     """
     with Output(as_json=as_json) as output:
         edited = text is not None or input_file is not None

@@ -221,6 +221,11 @@ def run(
 
     Exit codes: 0 satisfied, 3 exhausted, 1 failed, 5 impossible, 4 suspended, 130 cancelled or
     interrupted, 2 wrong command line or document.
+
+    Examples:
+        loopwright run polish.yaml --input-file draft.txt
+        loopwright run polish.yaml --input 'A long text' --max-usd 0.50
+        loopwright run polish.yaml --input-file draft.txt --replies replies.yaml --json
     """
     with Output(as_json=options.as_json) as output:
         settings = replace(SourceSettings.of(options), lenient=lenient)
@@ -257,6 +262,10 @@ def resume(
     The run keeps its recorded options; options of this command replace them. To continue a run that
     a limit ended, raise that limit: --max-iterations, --max-usd, --max-calls, --max-total-tokens or
     --max-effects. The new limit is recorded.
+
+    Examples:
+        loopwright resume last
+        loopwright resume last --max-iterations 8 --accept-changes
     """
     return resume_run(name, options, max_iterations=max_iterations, loop=loop)
 

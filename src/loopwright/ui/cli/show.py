@@ -93,19 +93,22 @@ STYLES = {
 def runs(
     journal: JournalUrl = DEFAULT,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of runs.")
+        int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of rows.")
     ] = 20,
     status: Annotated[
         str,
         typer.Option(
-            "--status", metavar="STATUS", help=f"Only runs with this status: {', '.join(STATUSES)}."
+            "--status",
+            metavar="STATUS",
+            help=f"Status of the run; only these are listed: {', '.join(STATUSES)}.",
         ),
     ] = "",
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Only runs with this name.")
+        str, typer.Option("--name", metavar="NAME", help="Name of the run; only these are listed.")
     ] = "",
     queue: Annotated[
-        str, typer.Option("--queue", metavar="NAME", help="Only runs submitted to this queue.")
+        str,
+        typer.Option("--queue", metavar="NAME", help="Queue; only its runs are listed."),
     ] = "",
     worker: Annotated[
         str,
@@ -120,7 +123,13 @@ def runs(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """List the runs in the journal, newest first."""
+    """List the runs in the journal, newest first.
+
+    Examples:
+        loopwright runs
+        loopwright runs --status failed --limit 50
+        loopwright runs --name polish --json
+    """
     wanted = Wanted(name, status, limit=limit, queue=queue, worker=worker)
     if executions:
         return _executions(journal, wanted, as_json=as_json)
@@ -346,7 +355,13 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show a run: its status, the reason for its end, its scores and its iterations."""
+    """Show a run: its status, the reason for its end, its scores and its iterations.
+
+    Examples:
+        loopwright show last
+        loopwright show last --iteration 2
+        loopwright show last --diff 1 2
+    """
     views = [
         iteration is not None,
         diff is not None,

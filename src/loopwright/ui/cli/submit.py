@@ -17,7 +17,6 @@ from ...cluster.carried import carry
 from ...cluster.shared_runs import CARRIED
 from ...cluster.submit import place, wait_until_over
 from ...cluster.worker import uses_workspace
-from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
 from ...journal.protocol import shown_url
@@ -29,6 +28,7 @@ from .. import formatting as texts
 from ..consent import actions_text, is_approved, trust_contents
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
+from ..read_limits import seconds
 from ..run_summary import Returns, result_json, returns_of, wait_of
 from ..sources import RunSource, SourceSettings, load_source
 from .live import report_result
@@ -38,6 +38,8 @@ from .options import (
     InputText,
     JournalUrl,
     Lenient,
+    MaxCalls,
+    MaxUsd,
     ModelOptions,
     expanded,
 )
@@ -97,16 +99,14 @@ class SubmitOptions(ModelOptions):
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the results, with the exit codes of run.")
     ] = False
-    max_usd: Annotated[
-        float | None, typer.Option("--max-usd", metavar="USD", help="Limit on the cost of a run.")
-    ] = None
-    max_calls: Annotated[
-        int | None, typer.Option("--max-calls", metavar="N", help="Limit on model calls of a run.")
-    ] = None
+    max_usd: MaxUsd = None
+    max_calls: MaxCalls = None
     deliverer: DelivererName = ""
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Trust the commands and Python code on this machine."),
+        typer.Option(
+            "--yes", "-y", help="Answer yes: trust the commands and Python code on this machine."
+        ),
     ] = False
     as_json: AsJson = False
 
@@ -136,6 +136,11 @@ def submit(
 
     Exit codes: 0 submitted; with --wait those of run, of several runs the worst. Ctrl-C stops waiting, not
     the runs.
+
+    Examples:
+        loopwright submit polish.yaml --input-file draft.txt
+        loopwright submit polish.yaml --inputs texts.jsonl --queue nightly --wait
+        loopwright submit polish.yaml --cron '0 6 * * *' --key reports
     """
     with Output(as_json=options.as_json) as output:
         if bool(file) == bool(again_run):
@@ -153,7 +158,7 @@ def submit(
             queue=options.queue,
             priority=options.priority,
             at=_start(options, output),
-            delay=_delay(options),
+            delay=seconds("--in", options.after) if options.after else 0.0,
             cron=options.cron,
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
@@ -227,16 +232,6 @@ def _start(options: SubmitOptions, output: Output) -> float | None:
             output.note(f"--at: {texts.start(moment)} has passed; the run may start now")
         return moment
     return None
-
-
-def _delay(options: SubmitOptions) -> float:
-    """Return the seconds after which the runs may start."""
-    try:
-        return float(duration(options.after)) if options.after else 0.0
-    except ValueError:
-        raise ConfigurationError(
-            f"--in: {options.after!r} is not a duration; use 30s, 5m or 1h30m"
-        ) from None
 
 
 def _inputs(

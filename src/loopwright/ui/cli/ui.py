@@ -36,6 +36,10 @@ def ui(
 
     The page is available on this machine only, at the printed address. The address contains a new
     token each time.
+
+    Examples:
+        loopwright ui
+        loopwright ui --port 8080 --no-open
     """
     with needs("the page", "ui"):
         # By name, because this module is also loaded for the help, without the extra.

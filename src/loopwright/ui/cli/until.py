@@ -40,7 +40,6 @@ from ...coding.until_document import (
 )
 from ...coding.workspace.store import Git, GitError, is_branch_name
 from ...coding.workspace.tree import WorkspaceSource
-from ...documents.schema.fields import duration
 from ...engine.run import new_run_id
 from ...errors import (
     ConfigurationError,
@@ -56,6 +55,7 @@ from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem
 from .. import formatting as texts
 from ..consent import approved
 from ..journals import PROGRAM, command_line, create_folder, opened
+from ..read_limits import seconds
 from ..run_summary import UNTIL_DOCUMENT
 from ..sources import SourceSettings, load_source
 from .options import RunCommandOptions, RunId, expanded
@@ -137,7 +137,7 @@ _KEYS = (
     (r"\.on_stall", "--patience"),
     (r"\.evaluate\.judge", "--judge"),
     (r"\.evaluate\.metric", "--metric"),
-    (r"\.evaluate\.check", "--score"),
+    (r"\.evaluate\.check", "--score-pattern"),
     (r"\.evaluate\.tests", "CHECK"),
     (r"\.execute\.agent\.price", "--price"),
     (r"\.execute", "AGENT"),
@@ -166,7 +166,7 @@ def check_values(options: UntilCommandOptions, check: str) -> None:
         raise ConfigurationError(f"--max-usd: {usd:g} is out of range; use a number above 0")
     patterns = {
         "--metric": MetricOption.parse(options.metric).pattern if options.metric else "",
-        "--score": options.score,
+        "--score-pattern": options.score,
     }
     for option, pattern in patterns.items():
         try:
@@ -395,11 +395,13 @@ class UntilCommandOptions(RunCommandOptions):
     ] = GOAL
     iterations: Annotated[
         int,
-        typer.Option("--max", "--max-iterations", metavar="N", min=1, help="Most iterations."),
+        typer.Option("--max", "--max-iterations", metavar="N", min=1, help="Limit on iterations."),
     ] = 10
     time: Annotated[
         str,
-        typer.Option("--max-time", "--timeout", metavar="DURATION", help="Most time, such as 30m."),
+        typer.Option(
+            "--max-time", "--timeout", metavar="DURATION", help="Limit on time, such as 30m."
+        ),
     ] = "2h"
     metric: Annotated[
         str,
@@ -412,7 +414,7 @@ class UntilCommandOptions(RunCommandOptions):
     score: Annotated[
         str,
         typer.Option(
-            "--score",
+            "--score-pattern",
             metavar="PATTERN",
             help="Regular expression for a score in the check's output.",
         ),
@@ -569,7 +571,7 @@ class UntilCommandOptions(RunCommandOptions):
             agent,
             goal=_prompt(self.prompt),
             iterations=self.iterations,
-            seconds=_seconds("--max-time", self.time),
+            seconds=seconds("--max-time", self.time),
             usd=self.max_usd,
             calls=self.max_calls,
             tokens=self.max_total_tokens,
@@ -577,7 +579,7 @@ class UntilCommandOptions(RunCommandOptions):
             patience=self.patience,
             on_stall=self.on_stall.value,
             report=self.report,
-            check_timeout=_seconds("--check-timeout", self.check_timeout),
+            check_timeout=seconds("--check-timeout", self.check_timeout),
             pass_env=tuple(self.pass_env or ()),
             keep=self.keep.value,
             workspace=self.workspace.value,
@@ -640,6 +642,11 @@ def until(
 
     Exit codes: 0 satisfied, 3 exhausted, 1 failed, 4 suspended, 130 cancelled or interrupted, 2 wrong
     command line.
+
+    Examples:
+        loopwright until 'pytest -q' -- claude
+        loopwright until 'make test' --max 5 --branch fixed -- codex
+        loopwright until 'test -e done' --yes -- touch done
     """
     with Output(as_json=options.as_json) as output:
         document = until_document(options.of(check, agent))
@@ -728,10 +735,3 @@ def _price(text: str) -> tuple[float, float] | None:
             f"--price: {text!r} is not INPUT,OUTPUT in US dollars per million tokens, such as 3,15"
         )
     return price
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return float(duration(text))
-    except (ValueError, ConfigurationError) as error:
-        raise ConfigurationError(f"{option}: {error}") from None

@@ -33,6 +33,10 @@ def watch(
     A submitted run is followed until it ends or waits for a person, also if its worker ends.
 
     Exit codes: those of the run; 130 if its process has ended. Ctrl-C stops watching, not the run.
+
+    Examples:
+        loopwright watch last
+        loopwright watch last --json
     """
     with Output(as_json=as_json) as output:
         try:

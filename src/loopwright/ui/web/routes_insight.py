@@ -131,11 +131,11 @@ async def _comparison(page: Page, request: Request) -> Comparison:
 async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
     """Fork a run from a path with other variables, and execute the new run."""
     origin, new_id = run_in(request), new_run_id()
-    words = ["fork", origin, "--run-id", new_id]
-    if path := text_of(fields.get("at")).strip():
-        words.append(f"--at={path}")
     lines = text_of(fields.get("sets")).splitlines()
-    words += [f"--set={line.strip()}" for line in lines if line.strip()]
+    sets = [f"--set={line.strip()}" for line in lines if line.strip()]
+    words = ["fork", "--run-id", new_id, *sets, "--", origin]
+    if path := text_of(fields.get("at")).strip():
+        words.append(path)
     try:
         await page.processes.launch(words)
     except ConfigurationError as error:

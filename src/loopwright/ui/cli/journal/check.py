@@ -26,7 +26,7 @@ def journal_check(
 
     Examples:
         loopwright journal check
-        loopwright journal check sqlite:backup.db --json
+        loopwright journal check sqlite:.loopwright/runs.db --json
     """
     with Output(as_json=as_json) as output:
         return asyncio.run(_check(url or journal, output))

@@ -81,10 +81,11 @@ class JudgeOptions(RunCommandOptions):
         bool, typer.Option("--robust", help="Also show outputs that no judge may accept.")
     ] = False
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, help="Cases at a time.")
+        int, typer.Option("--at-once", metavar="N", min=1, help="Maximum at a time: cases.")
     ] = 4
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the report as JSON.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Output: the report, as JSON."),
     ] = None
     run_id: RunId = ""
 

@@ -57,7 +57,9 @@ def measure_limits(
     mix: Annotated[bool, typer.Option("--mix", help="Mix runs of several fingerprints.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write replay.json, pairs.csv and frontier.svg."),
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Output: replay.json, pairs.csv and frontier.svg."
+        ),
     ] = None,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,

@@ -16,12 +16,8 @@ from ..output import Output
 
 def worker_queues(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Only this queue.")] = "",
-    pause: Annotated[
-        bool, typer.Option("--pause", help="Let workers take none of its runs.")
-    ] = False,
-    proceed: Annotated[
-        bool, typer.Option("--continue", help="Let workers take its runs again.")
-    ] = False,
+    pause: Annotated[bool, typer.Option("--pause", help="Start none of its runs.")] = False,
+    proceed: Annotated[bool, typer.Option("--continue", help="Start its runs again.")] = False,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:

@@ -25,7 +25,9 @@ _SHOWN = 5  # runs that a line names
 def worker_schedules(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Only this schedule.")] = "",
     hold: Annotated[bool, typer.Option("--pause", help="Start none of its runs.")] = False,
-    go_on: Annotated[bool, typer.Option("--continue", help="Continue with its next time.")] = False,
+    go_on: Annotated[
+        bool, typer.Option("--continue", help="Start its runs again, from its next time.")
+    ] = False,
     since: Annotated[
         str,
         typer.Option(

@@ -23,7 +23,7 @@ from ....telemetry import Telemetry
 from ... import formatting as texts
 from ...consent import trusted_contents
 from ...journals import DEFAULT
-from ..options import DEFAULT_COLLECTOR, VARIABLE, InDoubt, JournalUrl, age
+from ..options import Collector, InDoubt, JournalUrl, WhenInDoubt, age
 from ..output import Output
 from ..submit import DelivererName
 from ..telemetry_options import TelemetryOptions
@@ -38,7 +38,7 @@ def worker_start(
         typer.Option(
             "--queue",
             metavar="NAME=SLOTS",
-            help="Queue and the maximum of its concurrent runs; repeatable.  [default: default=50]",
+            help="Queue, and the maximum of its concurrent runs; repeatable.  [default: default=50]",
         ),
     ] = None,
     root: Annotated[
@@ -83,13 +83,7 @@ def worker_start(
             help="Time that runs may continue after SIGTERM.",
         ),
     ] = 30.0,
-    in_doubt: Annotated[
-        InDoubt,
-        typer.Option(
-            "--in-doubt",
-            help="A step that may have acted before a crash: suspend the run and ask, or run the step again.",
-        ),
-    ] = InDoubt.SUSPEND,
+    in_doubt: WhenInDoubt = InDoubt.SUSPEND,
     retain: Annotated[
         str,
         typer.Option(
@@ -98,15 +92,7 @@ def worker_start(
             help="Delete ended runs after this time, such as 30d.  [default: keep all]",
         ),
     ] = "",
-    otel: Annotated[
-        str | None,
-        typer.Option(
-            "--otel",
-            metavar="URL",
-            help=f"Send traces of runs and metrics of queues to an OTLP/HTTP collector, by default {VARIABLE} or "
-            f"{DEFAULT_COLLECTOR}.",
-        ),
-    ] = None,
+    otel: Collector = None,
     deliverer: DelivererName = "",
 ) -> int:
     """Execute the runs that are submitted to a journal.
