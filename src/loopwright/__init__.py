@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ScoreAtLeast,
         Timeout,
     )
+    from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
     from .engine.context import Context
     from .engine.fork import fork, fork_sync
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from .engine.run import resume, resume_sync, run, run_sync
     from .engine.step import step
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
-    from .engine.tune import tune, tune_sync
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
     from .evaluators import check, checklist, judge, metric, rubric, score
@@ -119,6 +119,8 @@ __all__ = [
     "Workflow",
     "Workspace",
     "agent",
+    "change_limits",
+    "change_limits_sync",
     "check",
     "checklist",
     "fallback",
@@ -144,8 +146,6 @@ __all__ = [
     "stream",
     "tests",
     "tool",
-    "tune",
-    "tune_sync",
     "until",
     "with_timeout",
 ]
@@ -191,7 +191,7 @@ _MODULES = {
     "engine.run": ("resume", "resume_sync", "run", "run_sync"),
     "engine.step": ("step",),
     "engine.streaming": ("IterationEnded", "RunEnded", "TextDelta", "stream"),
-    "engine.tune": ("tune", "tune_sync"),
+    "engine.change_limits": ("change_limits", "change_limits_sync"),
     "engine.workflow": ("Workflow",),
     "errors": ("LoopwrightError", "NotSatisfied"),
     "evaluators": ("check", "checklist", "judge", "metric", "rubric", "score"),

@@ -4,6 +4,7 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
+from .engine.change_limits import Clear, LimitChange, LimitInForce, LimitOptions, Tuned
 from .engine.files import Edits, LoopState, StateRun, StateSource
 from .engine.fork import Forked
 from .engine.run_record import (
@@ -29,7 +30,6 @@ from .engine.step import (
     StepLike,
 )
 from .engine.streaming import StreamEvent
-from .engine.tune import Clear, LimitChange, LimitInForce, Tuned, TuneOptions
 from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json
 from .records.evaluation import Tampering
@@ -53,6 +53,7 @@ __all__ = [
     "Leaf",
     "LimitChange",
     "LimitInForce",
+    "LimitOptions",
     "Listener",
     "LoopState",
     "MetricLike",
@@ -76,7 +77,6 @@ __all__ = [
     "StepWithResources",
     "StreamEvent",
     "Tampering",
-    "TuneOptions",
     "Tuned",
     "ValueType",
     "Wanted",

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from loopwright import Budget, Context, Loop, MaxIterations, Usage, run, step, tune
+from loopwright import Budget, Context, Loop, MaxIterations, Usage, change_limits, run, step
 from loopwright.journal.sqlite import SqliteJournal
 
 POSITIONS = ("before", "in_txn", "after")
@@ -44,7 +44,7 @@ async def once(folder: Path, position: str = "", point: int = 0, *, alone: bool 
     async def request(ctx: Context, **limits: int) -> None:
         # A resumed step finds its request among the limits in force, as a person would.
         known = set(ctx.run.tuned.ids) if ctx.run.tuned else set()
-        await tune("r", journal=journal, who="Ann", **limits)
+        await change_limits("r", journal=journal, who="Ann", **limits)
         while ctx.run.tuned is None or ctx.run.tuned.ids <= known:
             await asyncio.sleep(0.005)
 
@@ -68,7 +68,7 @@ async def once(folder: Path, position: str = "", point: int = 0, *, alone: bool 
     )
     budget = Budget(calls=20 if alone else 3)
     result = await run(loop, 1, journal=journal, run_id="r", budget=budget, in_doubt="rerun")
-    shown = await tune("r", journal=journal)
+    shown = await change_limits("r", journal=journal)
     await journal.close()
     limits = {row.key: row.limit for row in shown.limits}
     rows = [(item.number, item.output) for item in result.history]
@@ -79,7 +79,7 @@ async def once(folder: Path, position: str = "", point: int = 0, *, alone: bool 
 async def asked(folder: Path, position: str = "", point: int = 0) -> None:
     """Request two limits of the suspended run in one request."""
     journal = journal_of(folder, position, point)
-    await tune("r", journal=journal, max_iterations=2, max_calls=9, who="Ann")
+    await change_limits("r", journal=journal, max_iterations=2, max_calls=9, who="Ann")
     await journal.close()
 
 

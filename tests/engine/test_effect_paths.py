@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import Loop, MaxIterations, MemoryJournal, ScoreAtLeast, run, tune
+from loopwright import Loop, MaxIterations, MemoryJournal, ScoreAtLeast, change_limits, run
 from loopwright.journal import Entry
 
 
@@ -93,7 +93,7 @@ async def test_a_limit_that_a_person_sets_binds_the_next_call(observed: bool) ->
     async def execute(value: int) -> int:
         calls.append(value)
         if len(calls) == 2:
-            await tune("open", journal=journal, max_calls=1, max_iterations=3)
+            await change_limits("open", journal=journal, max_calls=1, max_iterations=3)
             await asyncio.sleep(0.01)  # the run reads its inbox
         return value + 1
 

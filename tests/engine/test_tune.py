@@ -26,12 +26,12 @@ from loopwright import (
     Status,
     Timeout,
     Usage,
+    change_limits,
     for_each,
     parallel,
     resume,
     run,
     step,
-    tune,
 )
 from loopwright.errors import ConfigurationError, OwnershipLost, RunNotFound
 from loopwright.insight import Recording, recordings_of
@@ -80,7 +80,7 @@ def request_in(journal: Journal, **limits: Any) -> Tune:
     """Return a step's action: request limits, and wait until they are in force."""
 
     async def act(ctx: Context) -> None:
-        await tune("r", journal=journal, who="Ann", reason="more", **limits)
+        await change_limits("r", journal=journal, who="Ann", reason="more", **limits)
         await taken(ctx)
 
     return act
@@ -132,7 +132,7 @@ def test_only_a_limit_of_time_cuts_a_call_in_flight() -> None:
     journal = KeepingJournal()
 
     async def forever(ctx: Context) -> None:
-        await tune("r", journal=journal, timeout=7)
+        await change_limits("r", journal=journal, timeout=7)
         await asyncio.sleep(1000)
 
     for until in (MaxIterations(5), MaxIterations(5) | Timeout(500)):
@@ -150,7 +150,7 @@ def test_a_limit_of_time_is_raised_and_removed_while_a_call_waits() -> None:
         journal = KeepingJournal()
 
         async def long(ctx: Context, value: Any = value, journal: Journal = journal) -> None:
-            await tune("r", journal=journal, timeout=value)
+            await change_limits("r", journal=journal, timeout=value)
             await asyncio.sleep(1000)
 
         until = MaxIterations(2) | Timeout(10)
@@ -164,7 +164,7 @@ def test_a_limit_of_time_of_an_outer_loop_ends_the_inner_one_with_a_record() -> 
     journal = KeepingJournal()
 
     async def forever(ctx: Context) -> None:
-        await tune("r", journal=journal, loop="outer", timeout=3)
+        await change_limits("r", journal=journal, loop="outer", timeout=3)
         await asyncio.sleep(1000)
 
     inner = counting(forever, at=2, until=MaxIterations(5))
@@ -199,7 +199,7 @@ def test_a_cancelled_run_is_cancelled_at_a_tuned_limit_of_time_too(
     journal = KeepingJournal()
 
     async def work(ctx: Context) -> None:
-        await tune("r", journal=journal, loop="count", timeout=7)
+        await change_limits("r", journal=journal, loop="count", timeout=7)
         await _cancel_at(seconds, ctx.run.cancel, 0.3)
 
     result = play(_around(counting(work), shape), 1, journal=journal, run_id="r")
@@ -219,7 +219,7 @@ def test_a_cancelled_task_is_cancelled_at_a_tuned_limit_of_time_too(
     async def work(ctx: Context) -> None:
         if cancelled:
             return
-        await tune("r", journal=journal, loop="count", timeout=7)
+        await change_limits("r", journal=journal, loop="count", timeout=7)
         cancelled.append(ctx.run.task)
         await _cancel_at(seconds, ctx.run.task.cancel, 0.3)
 
@@ -249,7 +249,7 @@ def test_a_step_that_goes_on_after_a_limit_of_time_leaves_its_task_uncancelled()
     journal = KeepingJournal()
 
     async def stubborn(ctx: Context) -> None:
-        await tune("r", journal=journal, timeout=7)
+        await change_limits("r", journal=journal, timeout=7)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(1000)
 
@@ -277,7 +277,7 @@ def test_outer_budgets_hold() -> None:
     journal = KeepingJournal()
 
     async def act(ctx: Context) -> None:
-        await tune("r", journal=journal, loop="count", max_calls=50, max_iterations=50)
+        await change_limits("r", journal=journal, loop="count", max_calls=50, max_iterations=50)
         await taken(ctx)
 
     result = play(counting(act), 1, journal=journal, run_id="r", budget=Budget(calls=5))
@@ -293,7 +293,7 @@ def test_a_budget_that_is_added_counts_the_calls_in_flight() -> None:
         began.append(value)
         ctx.spend(Usage(calls=1))
         if value == 3:
-            await tune("r", journal=journal, max_calls=4)
+            await change_limits("r", journal=journal, max_calls=4)
             await taken(ctx)
         await asyncio.sleep(value)
         return value
@@ -313,7 +313,7 @@ def test_a_list_takes_more_items_at_a_time() -> None:
         running += 1
         most = max(most, running)
         if value == 1:
-            await tune("r", journal=journal, at_once=4)
+            await change_limits("r", journal=journal, at_once=4)
             await taken(ctx)
         await asyncio.sleep(1)
         running -= 1
@@ -332,7 +332,7 @@ async def test_another_process_reaches_a_live_run(tmp_path: Path) -> None:
         loop = counting(request_in(other, max_iterations=5))
         result = await run(loop, 1, journal=mine, run_id="r")
         assert result.iterations == 5
-        shown = await tune("r", journal=other)
+        shown = await change_limits("r", journal=other)
         assert [(one.key, one.limit, one.used, one.tuned) for one in shown.limits] == [
             ("max_iterations", 5, 5, "Ann")
         ]
@@ -349,8 +349,8 @@ def test_a_run_without_a_process_takes_limits_when_it_is_resumed() -> None:
     loop = waiting()
     play(loop, 1, journal=journal, run_id="r")
     for number in (7, 2):
-        run_virtual(tune("r", journal=journal, max_iterations=number, who="Ann"))
-    shown = run_virtual(tune("r", journal=journal, dry_run=True, max_iterations=9))
+        run_virtual(change_limits("r", journal=journal, max_iterations=number, who="Ann"))
+    shown = run_virtual(change_limits("r", journal=journal, dry_run=True, max_iterations=9))
     assert (shown.limits[0].limit, shown.changes[0].old, shown.requested) == (2, 2, False)
     play(loop, journal=journal, run_id="r")
     values = [e.value for e in entries_of(journal, "r") if e.kind == "tuned"]
@@ -491,7 +491,7 @@ def test_invalid_limits(limits: dict[str, Any], message: str) -> None:
     journal = KeepingJournal()
     play(waiting(), 1, journal=journal, run_id="r")
     with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
-        run_virtual(tune("r", journal=journal, **limits))
+        run_virtual(change_limits("r", journal=journal, **limits))
     assert run_virtual(journal.inbox("r")) == []
 
 
@@ -500,12 +500,12 @@ def test_runs_that_cannot_be_tuned() -> None:
     journal = MemoryJournal()
     play(counting(), 1, journal=journal, run_id="r")
     with pytest.raises(RunNotFound):
-        run_virtual(tune("other", journal=journal, max_iterations=3))
+        run_virtual(change_limits("other", journal=journal, max_iterations=3))
     with pytest.raises(ConfigurationError, match="resume it with a higher limit$"):
-        run_virtual(tune("r", journal=journal, max_iterations=30))
+        run_virtual(change_limits("r", journal=journal, max_iterations=30))
     play(counting(until=ScoreAtLeast(0.5)), 1, journal=journal, run_id="done")
     with pytest.raises(ConfigurationError, match="it is satisfied, so its limits have no effect$"):
-        run_virtual(tune("done", journal=journal, max_iterations=30))
+        run_virtual(change_limits("done", journal=journal, max_iterations=30))
 
 
 def test_a_deadline_condition_is_shown_with_its_text() -> None:
@@ -513,7 +513,7 @@ def test_a_deadline_condition_is_shown_with_its_text() -> None:
     journal = KeepingJournal()
     until = MaxIterations(3) | Timeout(60) | Deadline("2099-01-01T00:00:00+00:00")
     play(waiting(until=until), 1, journal=journal, run_id="r", budget=Budget(calls=9))
-    shown = run_virtual(tune("r", journal=journal)).to_json()
+    shown = run_virtual(change_limits("r", journal=journal)).to_json()
     rows = [(one["loop"], one["key"], one["limit"], one["used"]) for one in shown["limits"]]
     assert ("", "max_calls", 9, 1) in rows
     assert ("count", "max_iterations", 3, 1) in rows

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from loopwright import Context, MemoryJournal, Status, Usage, Workflow, for_each, parallel, tune
+from loopwright import (
+    Context,
+    MemoryJournal,
+    Status,
+    Usage,
+    Workflow,
+    change_limits,
+    for_each,
+    parallel,
+)
 from loopwright.errors import ConfigurationError
 from loopwright.recipes import checklist_loop
 from loopwright.testing import run_virtual
@@ -54,7 +63,7 @@ class Work:
         self.running.add(number)
         self.counts.append(len(self.running))
         if number == 1:
-            await tune("r", journal=self.journal, at_once=self.most)
+            await change_limits("r", journal=self.journal, at_once=self.most)
             await asyncio.sleep(1)  # the time within which a live run takes a limit
             self.counts = [len(self.running)]
         await asyncio.sleep(100 + number)
@@ -95,7 +104,7 @@ def test_a_list_of_one_item_at_a_time_runs_several() -> None:
     assert result.output == [*range(8)]
     assert seen == {1: 0, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 0}
     assert work.counts[0] == max(work.counts) == 3
-    rows = run_virtual(tune("r", journal=journal)).limits
+    rows = run_virtual(change_limits("r", journal=journal)).limits
     assert [(row.loop, row.key, row.limit) for row in rows] == [("jobs", "at_once", 3)]
 
 
@@ -115,7 +124,7 @@ def test_an_item_sees_the_same_after_a_kill(at: int) -> None:
         seen.setdefault(number, set()).add(len(ctx.history))
         await ctx.call("first", part, number)
         if number == 2 and not (ctx.run.tuned and ctx.run.tuned.ids):
-            await tune("r", journal=journal, at_once=3)
+            await change_limits("r", journal=journal, at_once=3)
             await asyncio.sleep(1)
         return number
 
@@ -162,7 +171,7 @@ def test_effects_and_tokens_are_limited_while_a_run_is_open(
 
     async def item(number: int, ctx: Context) -> int:
         if number == 3 and not (ctx.run.tuned and ctx.run.tuned.ids):
-            await tune("r", journal=journal, **limits)
+            await change_limits("r", journal=journal, **limits)
             await asyncio.sleep(1)
         return await _spend(number, ctx)
 
@@ -189,14 +198,14 @@ def test_steps_whose_number_is_fixed() -> None:
 
         play(make(asks, 1), 1, journal=journal, run_id="r")
         with pytest.raises(ConfigurationError, match="it can be changed for: none"):
-            run_virtual(tune("r", journal=journal, at_once=2))
+            run_virtual(change_limits("r", journal=journal, at_once=2))
         journal = KeepingJournal()
         play(make(asks, 2), 1, journal=journal, run_id="r")
-        assert run_virtual(tune("r", journal=journal, at_once=3)).changes[0].old == 2
+        assert run_virtual(change_limits("r", journal=journal, at_once=3)).changes[0].old == 2
         with pytest.raises(ConfigurationError, match="did you mean 'jobs'"):
-            run_virtual(tune("r", journal=journal, loop="job", at_once=2))
+            run_virtual(change_limits("r", journal=journal, loop="job", at_once=2))
         assert [e.kind for e in entries_of(journal, "r")].count("tuned") == 0
     journal = KeepingJournal()
     play(parallel(asks, asks, name="both"), 1, journal=journal, run_id="r")
     with pytest.raises(ConfigurationError, match="both is not a loop"):
-        run_virtual(tune("r", journal=journal, loop="both", timeout=3))
+        run_virtual(change_limits("r", journal=journal, loop="both", timeout=3))

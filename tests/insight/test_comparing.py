@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import Budget, Loop, MaxIterations, MemoryJournal, fork, resume, run, tune
+from loopwright import Budget, Loop, MaxIterations, MemoryJournal, change_limits, fork, resume, run
 from loopwright.errors import ConfigurationError, RunNotFound
 from loopwright.insight import Comparison, compare
 
@@ -109,7 +109,7 @@ async def test_tuned_limits_are_settings() -> None:
     loop = Loop(lambda n: n, name="count", until=MaxIterations(2), approve="iteration")
     for run_id in ("a", "b"):
         await run(loop, 1, journal=journal, run_id=run_id)
-    await tune("b", journal=journal, max_iterations=9)
+    await change_limits("b", journal=journal, max_iterations=9)
     await resume(loop, "b", journal=journal)
     comparison = await compare("a", "b", journal=journal)
     assert comparison.differs["count max_iterations"] == [2, 9]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import Context, Loop, MaxIterations, run, tune
+from loopwright import Context, Loop, MaxIterations, change_limits, run
 from loopwright.journal.postgres.journal import PostgresJournal
 from loopwright.journal.sqlite import SqliteJournal
 
@@ -28,7 +28,7 @@ async def test_a_live_run_takes_a_limit_of_another_process(journals: tuple[Any, 
 
     async def work(value: int, ctx: Context) -> int:
         if value == 1:
-            await tune("r", journal=other, max_iterations=3, who="Ann")
+            await change_limits("r", journal=other, max_iterations=3, who="Ann")
             while not ctx.run.tuned:
                 await asyncio.sleep(0.01)
         return value + 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import UNITS
-from ..engine.tune import ENDED, limits_in_force
+from ..engine.change_limits import ENDED, limits_in_force
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, is_note, surviving
 from ..journal.open import open_journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic_core import PydanticCustomError
 
 from ..documents.schema.fields import duration
-from ..engine.tune import CLEAR
+from ..engine.change_limits import CLEAR
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json
 
@@ -14,7 +14,7 @@ def limit_value(name: str, text: str) -> Json:
     """Return the value of a new limit, or the word `clear`, from text that a person wrote.
 
     Args:
-        name: the limit, as `tune` names it.
+        name: the limit, as `change_limits` names it.
         text: a number, a duration such as `5m`, or a date.
 
     Raises:

@@ -42,11 +42,11 @@ def test_replay_writes_its_files_and_one_json_object(project: Project) -> None:
     answer = project.call(
         "measure", "limits", "name:short", "--policy", "p.yaml", "--out", "out", "--json"
     )
-    assert answer.json == json.loads((project.folder / "out/replay.json").read_text())
+    assert answer.json == json.loads((project.folder / "out/limits.json").read_text())
     assert [p["policy"]["name"] for p in answer.json["policies"]] == ["recorded", "one", "passed"]
     assert answer.json["reproduced"] == {"ok": 3, "of": 3, "failed": 0, "left_out": []}
     assert {p.name for p in (project.folder / "out").iterdir()} == {
-        "replay.json", "pairs.csv", "frontier.svg",
+        "limits.json", "pairs.csv", "frontier.svg",
     }  # fmt: skip
 
 

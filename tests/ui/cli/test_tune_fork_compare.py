@@ -1,4 +1,4 @@
-"""The commands `tune`, `fork` and `compare`: what they print, and how they refuse."""
+"""The commands `change_limits`, `fork` and `compare`: what they print, and how they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of replay and of measured judges, in a real browser."""
+"""The pages of compared limits and of measured judges, in a real browser."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_form_compares_policies(browser: Any, recorded: Server, width: int) 
     page = opened(browser, recorded, "/replay", width)
     page.fill("input[name=runs]", "name:titles")
     page.fill("textarea", "[{score_at_least: 0.6}, {max_iterations: 4}]\n[{max_iterations: 2}]")
-    page.get_by_role("button", name="Replay").click()
+    page.get_by_role("button", name="Compare").click()
     page.wait_for_selector("table.policies")
     rows = page.locator("table.policies tbody tr")
     assert rows.count() == 3
@@ -202,11 +202,11 @@ def test_runs_of_several_fingerprints_are_mixed_on_request(browser: Any, recorde
     page.fill("input[name=runs]", "name:titles")
     page.fill("textarea", "[{max_iterations: 3}]")
     page.fill("input[name=price]", "0.9")
-    page.get_by_role("button", name="Replay").click()
+    page.get_by_role("button", name="Compare").click()
     problem = page.text_content("[role=alert]")
     assert problem.endswith('or mix them: select "Mix runs of several fingerprints"')
     page.check("input[name=mix]")
-    page.get_by_role("button", name="Replay").click()
+    page.get_by_role("button", name="Compare").click()
     page.wait_for_selector("table.policies")
     assert "6 of 6" in page.text_content("#replay")
     assert page.input_value("input[name=price]") == "0.9"

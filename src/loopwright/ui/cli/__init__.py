@@ -38,6 +38,9 @@ class Command(NamedTuple):
     def load(self) -> Callable[..., int]:
         """Import its module, and return its function: `files list` is `files_list`."""
         module = import_module(f".{self.module}", __name__)
+        if not gc.isenabled():  # the start of the process has switched it off
+            gc.freeze()
+            gc.enable()
         command: Callable[..., int] = getattr(module, self.name.replace(" ", "_"))
         return command
 
@@ -135,9 +138,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from .parser import parser
 
             app = parser()
-            if not gc.isenabled():  # the start of the process has switched it off
-                gc.freeze()
-                gc.enable()
             code = app(words, prog_name="loopwright", standalone_mode=False)
     except KeyboardInterrupt:
         # 128 + 2, as shells report the end by SIGINT.

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...engine.tune import Tuned
-from ...engine.tune import tune as tuned
+from ...engine.change_limits import Tuned, change_limits
 from ...errors import ConfigurationError
 from ...journal import Journal
 from ...records.redaction import of_environment
@@ -119,7 +118,7 @@ def limits(
 
     async def work(store: Journal) -> Tuned:
         info = await find_run(store, name)
-        return await tuned(
+        return await change_limits(
             info.run_id, journal=store, loop=loop or "", reason=reason, dry_run=dry_run, **new
         )
 

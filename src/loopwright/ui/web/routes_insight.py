@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...documents.yaml.reader import read
+from ...engine.change_limits import ENDED, change_limits
 from ...engine.run import new_run_id
-from ...engine.tune import ENDED, tune
 from ...errors import ConfigurationError, LoopwrightError, RunNotFound
 from ...insight import Replay, StoppingPolicy, policy_from_json
 from ...insight import replay as replayed
@@ -41,7 +41,7 @@ from .routes_runs import run_in
 MOST_COMPARED = 4  # runs, a column each
 _MOST_SCORES = 200  # rows of the table of scores
 _MOST_TEXT = 400  # characters of a setting
-# The fields of the form that changes limits, and the option of `tune` that each sets.
+# The fields of the form that changes limits, and the option of `change_limits` that each sets.
 TUNABLE = {
     "max_iterations": "Iterations",
     "max_calls": "Model calls",
@@ -56,7 +56,7 @@ TUNABLE = {
 
 async def limits(page: Page, request: Request) -> Response:
     """The limits of a run that are in force, with a form that changes them."""
-    shown = await tune(run_in(request), journal=page.records.journal)
+    shown = await change_limits(run_in(request), journal=page.records.journal)
     loops = list(dict.fromkeys(limit.loop for limit in shown.limits if limit.loop))
     return HTMLResponse(
         render(
@@ -74,7 +74,7 @@ async def tuned(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
         raise ConfigurationError("give at least one new limit")
     reason = text_of(fields.get("reason")).strip()
     of_environment(os.environ).refuse("reason", reason)
-    done = await tune(
+    done = await change_limits(
         run_in(request), journal=page.records.journal, loop=text_of(fields.get("loop")),
         reason=reason, **changes,
     )  # fmt: skip
@@ -229,7 +229,7 @@ async def replay_json(page: Page, request: Request) -> Response:
     """The same report as the object of `loopwright measure limits --json`."""
     form = PolicyForm.of(request)
     if not form.runs:
-        raise ConfigurationError("runs: name the runs to replay, such as name:DOC")
+        raise ConfigurationError("runs: name the runs to compare, such as name:DOC")
     report = await _report(page, form)
     return JSONResponse(report.to_json())
 

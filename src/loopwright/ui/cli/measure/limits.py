@@ -58,7 +58,7 @@ def measure_limits(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Output: replay.json, pairs.csv and frontier.svg."
+            "--out", "-o", metavar="DIR", help="Output: limits.json, pairs.csv and frontier.svg."
         ),
     ] = None,
     journal: JournalUrl = DEFAULT,
@@ -87,7 +87,7 @@ def measure_limits(
         report = replayed(recordings, policies, use_grid=grid, price=price)
         if out is not None:
             files = {
-                "replay.json": json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
+                "limits.json": json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
                 "pairs.csv": report.pairs_csv(),
                 "frontier.svg": report.frontier_svg(),
             }

@@ -27,9 +27,9 @@ __all__ = [
     "LimitChange",
     "LimitInForce",
     "Tuned",
+    "change_limits",
+    "change_limits_sync",
     "limits_in_force",
-    "tune",
-    "tune_sync",
 ]
 
 CLEAR = "clear"  # the word that removes a limit
@@ -132,8 +132,8 @@ class Tuned:
         }
 
 
-class TuneOptions(TypedDict, total=False):
-    """The options of `tune`, which explains them."""
+class LimitOptions(TypedDict, total=False):
+    """The options of `change_limits`, which explains them."""
 
     loop: str
     max_iterations: int | Clear | None
@@ -149,7 +149,7 @@ class TuneOptions(TypedDict, total=False):
     dry_run: bool
 
 
-async def tune(
+async def change_limits(
     run_id: str,
     *,
     journal: Journal | str,
@@ -199,12 +199,12 @@ async def tune(
 
     Example:
         >>> import asyncio
-        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run, tune
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run, change_limits
         >>> journal = MemoryJournal()
         >>> loop = Loop(lambda n: n, name="l", until=MaxIterations(3), approve="iteration")
         >>> asyncio.run(run(loop, 1, journal=journal, run_id="r")).status.value
         'suspended'
-        >>> asyncio.run(tune("r", journal=journal, max_iterations=5)).changes
+        >>> asyncio.run(change_limits("r", journal=journal, max_iterations=5)).changes
         (LimitChange(loop='l', key='max_iterations', old=3, new=5),)
     """
     wanted: dict[str, Any] = {
@@ -243,30 +243,32 @@ async def tune(
             await store.close()
 
 
-def tune_sync(run_id: str, *, journal: Journal | str, **options: Unpack[TuneOptions]) -> Tuned:
-    """Change limits of a run from synchronous code; see `tune`.
+def change_limits_sync(
+    run_id: str, *, journal: Journal | str, **options: Unpack[LimitOptions]
+) -> Tuned:
+    """Change limits of a run from synchronous code; see `change_limits`.
 
     Args:
         run_id: the run, or a unique prefix of its ID.
         journal: the Journal or the URL in which it is recorded.
-        options: the new limits and the other options of `tune`.
+        options: the new limits and the other options of `change_limits`.
 
     Returns:
         The limits in force before the changes, and the changes.
 
     Raises:
-        RunNotFound, ConfigurationError: as `tune` does.
+        RunNotFound, ConfigurationError: as `change_limits` does.
 
     Example:
-        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync, tune_sync
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync, change_limits_sync
         >>> journal = MemoryJournal()
         >>> loop = Loop(lambda n: n, name="l", until=MaxIterations(3), approve="iteration")
         >>> run_sync(loop, 1, journal=journal, run_id="r").status.value
         'suspended'
-        >>> tune_sync("r", journal=journal, max_iterations=5).changes
+        >>> change_limits_sync("r", journal=journal, max_iterations=5).changes
         (LimitChange(loop='l', key='max_iterations', old=3, new=5),)
     """
-    return wait_shortly(lambda: tune(run_id, journal=journal, **options))
+    return wait_shortly(lambda: change_limits(run_id, journal=journal, **options))
 
 
 def limits_in_force(info: RunInfo, entries: Iterable[Entry]) -> list[LimitInForce]:
