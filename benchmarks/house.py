@@ -133,6 +133,7 @@ LATE = {
     ("loopwright.tools.mcp", "loopwright.tools.mcp_client"): "needs the client of MCP",
     ("loopwright.ui.cli", "loopwright.ui.cli.options"): _HELP,
     ("loopwright.ui.cli", "loopwright.ui.cli.output"): _HELP,
+    ("loopwright.ui.cli", "loopwright.ui.cli.parser"): "--version needs it not",
     ("loopwright.ui.cli", "loopwright.ui.formatting"): _HELP,
     (
         "loopwright.ui.cli.doctor",

@@ -11,13 +11,13 @@ from ....journal import Journal
 from ....journal.protocol import FileStore, shown_url
 from ....memory import Memory
 
-__all__ = ["Place", "Shared", "Stored", "stored"]
+__all__ = ["Place", "SharedJournal", "StoredJournal", "stored"]
 
 Place = Annotated[str, typer.Argument(metavar="URL", help="Journal.  [default: --journal]")]
 
 
 @runtime_checkable
-class Stored(Protocol):
+class StoredJournal(Protocol):
     """A journal in a database."""
 
     @property
@@ -34,16 +34,16 @@ class Stored(Protocol):
 
 
 @runtime_checkable
-class Shared(Protocol):
+class SharedJournal(Protocol):
     """A journal whose workers share tables."""
 
     async def problems(self) -> list[str]:
         """Return what is wrong in these tables."""
 
 
-def stored(store: Journal, url: str) -> Stored:
+def stored(store: Journal, url: str) -> StoredJournal:
     """Return a journal as one in a database. Raises ConfigurationError for another one."""
-    if not isinstance(store, Stored):
+    if not isinstance(store, StoredJournal):
         raise ConfigurationError(
             f"journal: {shown_url(url)!r} has no tables. Use sqlite:PATH or postgres://HOST/DATABASE."
         )

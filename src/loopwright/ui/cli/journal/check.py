@@ -12,7 +12,7 @@ from ... import formatting as texts
 from ...journals import DEFAULT, opened
 from ..options import AsJson, JournalUrl
 from ..output import Output
-from . import Place, Shared, stored
+from . import Place, SharedJournal, stored
 
 
 def journal_check(
@@ -48,7 +48,7 @@ async def _check(url: str, output: Output) -> int:
             except JournalDamaged as error:
                 # The other runs are read all the same: the report names every damaged one.
                 problems.append(str(error))
-        if isinstance(store, Shared):
+        if isinstance(store, SharedJournal):
             problems += await store.problems()
     if output.as_json:
         data: dict[str, Json] = {"journal": shown_url(url), "runs": runs}

@@ -10,7 +10,7 @@ from ....journal.protocol import shown_url
 from ...journals import DEFAULT, opened
 from ..options import AsJson, JournalUrl
 from ..output import Output
-from . import Place, Shared, stored
+from . import Place, SharedJournal, stored
 
 
 def journal_init(
@@ -32,7 +32,7 @@ async def _init(url: str, output: Output) -> int:
     async with opened(url, create=True) as store:
         version = await stored(store, url).prepare()
         # The tables of the default engine, too.
-        if isinstance(store, Shared):
+        if isinstance(store, SharedJournal):
             if missing("pgqueuer"):
                 output.note(
                     "the tables of the default engine were not created, because it is not installed; before workers "
