@@ -98,10 +98,12 @@ def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
     ended = shared.call("cancel", "nightly")
     assert ended.code == 0, ended.err
     assert "the schedule nightly has ended" in ended.out
-    assert "is damaged; restore it from a backup, or submit" in shared.call("schedules").out
+    assert (
+        "is damaged; restore it from a backup, or submit" in shared.call("worker", "schedules").out
+    )
     again = shared.call(*SUBMIT, "--key", "weekly", "--cron", "0 6 * * *", "--queue", "other")
     assert again.code == 0, again.err
-    assert shared.call("schedules").out.startswith("weekly  0 6 * * *  next: ")
+    assert shared.call("worker", "schedules").out.startswith("weekly  0 6 * * *  next: ")
     assert "the schedule weekly has ended" in shared.call("cancel", "weekly").out
 
 
@@ -312,7 +314,7 @@ def test_only_the_owner_creates_the_tables_of_the_engine(
         db.execute("CREATE ROLE worker LOGIN")
         for statement in GRANTS["worker"]:
             db.execute(statement)
-        refused = shared.run("worker", "--root", ".", LOOPWRIGHT_JOURNAL=url)
+        refused = shared.run("worker", "start", "--root", ".", LOOPWRIGHT_JOURNAL=url)
         again = shared.call("journal", "init")
         created = db.execute("SELECT to_regclass('loopwright_queue.pgqueuer')").fetchall()
         db.execute("DROP OWNED BY worker")

@@ -1,4 +1,4 @@
-"""The workspaces on this machine, without their journals: for the command `loopwright workspace`."""
+"""The workspaces on this machine, without their journals: for the commands `loopwright files`."""
 
 from __future__ import annotations
 

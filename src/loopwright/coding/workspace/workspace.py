@@ -514,7 +514,7 @@ class Files:
         self._link(source)
 
     def _describe(self, base: str, *, busy: bool, **known: Json) -> None:
-        """Save what later processes and `loopwright workspace` need to know."""
+        """Save what later processes and `loopwright files` need to know."""
         places = {"source": str(self.place.path), "home": str(self.tree.store.home), **known}
         self.tree.remember(
             commit=base,
