@@ -18,3 +18,6 @@ def main() -> int:
     except KeyboardInterrupt:
         # 128 + 2, as shells report the end by SIGINT.
         return 130
+    finally:
+        # Nor look for it at the end of the process.
+        gc.freeze()

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,8 @@ def _exhausted(project: Project) -> None:
 
 
 def _remembering(project: Project) -> None:
-    (project.folder / "keeps.py").write_text(MODULE.replace("desk", "writing"))
-    assert project.call("run", "keeps:loop", "--input", "x").code == 3
+    (project.folder / "remembers.py").write_text(MODULE.replace("desk", "writing"))
+    assert project.call("run", "remembers:loop", "--input", "x").code == 3
 
 
 def _coding(project: Project) -> None:
@@ -204,3 +205,17 @@ def test_an_option_means_the_same_in_every_command() -> None:
                 uses.setdefault(f"{fact} of {long}", {}).setdefault(text, []).append(command.name)
     different = {name: use for name, use in uses.items() if len(use) > 1}
     assert different == {}
+
+
+def test_a_command_of_a_family_is_loaded_alone(tmp_path: Path) -> None:
+    """The list of workers loads no worker, no other command with a cost, and no pydantic."""
+    program = (
+        "import sys\nfrom loopwright.ui.cli import main\nassert main(['worker', 'list', '--help']) == 0\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "loopwright.ui.cli.worker.list" in loaded
+    assert not loaded & {"loopwright.cluster.worker", "loopwright.ui.cli.worker.start", "pydantic"}

@@ -305,7 +305,7 @@ def test_only_the_owner_creates_the_tables_of_the_engine(
 ) -> None:
     """`init` says if it could not create them; then a worker with few rights names the command that does."""
     with monkeypatch.context() as without:
-        without.setattr("loopwright.ui.cli.journal.missing", lambda _: True)
+        without.setattr("loopwright.ui.cli.journal.init.missing", lambda _: True)
         first = shared.call("journal", "init")
     assert first.code == 0
     assert "repeat this command after: pip install 'loopwright[pgqueuer]'" in first.err

@@ -22,6 +22,9 @@ __all__ = ["documented", "leaf", "parser"]
 class _Leaf(TyperCommand):
     """A command whose examples are lines to copy, which no narrow terminal breaks."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _quick(super().get_params(ctx))
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Examples"):
             for line in (self.epilog or "").splitlines():
@@ -36,6 +39,9 @@ class _Branch(TyperGroup):
         rows = [row for group in self.groups.values() for row in group.items()]
         options["commands"] = {word: TyperCommand(word, short_help=text) for word, text in rows}
         super().__init__(name=name, **options)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _quick(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -86,7 +92,6 @@ def leaf(command: Command) -> TyperCommand:
     app.command(name, cls=_Leaf, help=text, epilog="\n".join(examples))(function)
     made = get_command(app)
     assert isinstance(made, TyperCommand)
-    made.get_params = partial(_parameters, made.get_params)  # type: ignore[method-assign]
     return made
 
 
@@ -117,16 +122,14 @@ def parser() -> TyperGroup:
 
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    group.get_params = partial(_parameters, group.get_params)  # type: ignore[method-assign]
     return group
 
 
-def _parameters(every: Callable[[Any], list[Any]], context: Any) -> list[Any]:
-    """Return the parameters of a command, which convert only the values that do not have their type yet.
+def _quick(parameters: list[Any]) -> list[Any]:
+    """Let parameters convert only the values that do not have their type yet.
 
     The parser converts also defaults and texts through pydantic, and to load it takes a fourth of a short command.
     """
-    parameters = every(context)
     for parameter in parameters:
         parameter.process_value = partial(_value, parameter)
     return parameters
