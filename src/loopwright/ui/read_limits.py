@@ -1,4 +1,4 @@
-"""New limits of a run as people write them, on the command line and on the page."""
+"""Limits and durations as people write them, on the command line and on the page."""
 
 from __future__ import annotations
 

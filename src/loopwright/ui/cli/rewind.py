@@ -36,9 +36,7 @@ _AT_ONCE = 50  # runs that are cancelled at the same time
 @expanded
 def cancel(
     options: RunFilter,
-    name: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="Run ID, its unique beginning, or last.")
-    ] = "",
+    name: RunName = "",
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ....coding.workspace.saved import (
     ABBREVIATED,
     SavedWorkspace,
@@ -14,15 +10,13 @@ from ....coding.workspace.saved import (
 )
 from ...journals import files_line
 from ...run_files import REPLACED
-from ..options import AsJson, LoopName
+from ..options import AsJson, LoopName, RunName
 from ..output import Output
 from . import STORES, StoreFolder, row_text
 
 
 def files_list(
-    name: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run ID, its unique beginning, or last.")
-    ] = "",
+    name: RunName = "",
     loop: LoopName = "",
     home: StoreFolder = STORES,
     as_json: AsJson = False,

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ....coding.workspace.saved import saved_workspace, saved_workspaces
-from ..options import AsJson, LoopName
+from ..options import AsJson, LoopName, RunName
 from ..output import Output
 from . import STORES, StoreFolder, collected, freed_text
 
 
 def files_prune(
-    name: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run ID, its unique beginning, or last.")
-    ] = "",
+    name: RunName = "",
     loop: LoopName = "",
     home: StoreFolder = STORES,
     as_json: AsJson = False,
