@@ -15,6 +15,7 @@ from ...records.display import duration, score, value_line
 from ...records.evaluation import number_text
 from ..formatting import fit, one_line, side_by_side, sparkline
 from ..journals import DEFAULT, find_run, reading
+from . import completion
 from .options import AsJson, JournalUrl, LoopName
 from .output import Output
 
@@ -24,7 +25,12 @@ _COLUMN = 30  # columns of a run
 
 def compare(
     names: Annotated[
-        list[str], typer.Argument(metavar="RUN RUN...", help="Run IDs, 2 to 16 of them.")
+        list[str],
+        typer.Argument(
+            metavar="RUN RUN...",
+            help="Run IDs, 2 to 16 of them.",
+            autocompletion=completion.runs,
+        ),
     ],
     loop: LoopName = "",
     outputs: Annotated[

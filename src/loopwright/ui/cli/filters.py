@@ -14,6 +14,7 @@ from ...journal.views import RunPage, Wanted
 from ...records import Status
 from .. import formatting as texts
 from ..consent import can_be_asked, says_yes
+from . import completion
 from .output import Output
 
 STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
@@ -23,18 +24,31 @@ _SHOWN = 5  # runs that are listed before they are changed
 _PAGE = 1000  # runs that are read at a time
 
 
+def statuses(incomplete: str) -> list[str]:
+    """Return the statuses that begin so, for a shell."""
+    return [status for status in STATUSES if status.startswith(incomplete)]
+
+
 @dataclass(frozen=True)
 class RunFilter:
     """Options that select the runs which a command changes."""
 
     queue: Annotated[
         str,
-        typer.Option("--queue", metavar="NAME", help="Queue; all of its runs are cancelled."),
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="Queue; all of its runs are cancelled.",
+            autocompletion=completion.queues,
+        ),
     ] = ""
     status: Annotated[
         str,
         typer.Option(
-            "--status", metavar="STATUS", help="Status of the run; all of these are cancelled."
+            "--status",
+            metavar="STATUS",
+            help="Status of the run; all of these are cancelled.",
+            autocompletion=statuses,
         ),
     ] = ""
     named: Annotated[

@@ -20,6 +20,7 @@ from ..formatting import spent
 from ..journals import find_run, folder_of, reading
 from ..run_files import in_place
 from ..sources import SourceSettings, load_again, load_source
+from . import completion
 from .options import RunCommandOptions, RunName, expanded
 from .output import Output
 from .rewind import full_path
@@ -37,6 +38,7 @@ def fork(
             metavar="PATH",
             help="Path from which the new run repeats the steps, such as refine/3.  "
             "[default: the start of the last iteration]",
+            autocompletion=completion.paths,
         ),
     ] = None,
     run_id: Annotated[

@@ -21,6 +21,7 @@ import typer
 
 from ...errors import ConfigurationError
 from ..journals import DEFAULT
+from . import completion
 
 DEFAULT_COLLECTOR = "http://localhost:4318"
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"  # of the OpenTelemetry specification, read by all its SDKs
@@ -44,7 +45,12 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object to stdout and messages to stderr.")
 ]
 RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="Run ID, its unique beginning, or last.")
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Run ID, its unique beginning, or last.",
+        autocompletion=completion.runs,
+    ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for each effect.")]
 InputText = Annotated[

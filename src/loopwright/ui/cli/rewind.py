@@ -20,6 +20,7 @@ from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import DEFAULT, find_run, reading
+from . import completion
 from .filters import RunFilter
 from .live import report_continuation
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName, expanded
@@ -156,7 +157,11 @@ def rewind(
     name: RunName,
     path: Annotated[
         str,
-        typer.Argument(metavar="PATH", help="Path of a step or loop, such as refine/3/execute."),
+        typer.Argument(
+            metavar="PATH",
+            help="Path of a step or loop, such as refine/3/execute.",
+            autocompletion=completion.paths,
+        ),
     ],
     text: InputText = None,
     input_file: InputFile = None,

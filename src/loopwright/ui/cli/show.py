@@ -59,7 +59,8 @@ from ..run_summary import (
     submitted_json,
     waiting_text,
 )
-from .filters import STATUSES, check_status, matching
+from . import completion
+from .filters import STATUSES, check_status, matching, statuses
 from .live import (
     ColumnWidths,
     ending_line,
@@ -101,6 +102,7 @@ def runs(
             "--status",
             metavar="STATUS",
             help=f"Status of the run; only these are listed: {', '.join(STATUSES)}.",
+            autocompletion=statuses,
         ),
     ] = "",
     name: Annotated[
@@ -108,7 +110,12 @@ def runs(
     ] = "",
     queue: Annotated[
         str,
-        typer.Option("--queue", metavar="NAME", help="Queue; only its runs are listed."),
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="Queue; only its runs are listed.",
+            autocompletion=completion.queues,
+        ),
     ] = "",
     worker: Annotated[
         str,

@@ -31,6 +31,7 @@ from ..journals import DEFAULT, command_line, find_run, opened
 from ..read_limits import seconds
 from ..run_summary import Returns, result_json, returns_of, wait_of
 from ..sources import RunSource, SourceSettings, load_source
+from . import completion
 from .live import report_result
 from .options import (
     AsJson,
@@ -66,7 +67,10 @@ class SubmitOptions(ModelOptions):
     """Options of `submit`."""
 
     journal: JournalUrl = DEFAULT
-    queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="Queue.")] = "default"
+    queue: Annotated[
+        str,
+        typer.Option("--queue", metavar="NAME", help="Queue.", autocompletion=completion.queues),
+    ] = "default"
     priority: Annotated[
         int, typer.Option("--priority", metavar="N", help="Higher numbers start first.")
     ] = 0

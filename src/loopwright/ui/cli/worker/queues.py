@@ -10,12 +10,16 @@ from ....errors import ConfigurationError, nearest
 from ....journal import Journal
 from ...cluster_state import ClusterState, read_cluster, shared_runs
 from ...journals import DEFAULT, command_line, reading
+from .. import completion
 from ..options import AsJson, JournalUrl
 from ..output import Output
 
 
 def worker_queues(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Only this queue.")] = "",
+    queue: Annotated[
+        str,
+        typer.Argument(metavar="QUEUE", help="Only this queue.", autocompletion=completion.queues),
+    ] = "",
     pause: Annotated[bool, typer.Option("--pause", help="Start none of its runs.")] = False,
     proceed: Annotated[bool, typer.Option("--continue", help="Start its runs again.")] = False,
     journal: JournalUrl = DEFAULT,
