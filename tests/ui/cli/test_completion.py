@@ -11,6 +11,16 @@ from .conftest import Project
 LAST = "last"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_program(project: Project, shell: str) -> None:
+    """It is the whole output, and asks this program for words; another shell is refused."""
+    printed = project.call("completion", shell)
+    assert (printed.code, printed.err) == (0, "")
+    assert f"_LOOPWRIGHT_COMPLETE=complete_{shell} " in printed.out
+    refused = project.call("completion", "csh")
+    assert refused.code == 2 and "csh" in refused.err
+
+
 @pytest.fixture
 def recorded(project: Project) -> Project:
     """Two runs of three iterations."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ def test_every_command_has_examples_that_parse(
 
 
 def _of_shell(words: list[str]) -> list[str]:
-    return words[1 : words.index(">") if ">" in words else None]
+    """Return the words of this program, without the name and what the shell does with the output."""
+    return [*takewhile(lambda word: not word.startswith(">"), words[1:])]
 
 
 def _parse(words: list[str]) -> None:

@@ -106,6 +106,7 @@ GROUPS = {
         Command("agents", "agents", "List coding agents, show one, or try one."),
         Command("convert", "check", "Convert a document to the native dialect."),
         Command("schema", "check", "Print the JSON Schema of documents."),
+        Command("completion", "completion", "Print what a shell needs to complete commands."),
     ),
 }  # in the order of the help
 COMMANDS = tuple(command for group in GROUPS.values() for command in group)

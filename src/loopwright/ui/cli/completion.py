@@ -1,18 +1,47 @@
-"""What a shell completes from the journal: runs, paths of a run, and queues. Where it cannot be read, nothing."""
+"""`completion`, and what a shell completes from the journal: runs, paths of a run, and queues."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from enum import StrEnum
+from typing import Annotated, TypeVar
 
 import typer
 
 from ...journal import Journal, surviving
-from ..journals import DEFAULT, LATEST, find_run, reading
+from ..journals import DEFAULT, LATEST, NAME, find_run, reading
+from .output import Output
 
 T = TypeVar("T")
+VARIABLE = "_LOOPWRIGHT_COMPLETE"  # by which a shell asks for words
 _LATEST = 100  # runs that are offered, or whose queues are
+
+
+class Shell(StrEnum):
+    """The shells whose completion is tested."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> int:
+    """Print what a shell needs to complete commands, options, runs, paths, statuses and queues.
+
+    Examples:
+        loopwright completion bash >> ~/.bashrc
+        loopwright completion zsh >> ~/.zshrc
+        loopwright completion fish > ~/.config/fish/completions/loopwright.fish
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = get_completion_script(prog_name=NAME, complete_var=VARIABLE, shell=shell.value)
+    with Output() as output:
+        output.write_result(script)
+    return 0
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:

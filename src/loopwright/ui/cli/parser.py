@@ -6,11 +6,13 @@ What the docstring of a command has below `Examples:` is the last part of its he
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -100,6 +102,7 @@ def parser() -> TyperGroup:
     app = typer.Typer(
         name="loopwright",
         cls=_Branch,
+        add_completion=False,  # a command prints what shells need
         help="Run loops until they are satisfied: execute, evaluate, adapt, repeat.",
         epilog=f"LOOPWRIGHT_JOURNAL sets the journal URL. {DEBUG}=1 prints tracebacks.",
         rich_markup_mode=None,
@@ -120,6 +123,8 @@ def parser() -> TyperGroup:
     ) -> None:
         pass
 
+    if any(name.startswith("_LOOPWRIGHT") for name in os.environ):  # a shell asks for words
+        completion_init()
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     return group
