@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images dist clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -193,6 +193,23 @@ docs-serve: docs-reference
 docs-images: install chromium
 	$(RUN)/python docs/scripts/images.py
 	$(RUN)/python docs/scripts/recording.py
+
+.venv/.dist: pyproject.toml uv.lock | .venv/.synced
+	$(UV) sync --quiet --frozen --inexact --group dist
+	@touch $@
+
+# The files of a release, from what is committed and with the build tools of the lock, so that a commit has one wheel and one
+# sdist. The wheel is built from the sdist, then used as a person would who installs it.
+dist: .venv/.dist
+	rm -rf dist && mkdir -p dist/source
+	git archive HEAD | tar -x -C dist/source
+	$(UV) build --quiet --offline --no-build-isolation --python $(RUN)/python --out-dir dist dist/source
+	rm -rf dist/source
+	$(RUN)/twine check --strict dist/*
+	$(RUN)/python tests/release/use_wheel.py dist/*.whl
+	$(UV) export --quiet --frozen --no-default-groups --all-extras --preview-features sbom-export --format cyclonedx1.5 \
+	  --output-file dist/loopwright.cdx.json >/dev/null
+	sha256sum dist/*
 
 clean:
 	rm -rf .venv build dist site site-mkdocs .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
