@@ -93,7 +93,9 @@ def test_every_file_names_the_same_version() -> None:
         assert [p["version"] for p in packages if p["name"] == "loopwright"] == [VERSION], lock
     assert f"Loopwright {VERSION} " in (ROOT / "docs/more/comparison.md").read_text()
     minor = VERSION.rpartition(".")[0]
-    assert f"This page describes Loopwright {minor}." in (ROOT / "docs/more/versions.md").read_text()
+    assert (
+        f"This page describes Loopwright {minor}." in (ROOT / "docs/more/versions.md").read_text()
+    )
     assert f"loopwright@v{VERSION}" in (ROOT / "docs/guide/ci.md").read_text()
 
 
@@ -102,7 +104,9 @@ def test_actions_are_pinned_by_commit() -> None:
     files = [*(ROOT / ".github/workflows").iterdir(), ROOT / "action.yml"]
     used = [use for file in files for use in re.findall(r"uses: (.+)", file.read_text())]
     assert used
-    assert [use for use in used if not re.fullmatch(r"\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)] == []
+    assert [
+        use for use in used if not re.fullmatch(r"\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)
+    ] == []
 
 
 def test_only_the_job_that_publishes_may_take_the_place_of_the_token() -> None:
@@ -115,4 +119,6 @@ def test_only_the_job_that_publishes_may_take_the_place_of_the_token() -> None:
         "actions/download-artifact",
         "pypa/gh-action-pypi-publish",
     ]
-    assert not any("environment" in job for name, job in workflow["jobs"].items() if name != "publish")
+    assert not any(
+        "environment" in job for name, job in workflow["jobs"].items() if name != "publish"
+    )

@@ -2,7 +2,7 @@
 
 from .load import Loaded, Settings, check, convert, load
 from .project import Recorded
-from .schema.document import export_schema
+from .schema.export import export_schema
 from .trust import LocalActions
 
 __all__ = [

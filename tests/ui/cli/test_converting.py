@@ -35,14 +35,15 @@ def test_the_native_form_is_printed_and_can_run(tmp_path: Path) -> None:
 
 
 def test_output_writes_a_file_for_every_document(tmp_path: Path) -> None:
-    """With --output the document and all that it calls are written into a folder."""
+    """With --output the document and all that it calls are written into a folder, with the schema for editors."""
     loop = "loops:\n  - {name: again, workflow: greet, max_iterations: 2, until: It is done}\n"
     head = THEIRS.split("steps:")[0].replace("name: greet", "name: outer")
     (tmp_path / "greet.yaml").write_text(THEIRS, encoding="utf-8")
     (tmp_path / "outer.yaml").write_text(head + loop, encoding="utf-8")
     done = _run("convert", "outer.yaml", "-o", "native", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(p.name for p in (tmp_path / "native").iterdir()) == ["greet.yaml", "outer.yaml"]
+    written = sorted(p.name for p in (tmp_path / "native").iterdir())
+    assert written == ["greet.yaml", "loopwright.schema.json", "outer.yaml"]
 
 
 def test_a_wrong_document_is_refused_with_its_place(tmp_path: Path) -> None:

@@ -70,7 +70,6 @@ __all__ = [
     "StepSpec",
     "WorkspaceKind",
     "WorkspaceSpec",
-    "export_schema",
 ]
 
 WorkspaceKind = Literal["copy", "worktree", "snapshot", "here"]
@@ -606,18 +605,3 @@ class Document(ModelFields):
 
 # Built once, with all of its parts. Otherwise each part would be built again for each model that contains it.
 Document.model_rebuild()
-
-
-def export_schema() -> dict[str, Json]:
-    """Return the JSON Schema of native documents, for editors.
-
-    Returns:
-        A JSON Schema, draft 2020-12 (https://json-schema.org/draft/2020-12). `loopwright schema` prints it.
-
-    Example:
-        >>> from loopwright.documents import export_schema
-        >>> export_schema()["required"]
-        ['schema', 'name', 'steps']
-    """
-    schema = Document.model_json_schema(by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

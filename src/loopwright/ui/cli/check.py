@@ -12,6 +12,7 @@ import typer
 
 from ...documents import Settings, export_schema, load
 from ...documents.load import to_native_yaml
+from ...documents.schema.export import EDITOR_SCHEMA, MODELINE
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...records.codec import Json
 from .. import formatting as texts
@@ -160,7 +161,7 @@ def convert(
 ) -> int:
     """Convert a document to the native dialect. It runs the same.
 
-    With --out, the documents that it calls are converted too.
+    With --out, the documents that it calls are converted too, and the JSON Schema for editors is written beside them.
 
     Examples:
         loopwright convert polish.yaml
@@ -184,18 +185,25 @@ def convert(
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, document in loaded.documents.items():
             target = Path(folder) / f"{Path(name).stem}.yaml"
-            target.write_text(to_native_yaml(document), encoding="utf-8")
+            target.write_text(MODELINE + to_native_yaml(document), encoding="utf-8")
             output.write(str(target))
+        schema = json.dumps(export_schema(draft_07=True), separators=(",", ":"))
+        (Path(folder) / EDITOR_SCHEMA).write_text(schema + "\n", encoding="utf-8")
     return 0
 
 
-def schema() -> int:
+def schema(
+    draft_07: Annotated[
+        bool,
+        typer.Option("--draft-07", help="In draft-07, which editors read.  [default: 2020-12]"),
+    ] = False,
+) -> int:
     """Print the JSON Schema of documents, for completion and checks in editors.
 
     Examples:
         loopwright schema
-        loopwright schema > loopwright.schema.json
+        loopwright schema --draft-07 > loopwright.schema.json
     """
     with Output() as output:
-        output.write_result(json.dumps(export_schema(), indent=2))
+        output.write_result(json.dumps(export_schema(draft_07=draft_07), indent=2))
     return 0
