@@ -185,6 +185,7 @@ docs-reference: install docs-tools
 docs: docs-reference
 	$(RUN)/zensical build --clean --strict
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet --strict --site-dir site-mkdocs
+	$(RUN)/python docs/scripts/llms.py site site-mkdocs
 	$(RUN)/python docs/scripts/site.py site site-mkdocs
 
 docs-serve: docs-reference

@@ -24,8 +24,10 @@ KEPT = {
     *DECISIONS,
 }  # pages about the code itself
 GENERATED = re.compile(r"reference/(?:python/.*|yaml|cli|outcomes|errors|warnings|decisions)\.md$")
+SKILL = ROOT / "src/loopwright/.agents/skills/loopwright/SKILL.md"
 PAGES = [
     ROOT / "README.md",
+    SKILL,
     *sorted(
         page for page in DOCS.rglob("*.md") if page not in KEPT and not GENERATED.search(str(page))
     ),

@@ -67,6 +67,8 @@ def test_a_commit_has_one_wheel_and_one_sdist(tmp_path: Path) -> None:
         if not name.startswith(("loopwright/", "loopwright_command.py", "loopwright-"))
     ]  # fmt: skip
     assert foreign == []
+    packed = zipfile.ZipFile(wheel).namelist()
+    assert "loopwright/.agents/skills/loopwright/SKILL.md" in packed
 
 
 @pytest.mark.slow
