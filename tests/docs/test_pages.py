@@ -35,7 +35,9 @@ PAGES = [
 LINKED = [
     *PAGES,
     *sorted(KEPT),
+    ROOT / "AGENTS.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples/README.md",
 ]
