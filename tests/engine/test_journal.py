@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from loopwright import Evaluation, Failure, Iteration, MemoryJournal, Usage
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
-from loopwright.journal import Entry, RunInfo, set_aside, surviving
+from loopwright.journal import Entry, RunInfo, surviving
 from loopwright.journal.replay import RecordedRun
+from loopwright.journal.rewinding import rewind_entry, rewind_of
 from loopwright.testing import run_virtual
 from records.records_made import failures, iterations, seconds
 
@@ -116,9 +117,9 @@ def test_what_follows_a_rewind_counts() -> None:
 
 def test_a_rewind_to_nowhere_is_refused() -> None:
     """The error names the nearest path that was recorded."""
-    assert set_aside(made(*STORY), "l/2") == 5
+    run, story = RunInfo("r", "l", None, "", {}), made(*STORY)
     with pytest.raises(RunNotFound) as caught:
-        set_aside(made(*STORY), "l/2/executes")
+        rewind_of(run, story, rewind_entry("l/2/executes", (), undo=False))
     assert str(caught.value) == (
         "nothing was recorded at 'l/2/executes'; did you mean 'l/2/execute'?"
     )

@@ -617,6 +617,7 @@ async def resume(
     max_calls: int | None = None,
     max_total_tokens: int | None = None,
     max_effects: int | None = None,
+    retry: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> Result[Out]:
     """Continue a recorded run, and raise the limit that ended it if you pass a new one.
@@ -630,6 +631,7 @@ async def resume(
         max_calls: the same in model calls.
         max_total_tokens: the same in input and output tokens together.
         max_effects: the same in effects.
+        retry: do again what failed in a run that has failed, and keep what succeeded.
         options: other options of `run`.
 
     Returns:
@@ -637,7 +639,8 @@ async def resume(
 
     Raises:
         RunNotFound: if the journal has no such run.
-        ConfigurationError: for a limit that did not end it, or that is not above the used amount.
+        ConfigurationError: for a limit that did not end it, or that is not above the used amount; for a retry of a
+            run in which nothing failed.
         ReplayMismatch: for another step. A refused resume records nothing, the new limit neither.
 
     Example:
@@ -670,7 +673,18 @@ async def resume(
                 step=loaded if same else None,
                 source=getattr(step, "source", None),
             )
-        return await run(step, journal=store, run_id=info.run_id, **options)
+        if retry:
+            from ..journal.rewinding import discard_failed  # for the few runs that are retried
+
+            await discard_failed(store, info.run_id)
+        try:
+            return await run(step, journal=store, run_id=info.run_id, **options)
+        except (ConfigurationError, JournalError):
+            # Refused before it began: the failure and its traceback are back. A run that went on keeps its retry.
+            with contextlib.suppress(JournalError):
+                if retry:
+                    await store.rewind(info.run_id, undo=True)
+            raise
     finally:
         if opened:
             await store.close()

@@ -424,6 +424,7 @@ class ResumeLimits(ResumeOptions, total=False):
     max_calls: int | None
     max_total_tokens: int | None
     max_effects: int | None
+    retry: bool
 
 
 class RunOptions(ResumeOptions, total=False):

@@ -17,7 +17,6 @@ from .._lazy import names_of
 from .protocol import Entry, FileStore, Journal, Posted, Rewind, RunInfo, RunLog
 from .protocol import NoLog as NoLog
 from .protocol import is_note as is_note
-from .protocol import set_aside as set_aside
 from .protocol import surviving as surviving
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from .protocol import (
     RunInfo,
     existing_run,
     missing_run,
-    set_aside,
     surviving,
 )
 from .questions import cancel_waiting, schedule_of
 from .replay import UNASKED, recorded_result
+from .rewinding import rewind_entry, rewind_of
 from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
 T = TypeVar("T")
@@ -251,16 +251,19 @@ class MemoryJournal:
         run = self._runs[info.run_id] = _MemoryRun(replace(info, status="interrupted", epoch=1))
         run.entries = _numbered([copy.copy(entry) for entry in entries])
 
-    async def rewind(self, run_id: str, path: str) -> Rewind:
+    async def rewind(
+        self, run_id: str, path: str = "", *, only: Sequence[str] = (), undo: bool = False
+    ) -> Rewind:
         """Discard the recorded results from `path` onward; see Journal.rewind."""
         run = self._find(run_id)
         if run.owner is not None:
             raise RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
         # Before the entry is appended: an unknown path leaves the run unchanged.
-        count = set_aside(surviving(run.entries), path)
-        run.entries.append(Entry("rewound", path, run.info.active))
-        run.info = replace(run.info, status="interrupted", reason="", detail="")
-        return Rewind(path, count)
+        how = rewind_entry(path, only, undo)
+        run.info, done, _ = rewind_of(run.info, _numbered(run.entries), how)
+        how.at = run.info.active
+        run.entries.append(how)
+        return done
 
     async def view(self, run_id: str, work: Callable[[RunView], T]) -> T:
         """Return the result of `work` on the view of a run; see Journal.view."""

@@ -78,7 +78,7 @@ async def _copy(source: Journal, target: Journal, info: RunInfo) -> None:
             if entry.kind == "rewound":
                 await _settled(log)
                 await log.close(replace(log.info, status="interrupted", active=entry.at))
-                await target.rewind(info.run_id, entry.path)
+                await target.rewind(info.run_id, entry.path, **(entry.value or {}))
                 log = await target.open(info, resume=True)
             else:
                 log.append(entry)

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -54,7 +54,9 @@ class Entry:
             - `ended`: a loop ended; with an empty path, the run
             - `suspended`, `interrupted`: the run paused
             - `asked`, `answered`: a question to a person, and the answer
-            - `rewound`, `accepted`, `warned`: a rewind, an accepted change of code, a warning
+            - `rewound`: the results from `path` onward are discarded; with a value `{"only": [path, …]}` exactly
+              those at or under these paths, with `{"undo": true}` none: the rewind before is undone
+            - `accepted`, `warned`: an accepted change of code, a warning
             - `reported`: the report of an agent about its end
             - `would_stop`: the normal end of a loop that explores: its `stop` and the `iterations` until then
             - `step`: the outcome of a step of the root workflow
@@ -167,12 +169,19 @@ def surviving(entries: Sequence[Entry]) -> list[Entry]:
     each "started" whose outcome is set aside with them; see `is_at` for the forms of a path.
     """
     remaining: list[Entry] = []
+    former: list[Entry] = []  # what the latest rewind had before it
     for entry in entries:
         # In order, because a later rewind may set aside entries that follow an earlier one.
-        if entry.kind == "rewound":
-            remaining = _before(remaining, entry.path)
-        else:
+        if entry.kind != "rewound":
             remaining.append(entry)
+        elif (how := entry.value or {}).get("undo"):
+            known = set(map(id, former))
+            tuned = [one for one in remaining if one.kind == "tuned" and id(one) not in known]
+            remaining = former + tuned
+        else:
+            former = remaining
+            only = how.get("only")
+            remaining = _without(former, only) if only else _before(former, entry.path)
     return remaining
 
 
@@ -205,21 +214,30 @@ def _before(entries: list[Entry], path: str) -> list[Entry]:
     return remaining + [e for e in entries[first:] if e.kind == "tuned"]
 
 
-def set_aside(entries: Sequence[Entry], path: str) -> int:
-    """Return the number of surviving entries that a rewind to `path` sets aside.
+def _without(entries: list[Entry], paths: Sequence[str]) -> list[Entry]:
+    """Return the entries that are not at or under the paths; what they are part of has not ended either."""
+    above = {"", *(point for path in paths for point in points_of(path))}
+    return [
+        e
+        for e in entries
+        if e.kind == "tuned"
+        or not (
+            (e.kind in ("ended", "step", "would_stop", "suspended") and e.path in above)
+            or any(is_at(e, path) for path in paths)
+        )
+    ]
 
-    Raises:
-        RunNotFound: if no entry is at or under that path; names the nearest path.
-    """
-    if not any(is_at(e, path) for e in entries):
-        raise _nothing_at(path, entries)
-    return len(entries) - len(_before(list(entries), path))
+
+def points_of(path: str) -> Iterator[str]:
+    """Iterate over a path and the paths that it begins with, the shortest first."""
+    parts = path.split("/")
+    return ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
-def _nothing_at(path: str, entries: Sequence[Entry]) -> RunNotFound:
+def nothing_at(path: str, entries: Sequence[Entry]) -> RunNotFound:
+    """Return the error for a path without entries; it names the nearest path."""
     # Composite steps and iterations have no entries, but a rewind or a fork may begin at one.
-    parts = [entry.path.split("/") for entry in entries]
-    points = {"/".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
+    points = {point for entry in entries for point in points_of(entry.path)}
     return RunNotFound(f"nothing was recorded at {path!r}{nearest(path, sorted(points))}")
 
 
@@ -233,7 +251,7 @@ def kept_by_fork(entries: Sequence[Entry], path: str) -> list[Entry]:
     """
     remaining = surviving(entries)
     if not any(is_at(entry, path) for entry in remaining):
-        raise _nothing_at(path, remaining)
+        raise nothing_at(path, remaining)
     first = next(i for i, entry in enumerate(remaining) if is_at(entry, path))
     kept = [e for e in _before(remaining, path)[:first] if e.kind not in _OF_PROCESSES]
     finished = {e.path for e in kept if e.kind == "finished"}
@@ -438,12 +456,16 @@ class Rewind(Value):
     """The result of a rewind.
 
     Args:
-        path: the place from which the run continues.
-        entries: the number of entries that no longer count.
+        path: the place from which the run continues; "" for several places, and after an undo.
+        entries: the number of entries that no longer count; of an undo, those that count again.
+        iterations: the number of iterations among them.
+        usage: what they had cost.
     """
 
     path: str
     entries: int
+    iterations: int = 0
+    usage: Usage = NOTHING
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -659,12 +681,20 @@ class Journal(Protocol):
             RunLocked: if a run with the new ID exists.
         """
 
-    async def rewind(self, run_id: str, path: str) -> Rewind:
+    async def rewind(
+        self, run_id: str, path: str = "", *, only: Sequence[str] = (), undo: bool = False
+    ) -> Rewind:
         """Discard the recorded results from `path` onward, so that a resume repeats that part.
+
+        Args:
+            run_id: the run.
+            path: the place from which it is repeated.
+            only: instead of `path`, the places of which exactly the results are discarded.
+            undo: instead of `path`, take back the latest rewind; the run has not continued since.
 
         Raises:
             RunNotFound: if there is no such run or path.
-            RunLocked: if the run has a live owner.
+            RunLocked: if the run has a live owner, or there is no rewind to undo.
         """
 
     async def view(self, run_id: str, work: Callable[[RunView], T]) -> T:

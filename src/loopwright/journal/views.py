@@ -487,6 +487,8 @@ ENDING = 6  # latest entries to read for an end: answers and accepted limits may
 
 def ending_of(entries: Sequence[Entry]) -> dict[str, Json] | None:
     """Return the value of the latest end or suspension of a run; None if it continued since."""
+    if any(entry.kind == "rewound" and entry.value for entry in entries):
+        entries = surviving(entries)  # an end may be back
     for entry in reversed(entries):
         if entry.kind in ("ended", "suspended") and not entry.path:
             value: dict[str, Json] = entry.value

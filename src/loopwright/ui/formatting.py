@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from ..journal import RunInfo
+from ..journal import Rewind, RunInfo
 from ..records import Iteration, Status, StepOutcome, number_text
 from ..records.codec import Json
 from ..records.display import (
@@ -83,6 +83,15 @@ class LinePair:
     before: Parts = ()
     after: Parts = ()
     count: int = 0
+
+
+def discarded(done: Rewind) -> str:
+    """Return what a rewind discards or brings back, as `2 iterations, 12 calls, $0.03`."""
+    count = (
+        plural(done.iterations, "iteration") if done.iterations else plural(done.entries, "result")
+    )
+    cost = spent(done.usage)
+    return f"{count}, {cost}" if cost else count
 
 
 def side_by_side(before: str, after: str) -> list[LinePair]:

@@ -135,11 +135,27 @@ def files_line(action: str, run_id: str, folder: Path, *words: str) -> str:
 
 def resume_line(info: RunInfo, url: str, *options: str) -> str:
     """Return the command line that resumes a run, or the line of Python if only its program has the step."""
-    if info.queue or not {"file", "python", "program"}.isdisjoint(info.source):
+    if has_step(info):
         return command_line("resume", info.run_id, url, *options)
     names = [option.removeprefix("--").replace("-", "_") for option in options[::2]]
     raised = "".join(f", {name}={value}" for name, value in zip(names, options[1::2], strict=True))
-    return f"resume_sync(step, {info.run_id!r}, journal={shown_url(url)!r}{raised}) in its Python program"
+    return _line_of_python(info, url, raised)
+
+
+def retry_line(info: RunInfo, url: str) -> str:
+    """Return the command line that does again what failed, or the line of Python; see `resume_line`."""
+    if has_step(info):
+        return command_line("retry", info.run_id, url)
+    return _line_of_python(info, url, ", retry=True")
+
+
+def has_step(info: RunInfo) -> bool:
+    """Return whether the command line can load the step of a run, or a worker can."""
+    return bool(info.queue) or not {"file", "python", "program"}.isdisjoint(info.source)
+
+
+def _line_of_python(info: RunInfo, url: str, options: str) -> str:
+    return f"resume_sync(step, {info.run_id!r}, journal={shown_url(url)!r}{options}) in its Python program"
 
 
 def _program() -> str:

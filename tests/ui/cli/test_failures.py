@@ -93,20 +93,16 @@ flow = Workflow("flow", {"first": lambda value: value, "second": inner}, needs={
 """
 
 
-@pytest.mark.parametrize(
-    ("step", "path"),
-    [("inner", "inner/2"), ("outer", "outer/1/execute/inner/2"), ("flow", "flow/second/inner/2")],
-)
+@pytest.mark.parametrize("step", ["inner", "outer", "flow"])
 def test_a_failed_run_names_the_command_that_repeats_what_failed(
-    project: Project, step: str, path: str
+    project: Project, step: str
 ) -> None:
-    """The innermost iteration that failed, so that what was done before it is kept, and the command works."""
+    """What was done before the failure is kept, and the command works as printed."""
     (project.folder / "failing.py").write_text(f"from pathlib import Path\n{FAILING}")
     first = project.run("run", f"failing:{step}", "--input", "x", "--run-id", "one")
-    line = f"continue: loopwright rewind one {path}"
+    line = "continue: loopwright retry one"
     for told in (first, project.run("resume", "one"), project.run("show", "one")):
         assert told.out.splitlines()[-1] == line
     (project.folder / "mended").touch()
-    assert project.run(*line.split()[2:]).code == 0
-    assert project.run("resume", "one").code in (0, 3)
-    assert "continue: loopwright rewind" not in project.run("show", "one").out
+    assert project.run(*line.split()[2:]).code in (0, 3)
+    assert "continue: loopwright retry" not in project.run("show", "one").out

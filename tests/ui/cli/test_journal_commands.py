@@ -217,7 +217,8 @@ def test_a_rewound_run_does_again_what_was_set_aside(done: Project) -> None:
     """From the path on, and nothing before it; export still has what was set aside."""
     answer = done.call("rewind", "refined", "refine/3/execute")
     assert answer.code == 0
-    assert answer.out.endswith("resume: loopwright resume refined\n")
+    assert "\nresume: loopwright resume refined\n" in answer.out
+    assert answer.out.endswith("undo: loopwright rewind refined --undo\n")
     before = done.effects()
     assert done.call("show", "refined", "--json").json["status"] == "interrupted"
     assert done.call("resume", "refined", "--json").json["output"] == "draft 3\nof x"
@@ -266,8 +267,11 @@ def test_an_export_that_cannot_be_written_says_where_it_should_have_gone(done: P
 def test_changes_are_one_object_for_programs(done: Project) -> None:
     """What was set aside, by the run's whole id."""
     answer = done.call("rewind", "ref", "refine/3", "--json")
-    assert answer.json.keys() == {"run_id", "path", "entries"}
+    keys = {"run_id", "path", "entries", "iterations", "usage", "undone"}
+    assert answer.json.keys() == keys
     assert (answer.json["run_id"], answer.json["path"]) == ("refined", "refine/3")
+    undone = done.call("rewind", "ref", "--undo", "--json").json
+    assert (undone["undone"], undone["entries"]) == (True, answer.json["entries"])
 
 
 def test_an_ambiguous_beginning_names_nobody(done: Project) -> None:

@@ -260,7 +260,7 @@ def _works(printed: str, place: Place, output: str, *, as_it_is: bool) -> None:
     if waits := [one for one in WAITS if f"{printed} ".startswith(f"{one} ")]:
         code, said = place.call(*waits[0].split(), "--help")
     else:
-        if command[0] == "resume":
+        if command[0] in ("resume", "retry"):
             command += place.yes
         with place.unchanged():
             code, said = place.call(*command)

@@ -414,5 +414,5 @@ def test_a_refused_resume_with_a_higher_limit_changes_nothing(folder: Project, w
     assert folder.run("export", "r", "-f", "jsonl").out == before
     again = folder.run("resume", "r", "--yes")
     assert again.code == 3
-    assert again.out.startswith("Exhausted: ")
+    assert again.out.startswith("nothing was run: r has ended: Exhausted: ")
     assert acted(folder) == 1

@@ -51,6 +51,8 @@ def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Serv
 
 def test_an_exhausted_run_goes_on_with_more(browser: Any, server: Server) -> None:
     """Raise a limit and it goes on; go back to an iteration with another input and it is done again."""
+    from playwright.sync_api import expect
+
     with visiting(browser, server) as page:
         page.goto(f"{server.base}/runs/exhausted")
         page.locator("summary", has_text="Raise a limit").click()
@@ -65,6 +67,8 @@ def test_an_exhausted_run_goes_on_with_more(browser: Any, server: Server) -> Non
         page.fill("form[data-action$=rewind] textarea", "another input")
         with page.expect_navigation():
             page.get_by_role("button", name="Rewind and resume").click()
+            expect(page.get_by_role("dialog")).to_contain_text("This discards 3 iterations")
+            page.get_by_role("dialog").get_by_role("button", name="Do it").click()
         page.wait_for_selector("#head[data-status=exhausted]")
         counted(page, "tr.iteration", 2)  # what came later is set aside, the raised limit too
         page.locator("button.open").nth(1).click()

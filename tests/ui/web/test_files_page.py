@@ -137,7 +137,7 @@ def test_a_branch_is_made_and_files_are_applied(browser: Any, server: Server, fo
         expect(form.locator(".outcome")).to_contain_text("Nothing was changed", timeout=60_000)
         assert (project / "n.txt").read_text() == "0\n"
         form.get_by_role("button", name="Apply to my folder").click()
-        dialog.get_by_role("button", name="Apply").click()
+        dialog.get_by_role("button", name="Do it").click()
         expect(form.locator(".outcome")).to_contain_text("3 files", timeout=60_000)
         form.get_by_role("button", name="Apply to my folder").click()
         expect(form.locator(".outcome")).to_contain_text("already", timeout=60_000)

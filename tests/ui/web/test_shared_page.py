@@ -33,5 +33,8 @@ def test_the_page_follows_a_run_of_another_process(tmp_path: Path, postgres_url:
                 if line.startswith(b"data:") and b"second" in line:
                     assert "second" in json.loads(line[5:])["order"]
                     break
-        again = server.ask("/runs/first/rewind", {"loop": "count_words/refine", "number": "1"})
+        fields = {"loop": "count_words/refine", "number": "1"}
+        status, asked = server.ask("/runs/first/rewind", fields)
+        confirmed = json.loads(asked)["confirmed"]
+        again = server.ask("/runs/first/rewind", {**fields, "confirmed": confirmed})
         assert again[0] == 200, again

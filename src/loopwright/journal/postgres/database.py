@@ -486,7 +486,11 @@ _WRITE_RETURNING = f"{_WRITE} RETURNING id"
 _LATEST = "SELECT sum FROM loopwright.entries WHERE run=%s ORDER BY first DESC LIMIT 1"
 _ASIDE = (
     "UPDATE loopwright.entries SET loop=NULL, mark=NULL "
-    "WHERE run=%s AND loop IS NOT NULL AND mark>=%s"
+    "WHERE run=%s AND loop IS NOT NULL AND mark=ANY(%s::bigint[])"
+)
+_BACK = (
+    "UPDATE loopwright.entries SET loop=%(loop)s, mark=%(mark)s WHERE run=%(run)s AND first="
+    "(SELECT max(first) FROM loopwright.entries WHERE run=%(run)s AND first<=%(mark)s)"
 )
 _POSTED = "run,asked,path,value,who,at,seal"
 # The database fills in the role, which a grant of these columns alone lets nobody choose.
@@ -690,7 +694,9 @@ class PostgresRuns(Database):
             "INSERT INTO loopwright.entries(run,first,body,sum) VALUES(%s,%s,%s,%s)",
             (row.key, rewind.row.last, rewind.body, rewind.row.head),
         )
-        db.execute(_ASIDE, (row.key, plan.first))
+        db.execute(_ASIDE, (row.key, list(plan.aside)))
+        for loop, mark in plan.back:
+            db.execute(_BACK, {"run": row.key, "loop": loop, "mark": mark})
         _write_row(db, rewind.row, row.info.epoch)
 
     def share(self, db: Connection, origin: int, run: int) -> None:

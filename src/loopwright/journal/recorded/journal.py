@@ -33,9 +33,10 @@ from ...errors import JournalError
 from ...memory import MemoryEntry
 from ...records import Iteration, Result, StepOutcome, as_evaluation, codec
 from ...records.codec import Json
-from ..protocol import Entry, Posted, Rewind, RunInfo, existing_run, is_at, set_aside, surviving
+from ..protocol import Entry, Posted, Rewind, RunInfo, existing_run, surviving
 from ..questions import cancel_waiting
 from ..replay import recorded_result
+from ..rewinding import rewind_entry, rewind_of
 from ..views import (
     ENDING,
     Mark,
@@ -279,7 +280,7 @@ class RecordedView:
     def effects(self, loop: str, number: int) -> list[Entry]:
         begin, end = self._begin(loop, number), self._mark(loop, number)
         entries = self._pages.entries(self._row, begin, end - begin if end else 0)
-        return directly(entries, loop, number)
+        return directly(surviving(entries), loop, number)
 
     def _begin(self, loop: str, number: int) -> int:
         """Return the number of an entry that precedes every entry of an iteration."""
@@ -552,26 +553,33 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
             log.append(copy.copy(entry))
         await log.close(replace(info, epoch=log.info.epoch, status="interrupted", owner=""))
 
-    async def rewind(self, run_id: str, path: str) -> Rewind:
+    async def rewind(
+        self, run_id: str, path: str = "", *, only: Sequence[str] = (), undo: bool = False
+    ) -> Rewind:
         """Discard the recorded results from `path` onward; see Journal.rewind."""
         self._expect(run_id)
         database = self._database
 
-        def read(reader: PageReader) -> tuple[RewindPlan, int]:
-            row = reader.row(run_id)
-            if reader.shown(run_id)[1].status == "running":
-                raise running(row.info.run_id)
-            recorded = reader.recorded(row, values=False)
-            remaining = surviving(recorded.entries)
-            count = set_aside(remaining, path)
-            first = next(entry.seq for entry in remaining if is_at(entry, path))
-            return RewindPlan(row, path, recorded.last, recorded.head, first), count
+        def read(reader: PageReader) -> tuple[RewindPlan, Rewind]:
+            row, info = reader.shown(run_id)
+            if info.status == "running":
+                raise running(info.run_id)
+            recorded = reader.recorded(row)
+            how = rewind_entry(path, only, undo)
+            after, done, kept = rewind_of(info, recorded.entries, how)
+            shown, before = (
+                {e.seq: e.path for e in some if e.kind == "iteration"}
+                for some in (kept, surviving(recorded.entries))
+            )
+            aside = [seq for seq in before if seq not in shown]
+            back = [(loop, seq) for seq, loop in shown.items() if seq not in before]
+            return RewindPlan(row, how, after, recorded.last, recorded.head, aside, back), done
 
         # Read outside the transaction, which is short; `OwningStore.rewind` refuses a run that changed
         # meanwhile.
-        plan, count = await self._read(read)
+        plan, done = await self._read(read)
         await self._perform(Transaction(lambda db: database.rewind(db, plan)))
-        return Rewind(path, count)
+        return done
 
     async def look(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with a reader that reads at one moment, in a thread."""

@@ -59,17 +59,20 @@ class OwnerState:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """A rewind of a run to a path, from its state when it was read.
+    """A rewind of a run, from its state when it was read.
 
-    `row` is the run's row, `last` and `head` its last entry and the checksum of that entry's row,
-    `first` the first entry to discard.
+    `row` is the run's row, `how` the entry that describes the rewind, `after` the run after it, `last` and `head` its
+    last entry and the checksum of that entry's row. `aside` are the numbers of the iterations that leave the
+    pages, `back` those that return, with their loops.
     """
 
     row: RunRow
-    path: str
+    how: Entry
+    after: RunInfo
     last: int
     head: bytes
-    first: int
+    aside: Sequence[int]
+    back: Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def rewound(
     if info.status == "running" or changed:
         raise running(info.run_id)
     last = plan.last + 1
-    entry = Entry("rewound", plan.path, info.active)
+    entry = replace(plan.how, at=info.active)
     body, new_head = sealed_row([entry_text(entry, contents)], plan.head, last)
-    info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
+    info = replace(plan.after, active=info.active, epoch=info.epoch + 1)
     return Rewound(replace(row, info=info, last=last, head=new_head, owner=None), body)

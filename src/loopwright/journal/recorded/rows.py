@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from ...errors import JournalDamaged
 from ...records import NOTHING, Failure, Iteration, Measure, Usage, as_evaluation
 from ...records.codec import Json, encode
-from ..protocol import Entry, Posted, RunInfo
+from ..protocol import Entry, Posted, RunInfo, surviving
 
 Value = str | bytes | int | float | None  # what a column holds
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
@@ -419,11 +419,19 @@ class RowReader(ABC):
         else:
             marks = self.select("iterations", row.key, limit, offset)
         numbered: list[Numbered] = []
+        order: list[int] = []
         for mark, first in marks:
             [(_, raws, _)] = self._rows(row, first, 1)
             raw = raws[mark - first]
-            if value_of(raw)["rank"][bool(loop)] != offset + len(numbered) + 1:
-                raise damaged(row.info.run_id, mark, "does not follow the iteration before it")
+            place = offset + len(numbered)
+            if value_of(raw)["rank"][bool(loop)] != place + 1:
+                # A retry leaves gaps between the ranks. All entries together show the order then.
+                entries = [] if order else surviving(self.recorded(row, values=False).entries)
+                order = order or [
+                    e.seq for e in entries if e.kind == "iteration" and loop in ("", e.path)
+                ]
+                if order[place : place + 1] != [mark]:
+                    raise damaged(row.info.run_id, mark, "does not follow the iteration before it")
             numbered.append((mark, raw))
         return [(entry.path, entry.value) for entry in self._decoded(row, numbered)]
 

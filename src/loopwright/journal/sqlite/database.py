@@ -50,7 +50,14 @@ _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
 _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
 _LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
-_ASIDE = "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark>=?"
+_ASIDE = (
+    "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark IN "
+    "(SELECT value FROM json_each(?))"
+)
+_BACK = (
+    "UPDATE entries SET loop=:loop, mark=:mark WHERE run=:run AND first="
+    "(SELECT max(first) FROM entries WHERE run=:run AND first<=:mark)"
+)
 _INSERT = (
     "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
     "ON CONFLICT(run_id) DO NOTHING"
@@ -428,7 +435,9 @@ class SqliteRuns(SqliteDatabase):
         values = (row.key, rewind.row.last, rewind.body, rewind.row.head)
         db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
         # Only the marks of the index are removed, the entries stay.
-        db.execute(_ASIDE, (row.key, plan.first))
+        db.execute(_ASIDE, (row.key, json.dumps(plan.aside)))
+        for loop, mark in plan.back:
+            db.execute(_BACK, {"run": row.key, "loop": loop, "mark": mark})
         _write_row(db, rewind.row, row.info.epoch)
 
     def share(self, db: sqlite3.Connection, origin: int, run: int) -> None:

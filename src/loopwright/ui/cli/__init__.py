@@ -61,6 +61,7 @@ GROUPS = {
     ),
     "Continue": (
         Command("resume", "run", "Resume a run that was interrupted or suspended."),
+        Command("retry", "run", "Do again what failed in a run."),
         Command("approve", "approve", "List the questions of a run, or answer one."),
         Command("cancel", "rewind", "Cancel a run."),
         Command("rewind", "rewind", "Discard the recorded results from a path onward."),

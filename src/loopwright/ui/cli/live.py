@@ -29,7 +29,7 @@ from ...records.codec import Json, text_of
 from ...records.redaction import last_frame
 from .. import formatting as texts
 from ..formatting import Signs
-from ..journals import command_line, files_line, resume_line
+from ..journals import command_line, files_line, resume_line, retry_line
 from ..rows import LINE_INPUT, Ending, Notice, Progress, Row, Shown, answers_of
 from ..run_files import names_text, uncommitted_text
 from ..run_summary import is_for_workers, result_json
@@ -503,16 +503,13 @@ def report_result(
     if questions:
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
-    elif option := _raising(result):
-        # Without a row the run was started here, so the command line knows its step.
-        row = info or RunInfo(result.run_id, result.name, source={"python": ""})
-        output.write(("continue: ", "dim"), resume_line(row, url, *option))
-    elif rewind := rewind_line(result, url):
-        output.write(("continue: ", "dim"), rewind)
+        return
+    # Without a row the run was started here, so the command line knows its step.
+    row = info or RunInfo(result.run_id, result.name, source={"python": ""})
+    if line := continuation_line(result, row, url):
+        output.write(("continue: ", "dim"), line)
     elif result.status is Status.SUSPENDED:
-        report_continuation(
-            info or RunInfo(result.run_id, result.name, source={"python": ""}), output, url
-        )
+        report_continuation(row, output, url)
 
 
 def workspaces_of(result: Result) -> list[Mapping[str, Json]]:
@@ -590,17 +587,17 @@ def _raising(result: Result) -> tuple[str, ...]:
     return ()
 
 
-_ITERATION = re.compile(r".*/[0-9]+(?=/|$)")
-
-
-def rewind_line(result: Result, url: str) -> str:
-    """Return the command line that discards the innermost iteration that failed, or the step; "" if none did."""
-    path = result.error.path if result.status is Status.FAILED and result.error is not None else ""
-    inner = [one.error.path for one in result.loops.values() if one.error is not None]
-    path = max((one for one in inner if one.startswith(f"{path}/")), key=len, default=path)
-    iteration = _ITERATION.match(path)
-    place = iteration[0] if iteration else path
-    return command_line("rewind", result.run_id, url, place) if path else ""
+def continuation_line(result: Result, info: RunInfo, url: str) -> str:
+    """Return the line that continues a run that has ended: by a higher limit, or by a retry; "" if neither does."""
+    if option := _raising(result):
+        return resume_line(info, url, *option)
+    errors = [
+        result.error,
+        *(item.error for one in (result, *result.loops.values()) for item in one.history),
+    ]
+    if result.status is not Status.FAILED or not any(error and error.path for error in errors):
+        return ""
+    return retry_line(info, url)
 
 
 def report_questions(questions: Sequence[Question], output: Output, shown: str = "") -> None:

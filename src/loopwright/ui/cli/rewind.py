@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -16,10 +15,12 @@ from ...errors import ConfigurationError, JournalDamaged, RunLocked, RunNotFound
 from ...journal import Journal, Rewind, RunInfo, surviving
 from ...journal.protocol import DAMAGED
 from ...journal.questions import runs_of_schedule, schedule_of
+from ...journal.rewinding import rewind_entry, rewind_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
+from ..consent import can_be_asked, says_yes
 from ..inputs import read_input
-from ..journals import DEFAULT, find_run, reading
+from ..journals import DEFAULT, command_line, find_run, reading
 from . import completion
 from .filters import RunFilter
 from .live import report_continuation
@@ -158,49 +159,80 @@ def rewind(
     path: Annotated[
         str,
         typer.Argument(
-            metavar="PATH",
+            metavar="[PATH]",
             help="Path of a step or loop, such as refine/3/execute.",
             autocompletion=completion.paths,
         ),
-    ],
+    ] = "",
     text: InputText = None,
     input_file: InputFile = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Bring back what the latest rewind discarded.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without the question.")] = False,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Discard the recorded results from a path onward, so that resume runs these steps again.
 
-    Nothing is deleted from the journal. With the path of an iteration, such as refine/3, --input
+    On a terminal it first shows what this discards, and asks. Nothing is deleted from the journal, and until the run
+    continues --undo brings the results back. With the path of an iteration, such as refine/3, --input
     replaces its input. refine/ended is the end of a loop: the loop continues with its iterations. The
     last part of a path is enough if it is unique.
 
     Examples:
         loopwright rewind last improve/2
         loopwright rewind last improve/1 --input 'Another text'
+        loopwright rewind last --undo
     """
     with Output(as_json=as_json) as output:
         edited = text is not None or input_file is not None
+        if undo == bool(path) or (undo and edited):
+            raise ConfigurationError("rewind: give a PATH, or --undo alone")
         value = read_input(text, input_file, output.note) if edited else None
         # The journal records the input, and no record may hold a key.
         of_environment(os.environ).refuse("input", value)
 
-        async def work(store: Journal) -> tuple[RunInfo, Rewind]:
+        async def look(store: Journal) -> tuple[RunInfo, str, Rewind]:
             info = await find_run(store, name)
-            at = await full_path(store, info.run_id, path.strip("/"))
-            if edited:
-                return info, await rewind_with_input(store, info.run_id, at, value)
-            return info, await store.rewind(info.run_id, at)
+            at = await full_path(store, info.run_id, path.strip("/")) if path else ""
+            entries = await store.entries(info.run_id)
+            return info, at, rewind_of(info, entries, rewind_entry(at, (), undo))[1]
 
+        async def work(store: Journal) -> tuple[RunInfo, Rewind]:
+            if edited:
+                done = await rewind_with_input(store, info.run_id, at, value)
+            else:
+                done = await store.rewind(info.run_id, at, undo=undo)
+            return await store.find(info.run_id), done
+
+        info, at, planned = reading(journal, look)
+        if not undo and not yes and can_be_asked(output):
+            output.note(
+                f"discard of {info.run_id} from {at} onward: {texts.discarded(planned)}. Do it? [y/N]"
+            )
+            if not says_yes(output):
+                raise ConfigurationError("nothing was discarded")
         info, done = reading(journal, work)
         if as_json:
-            output.write_json({"run_id": info.run_id, "path": done.path, "entries": done.entries})
+            output.write_json(
+                {
+                    "run_id": info.run_id, "path": done.path, "entries": done.entries,
+                    "iterations": done.iterations, "usage": done.usage.to_json(), "undone": undo,
+                }
+            )  # fmt: skip
+        elif undo:
+            output.write(
+                f"brought back of {info.run_id}: {texts.discarded(done)}; it is {info.status}"
+            )
         else:
             output.write(
-                f"discarded {texts.plural(done.entries, 'result')} of {info.run_id} from {done.path} onward"
+                f"discarded of {info.run_id} from {done.path} onward: {texts.discarded(done)}"
             )
             if edited:
                 output.write(f"{done.path} will run with the new input")
-            report_continuation(replace(info, status="interrupted"), output, journal)
+            report_continuation(info, output, journal)
+            output.write(("undo: ", "dim"), command_line("rewind", info.run_id, journal, "--undo"))
     return 0
 
 

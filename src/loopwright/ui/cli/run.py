@@ -22,21 +22,30 @@ from ...engine.run import new_run_id
 from ...engine.run import run as run_step
 from ...engine.run_record import bounds_of, raise_limit, raises_of
 from ...engine.run_state import Listener
-from ...errors import ConfigurationError, DocumentError, RunNotFound
+from ...errors import ConfigurationError, DocumentError, JournalError, RunNotFound
 from ...journal import Entry, Journal
 from ...journal.protocol import shown_url
 from ...journal.questions import Question, pending
 from ...journal.replay import recorded_result
+from ...journal.rewinding import discard_failed
 from ...records import Reason, Result, Status
 from ...records.codec import Json
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..consent import approved
 from ..inputs import opening_report, read_input
-from ..journals import opened, reading
+from ..journals import command_line, opened, reading
 from ..run_summary import ended, on_record, result_json
 from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
-from .live import report_interruption, report_result, reports_conditions, view_of
+from .live import (
+    continuation_line,
+    ending_text,
+    report_failure,
+    report_interruption,
+    report_result,
+    reports_conditions,
+    view_of,
+)
 from .options import (
     DryRun,
     InputFile,
@@ -251,6 +260,40 @@ def run(
 
 
 @expanded
+def retry(
+    name: RunName,
+    options: RunCommandOptions,
+    item: Annotated[
+        int | None,
+        typer.Option("--item", metavar="N", help="Do only this failed item of a list again."),
+    ] = None,
+) -> int:
+    """Do again what failed in a run, and keep what succeeded.
+
+    That is the failed step, the latest failed iterations of a loop, or all failed items of a list. If the run is
+    refused before it begins, such as for a changed document, nothing has changed.
+
+    Examples:
+        loopwright retry last
+        loopwright retry last --item 3
+    """
+    with Output(as_json=options.as_json) as output:
+        settings = SourceSettings.of(options)
+        info, _ = reading(options.journal, lambda store: on_record(store, name))
+        # Before anything is discarded: whether the run can continue here at all.
+        source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
+        done = reading(options.journal, lambda store: discard_failed(store, info.run_id, item))
+        output.note(f"{info.run_id} does again what failed: {texts.discarded(done)}")
+        telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+        try:
+            return drive(Job(source, None, info.run_id, options, telemetry_options), output)
+        except (ConfigurationError, JournalError):
+            with contextlib.suppress(JournalError):  # it began, and keeps what it has done
+                reading(options.journal, lambda store: store.rewind(info.run_id, undo=True))
+            raise
+
+
+@expanded
 def resume(
     name: RunName,
     options: RunCommandOptions,
@@ -290,8 +333,16 @@ def resume_run(
             result = recorded_result(info, entries)
             if output.as_json:
                 output.write_json(result_json(result))
-            else:
-                report_result(result, output, options.journal, info=info)
+                return result.status.exit_code
+            output.write(
+                f"nothing was run: {info.run_id} has ended: {ending_text(result)}", wrap=True
+            )
+            report_failure(
+                result, output, command_line("show", info.run_id, options.journal, "--traceback")
+            )
+            output.write(("details: ", "dim"), command_line("show", info.run_id, options.journal))
+            if line := continuation_line(result, info, options.journal):
+                output.write(("continue: ", "dim"), line)
             return result.status.exit_code
         source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)

@@ -63,6 +63,7 @@ from . import completion
 from .filters import STATUSES, check_status, matching, statuses
 from .live import (
     ColumnWidths,
+    continuation_line,
     ending_line,
     ending_text,
     note_line,
@@ -71,7 +72,6 @@ from .live import (
     report_handed_over,
     report_output,
     report_questions,
-    rewind_line,
     row_line,
     show_tracebacks,
     step_line,
@@ -496,8 +496,8 @@ def _continuation(
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         report_continuation(info, output, url, lead="answered; " if answered else "")
-    elif rewind := rewind_line(result, url):
-        output.write(("continue: ", "dim"), rewind)
+    elif line := continuation_line(result, info, url):
+        output.write(("continue: ", "dim"), line)
 
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:

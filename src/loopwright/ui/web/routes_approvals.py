@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -18,10 +19,13 @@ from ...engine.run import new_run_id
 from ...engine.run_record import rewind_with_input
 from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
 from ...journal.questions import answer, pending
+from ...journal.rewinding import rewind_entry, rewind_of
 from ...records import codec
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
+from ..formatting import discarded
 from ..inputs import input_value
+from ..journals import has_step
 from .access import MAX_BODY, is_loop
 from .forms import answer_of
 from .page import Page
@@ -115,20 +119,55 @@ async def resume(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     return _at(run_id)
 
 
+async def retry(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Do again what failed in a run; see the command `retry`."""
+    del fields
+    run_id = run_in(request)
+    await page.processes.launch(["retry", run_id])
+    return _at(run_id)
+
+
 async def rewind(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
-    """Rewind a run to the start of an iteration, optionally with a new input, and resume it."""
+    """Rewind a run to the start of an iteration, optionally with a new input, and resume it.
+
+    The person first confirms what this discards. If the run cannot be resumed here, nothing has changed.
+    """
     run_id, loop = run_in(request), text_of(fields.get("loop"))
     number = text_of(fields.get("number"))
     if not is_loop(loop) or not (number.isascii() and number.isdigit() and len(number) < 6):
         raise ConfigurationError("name a loop and the number of one of its iterations")
     path = f"{loop}/{int(number)}"
     text = text_of(fields.get("input"))
+    of_environment(os.environ).refuse("input", text)
+    journal = page.records.journal
+    info = await journal.find(run_id)
+    if not has_step(info):
+        raise ConfigurationError(
+            f"nothing was discarded, because only the Python program of this run can continue it. There: "
+            f"await journal.rewind({run_id!r}, {path!r}), then resume(step, {run_id!r}, journal=journal)"
+        )
+    planned = rewind_of(info, await journal.entries(run_id), rewind_entry(path, (), undo=False))[1]
+    if fields.get("confirmed") != planned.entries:
+        question = f"This discards {discarded(planned)}. They run again."
+        return {"confirm": question, "confirmed": planned.entries}
     if text:
-        of_environment(os.environ).refuse("input", text)
-        await rewind_with_input(page.records.journal, run_id, path, input_value(text))
+        await rewind_with_input(journal, run_id, path, input_value(text))
     else:
-        await page.records.journal.rewind(run_id, path)
-    return await resume(page, request, {})
+        await journal.rewind(run_id, path)
+    try:
+        return await resume(page, request, {})
+    except LoopwrightError:
+        with suppress(JournalError):  # it began, and keeps what it has done
+            await journal.rewind(run_id, undo=True)
+        raise
+
+
+async def undo(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Bring back what the latest rewind of a run discarded."""
+    del fields
+    run_id = run_in(request)
+    await page.records.journal.rewind(run_id, undo=True)
+    return _at(run_id)
 
 
 async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:

@@ -19,13 +19,14 @@ from ...conditions import CEILING
 from ...errors import ConfigurationError, RunLocked, RunNotFound
 from ...journal import surviving
 from ...journal.questions import open_questions
-from ...journal.views import RunView, Wanted
+from ...journal.rewinding import can_be_undone
+from ...journal.views import ENDING, RunView, Wanted
 from ...records import Failure, Iteration, Reason
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..export import FORMS
 from ..formatting import side_by_side
-from ..journals import folder_of
+from ..journals import folder_of, has_step
 from ..run_files import (
     REPLACED,
     RunFiles,
@@ -171,6 +172,7 @@ async def run(page: Page, request: Request) -> Response:
             run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
+            undoable=can_be_undone(view.between(max(0, view.last - ENDING), 0)), retriable=has_step(view.info),
             rewindable=bool(sections) and "bounds" in view.info.source,
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
         )  # fmt: skip
