@@ -79,7 +79,10 @@ def test_a_rewind_needs_a_path_or_undo(failed: Project) -> None:
     """Both, and neither, are a mistake that changes nothing."""
     for words in ([], ["make/2", "--undo"]):
         answer = failed.call("rewind", "r", *words)
-        assert (answer.code, answer.err) == (2, "loopwright: rewind: give a PATH, or --undo alone\n")
+        assert (answer.code, answer.err) == (
+            2,
+            "loopwright: rewind: give a PATH, or --undo alone\n",
+        )
     answer = failed.call("rewind", "r", "--undo")
     assert answer.code == 1
     assert answer.err.endswith("r: it was not rewound, so there is no rewind to undo\n")
