@@ -34,7 +34,9 @@ def worker_drain(
         if as_json:
             output.write_json({"draining": worker})
         else:
-            output.write(f"{worker} takes no new runs, and ends after those in progress")
+            output.write(
+                f"{worker} takes no new runs, and ends after those in progress, or after its --drain seconds"
+            )
     return 0
 
 
