@@ -35,6 +35,7 @@ NEEDS = {
     "a database": ("worker", "submit", "journal init postgres", "journal move postgres", "journal prune"),
     "a person or a server": ("ui", "doctor"),
     "a folder from elsewhere": ("journal adopt backup",),
+    "a run that failed, see test_retrying.py": ("retry",),
 }  # fmt: skip
 
 

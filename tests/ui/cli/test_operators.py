@@ -365,7 +365,7 @@ def test_a_worker_that_deletes_old_runs_needs_one_more_right(
 
 def test_runs_are_kept_for_more_than_no_time(project: Project, postgres_url: str) -> None:
     """An age of 0 would delete a run at its end, so it is a mistake."""
-    answer = project.call("worker", "--retain", "0h", "--journal", postgres_url)
+    answer = project.call("worker", "start", "--retain", "0h", "--journal", postgres_url)
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert answer.err.startswith("loopwright: --retain: 0h would delete every run at its end")
 

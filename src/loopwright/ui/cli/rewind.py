@@ -169,7 +169,9 @@ def rewind(
     undo: Annotated[
         bool, typer.Option("--undo", help="Bring back what the latest rewind discarded.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without the question.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Answer yes: discard the results.")
+    ] = False,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
