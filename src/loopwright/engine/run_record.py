@@ -572,13 +572,19 @@ def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
 def described(
     fresh: RunInfo, step: Step, source: Mapping[str, Json], budget: Budget | None
 ) -> RunInfo:
-    """Return a row with the fields that only a journal needs: the step's fingerprint, and its bounds."""
+    """Return a row with the fields that only a journal needs: the step's fingerprint, and its bounds.
+
+    A `name` in the source is that of the run, in place of the step's.
+    """
     bounds = bounds_of(step, budget)
     code: Json = {"fingerprints": VERSION}
     if len(parts := parts_of(step)) <= _MAX_NAMES:
         code["parts"] = parts
     described_source = {**source, "code": code, **({"bounds": bounds} if bounds else {})}
-    return replace(fresh, fingerprint=step.fingerprint, source=described_source)
+    name = codec.text_of(described_source.pop("name", "")) or fresh.name
+    if name != step.name:
+        described_source["step"] = step.name
+    return replace(fresh, name=name, fingerprint=step.fingerprint, source=described_source)
 
 
 async def open_run(
@@ -664,12 +670,12 @@ def _check_same(
             recorded=codec.digest(info.input),
             now=codec.digest(fresh.input),
         )
-    if info.name != step.name:
+    if info.step != step.name:
         raise ReplayMismatch(
-            f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
+            f"{info.run_id}: it was recorded as {info.step!r}, not as {step.name!r}; "
             "resume with the step of that name, or use another run ID",
             path="",
-            recorded=info.name,
+            recorded=info.step,
             now=step.name,
         )
     # The code that was accepted instead of the recorded one, if any was.
@@ -733,11 +739,12 @@ _MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thou
 
 
 def bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
-    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until, rules, sentences}],
+    """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until, rules, sentences, runs}],
     "lists": [name], "at_once": {name: n}}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
-    as `Condition.to_json` writes it, `rules` what `loop_of_rules` reads, `sentences` how many it asks. `at_once` has the steps whose number
+    as `Condition.to_json` writes it, `rules` what `loop_of_rules` reads, `sentences` how many it asks,
+    `runs` the commands and agents of a loop with files. `at_once` has the steps whose number
     of jobs at a time can be tuned.
     A step without loops and without a budget has no bounds: {}.
     """
@@ -775,6 +782,10 @@ def _collect(
             "rules": step.rules,
             **({"sentences": len(step.sentences)} if step.sentences else {}),
         }
+        stages = {"execute": step.execute, "evaluate": step.evaluate}
+        words = {name: _words(one) for name, one in stages.items() if isinstance(one, Step)}
+        if in_folder or step.workspace is not None:
+            loop["runs"] = {name: text for name, text in words.items() if text}
         loops.append({**loop, "within": within} if within else loop)
         within = step.name
     most = getattr(step, "at_once", None)
@@ -786,6 +797,12 @@ def _collect(
     in_folder = in_folder or getattr(step, "workspace", None) is not None
     for part in () if isinstance(step, Leaf) else step.parts():
         _collect(part, loops, lists, at_once, within=within, in_folder=in_folder)
+
+
+def _words(step: Step) -> str:
+    """Return what a step runs outside of this process, or the first of its parts that runs something."""
+    parts = () if isinstance(step, Leaf | Loop) else step.parts()
+    return step.words or next(filter(None, map(_words, parts)), "")
 
 
 def finished(state: Run, ended: Json, step: Step) -> Result:

@@ -146,6 +146,10 @@ class Step(Generic[In_contra, Out_co]):
             """Whether it reports what it costs; None if its kind and its parts decide."""
 
         @property
+        def words(self) -> str:
+            """What it runs outside of this process: its command, or its agent with the model; "" for others."""
+
+        @property
         def input_type(self) -> ValueType | None:
             """The declared type of its input, or None."""
 
@@ -167,6 +171,7 @@ class Step(Generic[In_contra, Out_co]):
         explores = False
         scores_only = False
         reports = None
+        words = ""
 
     def recorded_as(self, fingerprint: str) -> bool:
         """Return whether this or an earlier version gives it a fingerprint."""
@@ -365,6 +370,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     scores_only: bool
     stub: str
     wants_context: bool
+    words: str
     types: FunctionTypes | None
 
     def __init__(

@@ -182,7 +182,7 @@ def recorded_loop(info: RunInfo, name: str = "") -> Loop | LeftOut | None:
     loops = (info.source.get("bounds") or {}).get("loops") or ()
     if "file" in info.source and not (loops and "rules" in loops[0]):
         return None
-    loop = loops[_place(info.name, [loop["name"] for loop in loops], name)]
+    loop = loops[_place(info.step, [loop["name"] for loop in loops], name)]
     try:
         # Before the rules, the conditions alone were recorded; what they do not reproduce is left out.
         return loop_of_rules(loop["name"], loop.get("rules") or {"until": loop["until"]})

@@ -25,7 +25,7 @@ from ..records import (
     own_json,
     viewed,
 )
-from ..records.codec import Json
+from ..records.codec import Json, text_of
 from ..records.typed import Value
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ class RunInfo(Record):
 
     Args:
         run_id: the id, unique in the journal.
-        name: the name of the step or document.
+        name: the name of the run: that of its step or document, or one of its own.
         input: the input of the run.
         fingerprint: the identity of the step.
         source: how the command line loads the step again: document and settings.
@@ -412,6 +412,11 @@ class RunInfo(Record):
     priority: int = 0
     wake_at: float = 0.0
     deliveries: int = 0
+
+    @property
+    def step(self) -> str:
+        """The name of its step, with which the paths of its entries begin."""
+        return text_of(self.source.get("step") or self.name)
 
     def as_damaged(self, error: JournalDamaged) -> RunInfo:
         """Return the row as lists show it: damaged, with the error as its detail."""

@@ -438,9 +438,9 @@ def recorded_result(info: RunInfo, entries: Sequence[Entry], detail: str = "") -
     if end is None and info.status == Status.SUSPENDED:
         suspended = (e.value for e in reversed(entries) if e.kind == "suspended" and not e.path)
         end = next(suspended, None)
-    # The outermost loop has the name of the run.
-    own = loops.get(end["name"] if end is not None else info.name)
-    workspace = _workspace(info.name, replay) or (own.workspace if own is not None else None)
+    # The outermost loop has the name of the step.
+    own = loops.get(end["name"] if end is not None else info.step)
+    workspace = _workspace(info.step, replay) or (own.workspace if own is not None else None)
     if end is not None:
         result = ended_result(info.run_id, replay, end, loops)
         return replace(result, workspace=workspace, request=end.get("request"))
@@ -451,7 +451,7 @@ def recorded_result(info: RunInfo, entries: Sequence[Entry], detail: str = "") -
         **_ended_by(stop),
         output=own.output if own else next(outputs, None),
         usage=replay.spent(""),
-        name=info.name,
+        name=info.step,
         loops=loops,
         seconds=max(info.active, replay.active),
         outcomes=replay.outcomes(),

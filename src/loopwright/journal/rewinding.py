@@ -64,7 +64,7 @@ def rewind_of(
     ends = (e.value for e in reversed(kept) if e.kind in ("ended", "suspended") and not e.path)
     stop = Stop.from_json(next(ends)["stop"]) if status != "interrupted" else None
     histories = {path: replay.history(path)[0] for path in replay.records}
-    bests = (histories[path].best for path in sorted(histories, key=lambda one: one != info.name))
+    bests = (histories[path].best for path in sorted(histories, key=lambda one: one != info.step))
     best = next((best for best in bests if best is not None), None)
     row = replace(
         info,

@@ -28,6 +28,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -510,6 +511,11 @@ class ShellStep(Leaf):
             *(_meaning(value) for value in (*self.args, *self.env.values(), self.stdin)),
             *([codec.canonical(self.usage)] if self.usage is not None else []),
         )
+
+    @property
+    def words(self) -> str:
+        """The command as a person writes it."""
+        return self.command if isinstance(self.command, str) else shlex.join(self.command)
 
     def __repr__(self) -> str:
         return f"shell({self.name})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,12 @@ from ..errors import ConfigurationError
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import PAUSED, Question, open_questions
 from ..journal.replay import RecordedRun, recorded_result
+from ..journal.views import directly
 from ..records import NOTHING, Iteration, Result, Status, Usage
 from ..records.codec import Json, text_of
 from . import formatting as texts
-from .journals import find_run, folder_of
-from .run_files import in_place
+from .journals import files_line, find_run, folder_of
+from .run_files import in_place, names_text, turned_tests, uncommitted_text
 
 if TYPE_CHECKING:
     from ..cluster.shared_runs import SharedRuns
@@ -89,7 +91,7 @@ def origin_of(info: RunInfo) -> str:
     """Return the document, the Python step or the command of a run."""
     file = text_of(info.source.get("file") or "")
     if Path(file).name == UNTIL_DOCUMENT:
-        return "loopwright until CHECK -- AGENT"
+        return "loopwright until"
     return file or text_of(info.source.get("python") or info.source.get("program") or "")
 
 
@@ -120,6 +122,8 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
         data["executions"] = executions
     if sessions := sessions_in(entries):
         data["sessions"] = [one.to_json() for one in sessions]
+    if (coding := coding_of(info, entries)) is not None:
+        data["coding"] = coding.to_json()
     extra = ("name", "input", "created", "updated", "active", "source", "fingerprint")
     return {**data, **{key: row[key] for key in extra}}
 
@@ -137,6 +141,142 @@ def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:
     """Return the items of each list by its path."""
     replay = RecordedRun(surviving(entries))
     return {path: replay.items(path) for path in replay.lists()}
+
+
+TREES = "trees"  # the folder of copies
+_MAX_TESTS = 10  # names of tests in a line
+
+
+@dataclass(frozen=True, slots=True)
+class CodingSummary:
+    """What a loop that edits files did.
+
+    Args:
+        check: the command of its check; "" if it has none.
+        agents: what edited the files, with its sessions and what they cost.
+        iteration: the number of the iteration whose files are the result; 0 is the start.
+        verdict: the first line of what the check says of these files.
+        fixed: the tests that pass now and failed at the start.
+        broken: the tests that fail now and passed at the start.
+    """
+
+    check: str
+    agents: Sequence[str]
+    iteration: int
+    verdict: str
+    fixed: Sequence[str]
+    broken: Sequence[str]
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Iterate over (title, text) of the facts that are known."""
+        for text in self.agents:
+            yield "agent", text
+        if self.check:
+            yield "check", f"{self.check}{self.verdict and f': {self.verdict}'}"
+        for title, names in (("turned green", self.fixed), ("turned red", self.broken)):
+            if names:
+                more = f" and {len(names) - _MAX_TESTS} more" if len(names) > _MAX_TESTS else ""
+                yield f"tests that {title}", f"{', '.join(names[:_MAX_TESTS])}{more}"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a JSON object."""
+        return {
+            "check": self.check,
+            "agents": list(self.agents),
+            "iteration": self.iteration,
+            "verdict": self.verdict,
+            "fixed": list(self.fixed),
+            "broken": list(self.broken),
+        }
+
+
+def coding_of(info: RunInfo, entries: Sequence[Entry]) -> CodingSummary | None:
+    """Return what the first loop of a run that edits files did; None without one."""
+    declared = (info.source.get("bounds") or {}).get("loops") or ()
+    loop = next((one for one in declared if one.get("runs")), None)
+    if loop is None:
+        return None
+    kept = surviving(entries)
+    paths = [e.path for e in kept if e.path.rpartition("/")[2] == loop["name"]]
+    path = paths[-1] if paths else ""
+    items = iterations_of(kept).get(path, [])
+    placed = [e.value for e in kept if e.kind == "finished" and e.path == f"{path}/placed"]
+    number = placed[-1].get("iteration", 0) if placed else len(items)
+    chosen = next((item for item in items if item.number == number), None)
+    start = directly(kept, path, 0)
+    at_start = [e.value for e in start if e.kind == "finished" and e.path.endswith("/evaluate")]
+    fixed, broken = turned_tests(None, chosen, start) if chosen is not None else ([], [])
+    feedback = chosen.feedback if chosen is not None else ""
+    if chosen is None and at_start and isinstance(at_start[-1], dict):
+        feedback = text_of(at_start[-1].get("feedback") or "")
+    runs, sessions = loop["runs"], sessions_in(kept)
+    # The step of `until` is a script around the command of the user.
+    words = text_of(runs.get("execute", ""))
+    agent = words if sessions else text_of(info.source.get("agent") or words)
+    return CodingSummary(
+        texts.one_line(text_of(runs.get("evaluate", ""))),
+        [texts.one_line(f"{agent}, session {one.session[:12]}: {one.text}") for one in sessions]
+        or [texts.one_line(agent)],
+        number,
+        texts.one_line(feedback.partition("\n")[0]),
+        fixed,
+        broken,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """One way in which the files of a run were handed over.
+
+    Args:
+        label: `branch`, `patch`, `applied` or `or`; "" for a warning.
+        text: the branch, the file, or the sentence.
+        command: the command that takes it, "" if none is needed.
+        problem: what is wrong with these files, "" if nothing is.
+    """
+
+    label: str
+    text: str
+    command: str = ""
+    problem: str = ""
+
+
+def handed_over(workspace: Mapping[str, Json], result: Result) -> list[HandedOver]:
+    """Return how the files of a workspace were handed over, with the commands that take them."""
+    folder = Path(text_of(workspace.get("folder", "")))
+    failing = failing_text(workspace, result)
+    conflicts = workspace.get("conflicts")
+    found = []
+    if branch := texts.one_line(text_of(workspace.get("branch", ""))):
+        command = f"git merge {shlex.quote(branch)}"
+        if (dirty := workspace.get("uncommitted")) and folder.parent.parent.name == TREES:
+            found.append(HandedOver("", uncommitted_text(dirty)))
+            command = files_line("apply", result.run_id, folder)
+        found.append(HandedOver("branch", branch, texts.one_line(command), failing))
+    if conflicts:
+        both = (
+            f"you and the run both changed {names_text(conflicts)}; none of your files was changed"
+        )
+        found.append(HandedOver("", f"not applied: {both}"))
+    if patch := texts.one_line(text_of(workspace.get("patch", ""))):
+        # Where both changed a file, it writes the parts that do not fit beside it.
+        reject = "--reject " if conflicts else ""
+        found.append(HandedOver("patch", patch, f"git apply {reject}{shlex.quote(patch)}", failing))
+    if conflicts and (folder / ".git").exists():
+        command = files_line("branch", result.run_id, folder)
+        found.append(HandedOver("or commit your edits, and git merge the branch of", command))
+    if "applied" in workspace:
+        count = texts.plural(workspace["applied"], "file")
+        found.append(HandedOver("applied", f"{count} of yours changed"))
+    return found
+
+
+def failing_text(workspace: Mapping[str, Json], result: Result) -> str:
+    """Return what to say of files on which the check does not pass, else ""."""
+    items = [item for one in (result, *result.loops.values()) for item in one.history]
+    # The workspace of a document names no iteration.
+    same = [item for item in items if (item.files or {}).get("tree") == workspace.get("tree")]
+    return "; the check does not pass on it" if same and same[-1].passed is False else ""
 
 
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:

@@ -331,7 +331,39 @@ def test_a_result_in_the_copy_is_named_with_its_commands(folder: Project) -> Non
         assert f"  loopwright files {word} kept\n" in shown
     assert "files branch" not in shown  # the folder is no repository
     assert "output:" not in shown
-    assert "from loopwright until CHECK -- AGENT" in folder.call("show", "kept").out
+
+
+TAP = 'echo 1..1; if grep -q 42 answer.txt; then echo "ok 1 - answers"; else echo "not ok 1 - answers"; exit 1; fi'
+
+
+def test_a_coding_run_says_what_it_did(folder: Project) -> None:
+    """It is named after the folder and the check; `show` has the check, the agent, and the tests that turned."""
+    options = ["--workspace", "snapshot", "--no-merge", "--sandbox", "none", "--report", "stdout"]
+    work = ["--", "sh", "-c", "echo 42 > answer.txt"]
+    made = folder.call("until", TAP, *options, "--run-id", "one", *work)
+    name = f"{folder.folder.name}: {TAP}"[:59].rstrip()
+    assert made.err.startswith(f"{name}") or made.out.startswith(f"{name}")
+    shown = folder.call("show", "one").out
+    assert shown.startswith(name)
+    assert "from loopwright until\n" in shown
+    assert "agent: sh -c 'echo 42 > answer.txt'\n" in shown
+    assert f"check: {TAP}: 1 of 1 tests pass\n" in shown
+    assert "tests that turned green: answers\n" in shown
+    coding = folder.call("show", "one", "--json").json["coding"]
+    assert (coding["fixed"], coding["broken"], coding["iteration"]) == (["answers"], [], 1)
+    folder.call("until", TAP, *options, "--run-id", "two", "--name", "calc", *work)
+    assert folder.call("show", "two").out.startswith("calc  run two")
+    # The paths of its entries begin with the name of its step, so that it continues and rewinds like any other.
+    assert "nothing was run" in folder.call("resume", "two").out
+    assert folder.call("rewind", "two", "until/until/1", "--yes").code == 0
+
+
+def test_a_failed_coding_run_is_retried(folder: Project) -> None:
+    """`show` of a run that has failed names `retry` besides its files, and not `resume`, which would run nothing."""
+    options = ["--workspace", "snapshot", "--no-merge", "--sandbox", "none", "--report", "stdout"]
+    folder.call("until", "echo nothing; exit 1", *options, "--run-id", "one", "--", "true")
+    shown = folder.call("show", "one").out
+    assert "loopwright retry one" in shown and "loopwright resume" not in shown
 
 
 def test_a_refusal_lists_the_commands(folder: Project) -> None:

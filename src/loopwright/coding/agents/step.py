@@ -119,6 +119,11 @@ class AgentStep(CompositeStep):
             codec.canonical(self.output), str(self.here),
         )  # fmt: skip
 
+    @property
+    def words(self) -> str:
+        """The agent and its model."""
+        return f"{self.manifest.title or self.manifest.name} {self.settings.model}".rstrip()
+
     def __repr__(self) -> str:
         return f"agent({self.manifest.name!r}, name={self.name!r})"
 

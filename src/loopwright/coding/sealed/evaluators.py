@@ -5,7 +5,6 @@ Both use the protected files of the base. `tests` names the tests that fail.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +83,7 @@ class _Check:
             return await self.conclude(preparation, number, ctx)
 
         step = TestsStep(evaluate, name=self.name, fingerprint=self._digest("tests"), reports=False)
-        step.preparation = preparation
+        step.preparation, step.words = preparation, self.runs.words
         held_out = bool(self.options.held_out)
         step.conclusion = self._step(conclude, self.name, "tests held out") if held_out else None
         return step
@@ -379,6 +378,7 @@ def sealed_metric(
         fingerprint=digest_of("sealed metric", repr(measurement.reading), meaning),
         reports=False,
     )
+    step.words = runs.words
     before = [_gate(name, replace(runs, command=gate), options=options, cwd=cwd) for gate in gates]
     return repeated(step, repeats=repeats, take=take, gates=before)
 
@@ -387,7 +387,7 @@ def _gate(
     name: str, runs: TestCommand, *, options: SealOptions, cwd: str | Path | None
 ) -> FunctionStep[object, Evaluation]:
     """Return a check of the same clean copy by the exit code of a command."""
-    label = runs.command if isinstance(runs.command, str) else shlex.join(runs.command)
+    label = runs.words
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value

@@ -15,6 +15,7 @@ import os
 import random
 import re
 import secrets
+import shlex
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -607,6 +608,11 @@ class TestCommand:
     env: Mapping[str, str] | None = None
     pass_env: Sequence[str] = ()
     sandbox: Sandbox = field(default_factory=Sandbox)
+
+    @property
+    def words(self) -> str:
+        """The command as a person writes it."""
+        return self.command if isinstance(self.command, str) else shlex.join(self.command)
 
     @property
     def runner(self) -> Runner | None:

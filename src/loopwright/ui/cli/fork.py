@@ -87,9 +87,9 @@ def fork(
         if doc:
             load = functools.partial(load_source, doc, settings)
         source = approved(load, output, yes=options.yes)
-        if source.step.name != info.name:
+        if source.step.name != info.step:
             raise ConfigurationError(
-                f"--doc: {doc} is named {source.step.name!r}, and {info.run_id} was recorded as {info.name!r}; "
+                f"--doc: {doc} is named {source.step.name!r}, and {info.run_id} was recorded as {info.step!r}; "
                 "give it that name"
             )
         new_id = run_id or new_run_id()

@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import re
-import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -31,8 +30,14 @@ from .. import formatting as texts
 from ..formatting import Signs
 from ..journals import command_line, files_line, resume_line, retry_line
 from ..rows import LINE_INPUT, Ending, Notice, Progress, Row, Shown, answers_of
-from ..run_files import names_text, uncommitted_text
-from ..run_summary import is_for_workers, result_json
+from ..run_summary import (
+    TREES,
+    CodingSummary,
+    failing_text,
+    handed_over,
+    is_for_workers,
+    result_json,
+)
 from . import DEBUG
 from .output import Output, Part
 
@@ -458,7 +463,6 @@ def view_of(
 _FIGURE = re.compile(
     r"\b(\d[\d.e+-]*) (?:of|used|calls|tokens|usd|effects|iterations|phase iterations)\b"
 )
-TREES = "trees"  # the folder of copies
 SHOWN_LINES = 60  # of an output on a terminal, so that the reason stays visible; a pipe gets all
 _STYLES = {
     Status.SATISFIED: "bold green",
@@ -520,41 +524,21 @@ def workspaces_of(result: Result) -> list[Mapping[str, Json]]:
 
 def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Output) -> bool:
     """Write how the files of a workspace were handed over, if they were; return whether."""
-    folder = Path(text_of(workspace.get("folder", "")))
-    failing = _failing(workspace, result)
-    conflicts = workspace.get("conflicts")
-    if branch := texts.one_line(text_of(workspace.get("branch", ""))):
-        command = f"git merge {shlex.quote(branch)}"
-        if (dirty := workspace.get("uncommitted")) and folder.parent.parent.name == TREES:
-            output.write((uncommitted_text(dirty), "yellow"), wrap=True)
-            command = files_line("apply", result.run_id, folder)
-        output.write(("branch: ", "dim"), f"{branch} ({texts.one_line(command)}){failing}")
-    if conflicts:
-        both = (
-            f"you and the run both changed {names_text(conflicts)}; none of your files was changed"
-        )
-        output.write((f"not applied: {both}", "yellow"), wrap=True)
-    if patch := texts.one_line(text_of(workspace.get("patch", ""))):
-        # Where both changed a file, it writes the parts that do not fit beside it.
-        reject = "--reject " if conflicts else ""
-        output.write(
-            ("patch: ", "dim"), f"{patch} (git apply {reject}{shlex.quote(patch)}){failing}"
-        )
-    if conflicts and (folder / ".git").exists():
-        command = files_line("branch", result.run_id, folder)
-        output.write(("or commit your edits, and git merge the branch of: ", "dim"), command)
-    if "applied" in workspace:
-        count = workspace["applied"]
-        output.write(("applied: ", "dim"), f"{texts.plural(count, 'file')} of yours changed")
-    return bool(branch or patch or "applied" in workspace)
+    taken = False
+    for one in handed_over(workspace, result):
+        if not one.label:
+            output.write((one.text, "yellow"), wrap=True)
+            continue
+        taken = True
+        how = f" ({one.command})" if one.command else ""
+        output.write((f"{one.label}: ", "dim"), f"{one.text}{how}", (one.problem, "yellow"))
+    return taken
 
 
-def _failing(workspace: Mapping[str, Json], result: Result) -> str:
-    """Return what to say of files on which the check does not pass, else ""."""
-    items = [item for one in (result, *result.loops.values()) for item in one.history]
-    # The workspace of a document names no iteration.
-    same = [item for item in items if (item.files or {}).get("tree") == workspace.get("tree")]
-    return "; the check does not pass on it" if same and same[-1].passed is False else ""
+def report_coding(summary: CodingSummary, output: Output) -> None:
+    """Write who worked in a coding loop, what its check says, and which tests turned."""
+    for title, text in summary.lines():
+        output.write((f"{title}: ", "dim"), text, wrap=True)
 
 
 def _report_files(workspace: Mapping[str, Json], result: Result, output: Output) -> None:
@@ -562,7 +546,9 @@ def _report_files(workspace: Mapping[str, Json], result: Result, output: Output)
     folder = Path(text_of(workspace.get("folder", "")))
     # The files of `here` are in place already.
     if not report_handed_over(workspace, result, output) and folder.parent.parent.name == TREES:
-        output.write(("files: ", "dim"), texts.one_line(str(folder)), _failing(workspace, result))
+        output.write(
+            ("files: ", "dim"), texts.one_line(str(folder)), failing_text(workspace, result)
+        )
         # A person may have deleted the store.
         with contextlib.suppress(LoopwrightError):
             if GitStore(folder.parents[2]).tree_of(workspace["base"]) == workspace["tree"]:

@@ -29,7 +29,7 @@ from ...journal.questions import Question, pending
 from ...journal.replay import recorded_result
 from ...journal.rewinding import discard_failed
 from ...records import Reason, Result, Status
-from ...records.codec import Json
+from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..consent import approved
@@ -68,7 +68,8 @@ MEMORY = "memory:"  # the journal of a dry run
 class Job:
     """A run to drive. `value` None stands for the recorded input, or for the source's default.
 
-    `raised` are the limits to raise first, with `loop` as `raise_limit` takes them.
+    `raised` are the limits to raise first, with `loop` as `raise_limit` takes them; `recorded` is what the source of the
+    run has too, such as its name.
     """
 
     source: RunSource
@@ -78,6 +79,7 @@ class Job:
     telemetry_options: TelemetryOptions
     listeners: tuple[Listener, ...] = ()
     raised: Mapping[str, Any] = field(default_factory=dict)
+    recorded: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ async def _run_job(
         )
         before = await _entries_of(store, job.run_id)
         state = "resuming run" if before else "run"
-        name = texts.one_line(job.source.name)
+        name = texts.one_line(text_of(job.recorded.get("name") or job.source.name))
         view.recall(
             f"{name}: {state} {job.run_id} in {shown_url(job.options.journal)}",
             before,
@@ -178,7 +180,7 @@ async def _run_job(
                         budget=job.source.budget,
                         listeners=[view.show_entry, *job.listeners],
                         resources=resources,
-                        source=job.source.source,
+                        source={**job.source.source, **job.recorded},
                         accept_changes=job.options.accept_changes,
                         in_doubt=job.options.in_doubt,
                     )

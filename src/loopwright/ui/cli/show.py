@@ -47,6 +47,7 @@ from ..run_files import (
 )
 from ..run_summary import (
     Returns,
+    coding_of,
     ended,
     executions_in,
     items_of_lists,
@@ -67,6 +68,7 @@ from .live import (
     ending_line,
     ending_text,
     note_line,
+    report_coding,
     report_continuation,
     report_failure,
     report_handed_over,
@@ -450,7 +452,9 @@ def _overview(
         _scores(path, loops[path], output)
         _entry_rows(info, entries, path if loop else "", output)
     _agents(info, entries, output)
-    for one in sessions_in(entries):
+    if (coding := coding_of(info, entries)) is not None:
+        report_coding(coding, output)
+    for one in () if coding is not None else sessions_in(entries):
         name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
         output.write((f"session {name}: ", "dim"), one.text)
     report_output(result.output, output, open_questions(surviving(entries)))
@@ -491,8 +495,9 @@ def _continuation(
         names = ", ".join(map(str, folders))
         command = files_line("restore", info.run_id, folders[0])
         output.write((f"{UNRECORDED}: ", "yellow"), names, wrap=True)
-        resume = resume_line(info, url)
-        output.write(("put the files back: ", "dim"), command, ("; or continue: ", "dim"), resume)
+        line = continuation_line(result, info, url) if ended(entries) else resume_line(info, url)
+        also: tuple[Part, ...] = (("; or continue: ", "dim"), line) if line else ()
+        output.write(("put the files back: ", "dim"), command, *also)
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         report_continuation(info, output, url, lead="answered; " if answered else "")

@@ -50,6 +50,7 @@ from ...errors import (
     nearest,
 )
 from ...evaluators.metric import number_pattern
+from ...records.codec import Json
 from ...tools.process import tail
 from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem
 from .. import formatting as texts
@@ -72,6 +73,7 @@ __all__ = [
 
 FOLDER = Path(".loopwright", "detached")  # of the logs
 WAIT = 60.0  # seconds until the run is in the journal
+_NAME = 60  # characters of the name of a run
 CHECK = 0.05  # seconds between two looks at the journal
 
 
@@ -390,6 +392,12 @@ class SandboxWord(StrEnum):
 class UntilCommandOptions(RunCommandOptions):
     """Options of `until`."""
 
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="Name of the run; by default the folder and the check."
+        ),
+    ] = ""
     prompt: Annotated[
         str, typer.Option("--prompt", metavar="TEXT|@FILE", help="Task of the agent.")
     ] = GOAL
@@ -679,7 +687,9 @@ def until(
         if options.detach:
             return start_detached(run_id, options.journal, output)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-        job = Job(source, None, run_id, options, telemetry_options)
+        name = options.name or texts.fit(f"{Path.cwd().name}: {texts.one_line(check)}", _NAME)
+        recorded: dict[str, Json] = {"name": name, "agent": shlex.join(agent)}
+        job = Job(source, None, run_id, options, telemetry_options, recorded=recorded)
         return drive(job, output)
 
 
