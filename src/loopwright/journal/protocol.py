@@ -418,6 +418,11 @@ class RunInfo(Record):
         """The name of its step, with which the paths of its entries begin."""
         return text_of(self.source.get("step") or self.name)
 
+    @property
+    def scripted(self) -> bool:
+        """Whether scripted replies answer its model calls."""
+        return bool(self.source.get("replies"))
+
     def as_damaged(self, error: JournalDamaged) -> RunInfo:
         """Return the row as lists show it: damaged, with the error as its detail."""
         return replace(self, status=DAMAGED, detail=str(error))

@@ -185,10 +185,17 @@ def money(usd: float) -> str:
     return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
 
 
-def cost(usage: Usage) -> str:
-    """Return the cost: US dollars, or the number of calls if the price is unknown."""
+def cost(usage: Usage, *, scripted: bool = False) -> str:
+    """Return the cost for a column: US dollars, `unknown`, or the number of calls that cost nothing.
+
+    The calls of a `scripted` run reach no model.
+    """
     if usage.usd:
-        return f"{_most(usage)}{money(usage.usd)}"
+        return f"{_bound(usage)}{money(usage.usd)}"
+    if scripted and usage.calls:
+        return "scripted"
+    if usage.unpriced:
+        return "unknown"
     return plural(usage.calls, "call") if usage.calls else ""
 
 
@@ -197,15 +204,22 @@ def _most(usage: Usage) -> str:
     return "at most " if usage.estimated else ""
 
 
-def spent(usage: Usage) -> str:
+def _bound(usage: Usage) -> str:
+    """Return the prefix of dollars that are a bound, because a call has no known price or reported no usage."""
+    return "at least " if usage.unpriced else _most(usage)
+
+
+def spent(usage: Usage, *, scripted: bool = False) -> str:
     """Return the usage in words: calls, tokens and US dollars."""
-    parts = [plural(usage.calls, "call")] if usage.calls else []
+    kind = "scripted call" if scripted else "call"
+    parts = [plural(usage.calls, kind)] if usage.calls else []
     if usage.tokens:
         parts.append(_most(usage) + plural(usage.tokens, "token"))
     if usage.usd:
-        parts.append(_most(usage) + money(usage.usd))
+        parts.append(_bound(usage) + money(usage.usd))
     if usage.unpriced:
-        parts.append(f"{plural(usage.unpriced, 'call')} without a known price")
+        known = f"{plural(usage.unpriced, 'call')} without a known price"
+        parts.append(known if usage.usd else "cost unknown")
     return ", ".join(parts)
 
 

@@ -136,12 +136,23 @@ def test_a_score_is_never_rounded_over_a_threshold(value: float | None, shown: s
         (Usage(1, 10, 5, 0.0123), "$0.0123", "1 call, 15 tokens, $0.0123"),
         (Usage(3, 0, 0, 12.345), "$12.35", "3 calls, $12.35"),
         (Usage(1, 0, 0, 0.00001), "<$.0001", "1 call, <$.0001"),
-        (Usage(2, 9, 0, 0, 1), "2 calls", "2 calls, 9 tokens, 1 call without a known price"),
+        (Usage(2, 9, 0, 0, 1), "unknown", "2 calls, 9 tokens, cost unknown"),
+        (
+            Usage(2, 9, 0, 0.5, 1),
+            "at least $0.5000",
+            "2 calls, 9 tokens, at least $0.5000, 1 call without a known price",
+        ),
     ],
 )
 def test_spending_is_told_in_the_unit_that_is_known(usage: Usage, short: str, long: str) -> None:
     """Dollars where there is a price, else calls; a call of unknown price is said."""
     assert (texts.cost(usage), texts.spent(usage)) == (short, long)
+
+
+def test_scripted_replies_are_no_model_calls() -> None:
+    """A run on scripted replies says so where another one says what it cost."""
+    assert texts.cost(Usage(2), scripted=True) == "scripted"
+    assert texts.spent(Usage(2, 9), scripted=True) == "2 scripted calls, 9 tokens"
 
 
 @pytest.mark.parametrize(

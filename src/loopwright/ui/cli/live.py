@@ -187,7 +187,7 @@ _STATUS_STYLES = {
 }
 
 
-def ending_text(result: Result, status: str = "") -> str:
+def ending_text(result: Result, status: str = "", *, scripted: bool = False) -> str:
     """Return one sentence: the reason, the iterations, the time and the cost.
 
     `status` replaces the status of a run that has not ended: `running`, `interrupted`.
@@ -201,7 +201,7 @@ def ending_text(result: Result, status: str = "") -> str:
         facts.append(steps_text(result.outcomes.values()))
     facts.append(texts.duration(result.seconds))
     if result.usage:
-        facts.append(texts.spent(result.usage))
+        facts.append(texts.spent(result.usage, scripted=scripted))
         if result.judging:
             work, judging = result.usage.less(result.judging), result.judging
             facts.append(
@@ -481,9 +481,13 @@ def report_result(
 ) -> None:
     """Write why a run ended, its output, its journal, and the commands to continue with.
 
-    `info` is the row of a submitted run, which workers continue.
+    `info` is the row of the run; by default it was started here, and the command line knows its step.
     """
-    output.write((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
+    row = info or RunInfo(result.run_id, result.name, source={"python": ""})
+    output.write(
+        (ending_text(result, scripted=row.scripted), _STYLES.get(result.status, "bold red")),
+        wrap=True,
+    )
     # No other command can open this journal, so none is suggested.
     in_memory = url.startswith("memory:")
     traceback_command = "" if in_memory else command_line("show", result.run_id, url, "--traceback")
@@ -508,8 +512,6 @@ def report_result(
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
         return
-    # Without a row the run was started here, so the command line knows its step.
-    row = info or RunInfo(result.run_id, result.name, source={"python": ""})
     if line := continuation_line(result, row, url):
         output.write(("continue: ", "dim"), line)
     elif result.status is Status.SUSPENDED:

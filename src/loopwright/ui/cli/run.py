@@ -23,7 +23,7 @@ from ...engine.run import run as run_step
 from ...engine.run_record import bounds_of, raise_limit, raises_of
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, DocumentError, JournalError, RunNotFound
-from ...journal import Entry, Journal
+from ...journal import Entry, Journal, RunInfo
 from ...journal.protocol import shown_url
 from ...journal.questions import Question, pending
 from ...journal.replay import recorded_result
@@ -100,7 +100,9 @@ def drive(job: Job, output: Output) -> int:
     if output.as_json:
         output.write_json(result_json(outcome, questions))
     else:
-        report_result(outcome, output, job.options.journal, questions)
+        source = {"python": "", "replies": job.source.source.get("replies")}
+        info = RunInfo(outcome.run_id, outcome.name, source=source)
+        report_result(outcome, output, job.options.journal, questions, info=info)
     return outcome.status.exit_code
 
 
@@ -337,7 +339,8 @@ def resume_run(
                 output.write_json(result_json(result))
                 return result.status.exit_code
             output.write(
-                f"nothing was run: {info.run_id} has ended: {ending_text(result)}", wrap=True
+                f"nothing was run: {info.run_id} has ended: {ending_text(result, scripted=info.scripted)}",
+                wrap=True,
             )
             report_failure(
                 result, output, command_line("show", info.run_id, options.journal, "--traceback")

@@ -222,7 +222,7 @@ def _write(
             (f"{extent:>13}", ""),
             (f"{texts.score(row.score):5}", ""),
             (texts.when(row.created), "dim"),
-            (f"{texts.cost(row.usage):>8}", "dim"),
+            (f"{texts.cost(row.usage, scripted=row.scripted):>8}", "dim"),
             (_detail(row, questions.get(row.run_id)), "dim"),
         ]
         output.write(*_columns(line, output))
@@ -439,7 +439,10 @@ def _overview(
     )
     if origin := origin_of(info):
         output.write((f"from {origin}", "dim"))
-    output.write((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
+    output.write(
+        (ending_text(result, status, scripted=info.scripted), STYLES.get(info.status, "")),
+        wrap=True,
+    )
     report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
     if text := texts.value_line(info.input):
         output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
