@@ -104,8 +104,45 @@ LINTS = {
 def test_what_is_seldom_meant_is_remarked_on(name: str, tmp_path: Path) -> None:
     """Each remark has its place and its remedy; the document loads all the same."""
     step, expected = LINTS[name]
-    found = [str(lint) for lint in loaded(tmp_path, f"{HEAD}  - {step}\n").lints()]
+    lints = loaded(tmp_path, f"{HEAD}  - {step}\n").lints()
+    found = [
+        str(lint) for lint in lints if lint.code != "judge_writes"
+    ]  # of every document with one model
     assert [text.partition("document.yaml:")[2] for text in found] == [expected]
+
+
+JUDGED = """
+  - name: a
+    loop:
+      execute: {{prompt: hi, max_tokens: 1000}}
+      evaluate: {{judge: {{criterion: It is good, model: {model}}}}}
+      until: [passed, {{max_iterations: 9}}]
+"""
+
+
+def test_a_judge_of_its_own_texts_is_remarked_on(tmp_path: Path) -> None:
+    """A judge that is the model that writes prefers its own texts; another model does not."""
+    own = loaded(tmp_path, HEAD + JUDGED.format(model="openai:gpt-4o-mini")).lints()
+    assert [(lint.code, lint.line, "openai:gpt-4o-mini" in lint.message) for lint in own] == [
+        ("judge_writes", 9, True)
+    ]
+    assert loaded(tmp_path, HEAD + JUDGED.format(model="openai:gpt-4o")).lints() == []
+
+
+@pytest.mark.parametrize(("usd", "said"), [(0.01, "less than one"), (0.1, "about 3"), (5, "")])
+def test_a_budget_for_fewer_iterations_is_remarked_on(
+    tmp_path: Path, usd: float, said: str
+) -> None:
+    """`check` says how many iterations a budget in dollars allows, from prices and limits, if the limit is higher."""
+    head = HEAD.replace(
+        "steps:",
+        f"budget: {{usd: {usd}}}\nprices: {{gpt-4o: {{input: 0, output: 10}}, gpt-4o-mini: free}}\nsteps:",
+    )
+    # The judge gives two replies at most, of 1,000 tokens and a cent each.
+    text = JUDGED.format(model="openai:gpt-4o, max_tokens: 1000")
+    lints = loaded(tmp_path, head + text).lints()
+    assert [lint.code for lint in lints] == (["budget_iterations"] if said else [])
+    assert all(f"with this budget {said} of 9 iterations" in lint.message for lint in lints)
 
 
 def test_a_price_of_no_model_is_remarked_on(tmp_path: Path) -> None:

@@ -252,7 +252,8 @@ async def test_a_rewind_gives_way_to_who_wrote_meanwhile(journal: SqliteJournal)
     """A rewind that was planned on entries that are no longer the last is refused."""
     await recorded(journal, info(), rounds(1))
     row = await journal._read(lambda reader: reader.row("run-1"))
-    plan = RewindPlan(row, "refine", 3, b"old", 1)
+    how = Entry("rewound", "refine/1", 1.0)
+    plan = RewindPlan(row, how, replace(row.info, status="interrupted"), 3, b"old", [1], [])
     stale = Transaction(lambda db: journal._database.rewind(db, plan))
     with pytest.raises(RunLocked, match=r"^run-1: it is running; cancel it before you rewind it$"):
         await journal._writer.perform(stale)

@@ -68,7 +68,7 @@ async def test_every_connection_checks_the_server(encrypted: Path, postgres_url:
             ).fetchall()
     assert {name for name, _ in sessions} >= {
         "loopwright reader",
-        "loopwright worker start",
+        "loopwright worker",
         "loopwright queue",
     }
     assert all(ssl for _, ssl in sessions)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from .. import templates
-from ..conditions import Budget
+from ..conditions import CEILING, Budget
 from ..conditions.base import TAGS
 from ..engine.budgets import CANNOT_BIND, cannot_bind
 from ..engine.loop import PASSED_UNREAD, Loop
@@ -15,11 +16,22 @@ from ..engine.loop_options import NO_GOAL, NO_GOAL_SENTENCE
 from ..engine.step import Step
 from ..errors import Problem, TemplateError, nearest
 from ..records.codec import Json
+from ..records.display import money, plural
 from .project import LoadedDocument
 from .schema.document import Action, Document, LoopSpec, PhasedSpec
 from .schema.fields import SandboxSpec, SandboxWord
-from .schema.traverse import conditions_in, models_in, parts, placed_evaluators, questions
+from .schema.traverse import (
+    condition_limit,
+    conditions_in,
+    models_in,
+    parts,
+    placed_evaluators,
+    questions,
+)
 from .yaml.reader import Location, Source
+
+if TYPE_CHECKING:
+    from ..prompts.settings import PromptSettings
 
 __all__ = [
     "lints",
@@ -54,7 +66,7 @@ def lints(loaded: LoadedDocument) -> list[Problem]:
         source: Source = loaded.sources[file]
         for at, code, message in (*_document_lints(document), *_step_lints(document, file, loaded)):
             result.append(source.problem(at, message, code=code))
-    result += [*_unbound(loaded), *_small_token_budgets(loaded)]
+    result += [*_unbound(loaded), *_small_token_budgets(loaded), *_of_models(loaded)]
     return sorted(merge_repeats(result), key=lambda p: (p.file, p.line, p.column))
 
 
@@ -101,6 +113,75 @@ def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
             for code, sentence in agent.warnings if isinstance(agent, PhasedAgent) else ():
                 if code == BUDGET_TOO_SMALL:
                     yield source.problem(places.get(agent.name, ()), sentence, code=code)
+
+
+def _of_models(loaded: LoadedDocument) -> Iterator[Problem]:
+    """Note loops whose judge is the model that writes, and loops whose budget ends them before their limit."""
+    for file, document in loaded.documents.items():
+        source: Source = loaded.sources[file]
+        for i, step in enumerate(document.steps):
+            if step.loop is None:
+                continue
+            at = f"steps[{i}].loop."
+            asks = [
+                (place, ask)
+                for place, ask in loaded.asks
+                if place.file == source.file and place.path.startswith(at)
+            ]
+            judges = [(p, a) for p, a in asks if p.path.startswith((f"{at}evaluate", f"{at}until"))]
+            writers = {ask.models[:1] for p, ask in asks if (p, ask) not in judges}
+            for name in {
+                name for _, ask in judges if ask.models[:1] in writers for name in ask.models[:1]
+            }:
+                if not name.startswith("scripted:"):
+                    key = "until" if step.loop.evaluate is None else "evaluate"
+                    yield source.problem(
+                        ("steps", i, "loop", key),
+                        f"the judge is the model that writes, {name}; a model prefers its own texts, so give the judge "
+                        "another model",
+                        code="judge_writes",
+                    )
+            yield from _possible_iterations(loaded, file, step.loop, ("steps", i, "loop"), asks)
+
+
+def _possible_iterations(
+    loaded: LoadedDocument,
+    file: str,
+    loop: LoopSpec,
+    at: Location,
+    asks: Sequence[tuple[Problem, PromptSettings]],
+) -> Iterator[Problem]:
+    """Note a budget in dollars that ends a loop before its limit of iterations, if its calls cost what they may."""
+    ends = [*conditions_in(loop.guards), *conditions_in(loop.until)]
+    caps = [value for tag, value in ends if tag == "budget" and isinstance(value, Mapping)]
+    budgets: list[Json] = [cap.get("usd") for cap in caps]
+    budgets.append(loaded.budget.usd if loaded.budget is not None else None)
+    usd = min((each for each in budgets if isinstance(each, int | float)), default=None)
+    if usd is None or not asks:
+        return
+    from ..models.protocol import Message, Request
+    from ..models.registry import price_of, split_model, worst_case
+    from .plan import calls_of_iteration
+
+    prices, dearest = loaded.resources["models"].prices, 0.0
+    for _, ask in asks:
+        for name in ask.models[:1]:
+            provider, model = split_model(name)
+            request = Request(
+                (Message("user", "?"),), model, provider, max_tokens=ask.max_tokens or ask.cap
+            )
+            price = price_of(provider, model, prices, base_url=ask.base_url)
+            dearest = max(dearest, worst_case(request, price).usd)
+    calls, limit = calls_of_iteration(loop, loaded, file), min(condition_limit(loop), CEILING)
+    if not dearest or not calls or (possible := int(usd / (dearest * calls))) >= limit:
+        return
+    count = f"about {possible}" if possible else "less than one"
+    yield loaded.sources[file].problem(
+        at,
+        f"with this budget {count} of {limit} iterations may be possible: one makes up to {plural(calls, 'call')}, and "
+        f"a call may cost {money(dearest)}; raise usd, or limit the replies with max_tokens",
+        code="budget_iterations",
+    )
 
 
 def _parts(step: Step) -> Iterator[Step]:

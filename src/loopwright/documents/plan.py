@@ -277,11 +277,16 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     return own * tries
 
 
+def calls_of_iteration(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
+    """Return the maximum of model calls of one iteration, without calls that are repeated after an error."""
+    judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(loop))
+    own = loop.node.calls if loop.node is not None else 0
+    return _calls(loop.execute, loaded, file) + own + judged
+
+
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
-    per_iteration, after = _calls(loop.execute, loaded, file), 0
-    per_iteration += loop.node.calls if loop.node is not None else 0
+    per_iteration, after = calls_of_iteration(loop, loaded, file), 0
     for evaluator in evaluators(loop):
-        per_iteration += _evaluation_calls(evaluator, loaded, file)
         if (judge := evaluator.judge_spec) is not None:
             from ..evaluators.judge import KNOWN_BAD
 
