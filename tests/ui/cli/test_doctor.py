@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopwright.journal import RunInfo
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import PROVIDERS
 
-from .conftest import Project
+from .conftest import Answer, Project
 
 KEY = "sk-of-the-doctor"
 
@@ -104,3 +108,39 @@ def test_a_machine_without_any_provider_is_no_success(
     states = {report["state"] for report in answer.json["providers"]}
     # A server of this machine may run.
     assert answer.code == (0 if "ready" in states else 1)
+
+
+def test_every_part_of_a_machine_has_a_line(project: Project, tmp_path: Path) -> None:
+    """Byte code, extras, tools, sandbox, agents, journal and providers are there, and an absent one says what to do."""
+    shown = project.run("doctor", "--json").json
+    parts = {one["part"] for one in shown["findings"]}
+    assert parts == {"byte code", "extra", "tool", "sandbox", "journal", "agent", "provider"}
+    assert [one for one in shown["findings"] if one["state"] != "ready" and not one["detail"]] == []
+    journal = next(one for one in shown["findings"] if one["part"] == "journal")
+    assert (journal["state"], "there is no journal" in journal["detail"]) == ("absent", True)
+
+
+def test_a_journal_that_cannot_be_read_is_a_failure(project: Project) -> None:
+    """What is configured and does not work makes the exit code 1, with the sentence of the journal."""
+    (project.folder / "runs.db").write_bytes(b"no database" * 100)
+    answer = project.run("doctor", "--journal", "sqlite:runs.db", "--json")
+    journal = next(one for one in answer.json["findings"] if one["part"] == "journal")
+    assert (answer.code, answer.json["ok"], journal["state"]) == (1, False, "failed")
+    assert "runs.db" in journal["detail"]
+
+
+def test_a_held_run_is_named_with_its_process(project: Project) -> None:
+    """The line of the journal has its format and the runs that processes hold."""
+
+    async def look() -> Answer:
+        async with SqliteJournal(project.folder / "runs.db") as journal:
+            log = await journal.open(RunInfo("held", "grow"))
+            answer = await asyncio.to_thread(
+                project.run, "doctor", "--journal", "sqlite:runs.db", "--json"
+            )
+            await log.close(log.info)
+            return answer
+
+    findings = asyncio.run(look()).json["findings"]
+    detail = next(one["detail"] for one in findings if one["part"] == "journal")
+    assert "its format is" in detail and "1 running run; held is held by " in detail

@@ -543,6 +543,21 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
             return work(RunPage([], [], 0))
         return await super().listing(wanted, work)
 
+    async def notes(self) -> list[str]:
+        """Return what an operator should know about the database: the format of its tables."""
+
+        def version() -> int:
+            try:
+                db, found = connect_reader(self.path)
+            except (sqlite3.Error, OSError) as error:
+                raise journal_error(error, str(self.path)) from error
+            db.close()
+            return found
+
+        found = await asyncio.to_thread(version)
+        later = "" if found == VERSION else f", which the next run makes {VERSION}"
+        return [f"its format is {found}{later}"]
+
     def watch(self) -> SqliteWatch:
         """Return a detector of commits by any process, at a cost of microseconds."""
         return SqliteWatch(self.path)

@@ -101,9 +101,7 @@ GROUPS = {
         Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
     ),
     "Set up": (
-        Command(
-            "doctor", "doctor", "Try the providers of models with the keys in the environment."
-        ),
+        Command("doctor", "doctor", "Check models, agents, tools, extras and the journal."),
         Command("agents", "agents", "List coding agents, show one, or try one."),
         Command("convert", "check", "Convert a document to the native dialect."),
         Command("schema", "check", "Print the JSON Schema of documents."),
