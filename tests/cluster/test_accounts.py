@@ -65,19 +65,19 @@ async def test_a_run_that_has_not_begun_waits_when_the_budget_of_its_queue_is_sp
 async def test_a_run_in_progress_ends_with_its_best_output(journal: MemoryJournal) -> None:
     """A call that costs something is refused like one of a run's own budget."""
     deliverer = InMemoryDeliverer()
-    run_id = await submit(paying, 1, journal=journal, deliverer=deliverer, key="batch/1")
+    run_id = await submit(paying, 1, journal=journal, deliverer=deliverer, id="batch/1")
     worker = Worker(
         journal=journal,
         steps=[paying],
         deliverer=deliverer,
-        budgets={"key:batch": Budget(tokens=400)},
+        budgets={"id:batch": Budget(tokens=400)},
     )
     async with serving(worker):
         await until_status(journal, run_id, "exhausted")
         assert worker.runs is not None
-        assert (await worker.runs.spent())["key:batch"].tokens == 400
+        assert (await worker.runs.spent())["id:batch"].tokens == 400
     row = await journal.find(run_id)
-    assert (row.reason, row.detail) == ("budget", "400 of 400 tokens of the budget key:batch spent")
+    assert (row.reason, row.detail) == ("budget", "400 of 400 tokens of the budget id:batch spent")
     assert row.usage.calls == 4
 
 
@@ -104,7 +104,7 @@ async def test_two_workers_share_a_budget(postgres_url: str) -> None:
 def test_a_run_belongs_to_its_queue_and_its_key() -> None:
     """The lines of one file share the part of their keys before the slash."""
     row = Submission(pay, queue="slow").row(1, "batch/7")
-    assert accounts_of(row) == ["queue:slow", "key:batch/7", "key:batch"]
+    assert accounts_of(row) == ["queue:slow", "id:batch/7", "id:batch"]
     assert accounts_of(RunInfo("r", "r", queue="slow")) == ["queue:slow"]
 
 

@@ -26,7 +26,7 @@ from loopwright.cluster import (
 )
 from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedules import next_tick
-from loopwright.cluster.shared_runs import Beat, MemoryRuns, id_of_key, open_runs
+from loopwright.cluster.shared_runs import Beat, MemoryRuns, run_id_of, open_runs
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.errors import (
     ConfigurationError,
@@ -90,9 +90,9 @@ async def test_a_submitted_run_is_queued_until_a_worker_runs_it(
 
 async def test_a_key_has_one_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
     """Submitting a key again changes nothing, also when its run has ended."""
-    first = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
-    again = await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
-    assert first == again == id_of_key("order 17")
+    first = await submit(count, 1, journal=journal, id="order 17", deliverer=deliverer)
+    again = await submit(count, 1, journal=journal, id="order 17", deliverer=deliverer)
+    assert first == again == run_id_of("order 17")
     assert (await journal.find(first)).input == 1
 
 
@@ -112,7 +112,7 @@ async def test_a_key_with_another_run_is_refused_before_anything_is_queued(
     difference: str,
 ) -> None:
     """A key stands for one input on one queue; the other inputs of a refused submission are not queued."""
-    await submit(count, 1, journal=journal, key="order 17", deliverer=deliverer)
+    await submit(count, 1, journal=journal, id="order 17", deliverer=deliverer)
     with pytest.raises(ReplayMismatch, match=difference):
         await submit_all(
             Submission(count, queue=queue), inputs, journal=journal, deliverer=deliverer

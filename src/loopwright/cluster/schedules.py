@@ -24,7 +24,7 @@ from ..journal import Journal, RunInfo
 from ..journal.protocol import DAMAGED
 from ..journal.questions import PAUSED, SCHEDULE, schedule_of
 from ..records.codec import Json
-from .shared_runs import SharedRuns, exact_run, id_of_key
+from .shared_runs import SharedRuns, exact_run, run_id_of
 
 __all__ = [
     "MOST_BACKFILLED",
@@ -94,7 +94,7 @@ def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
     rule: dict[str, Json] = {"expression": expression, "name": name}
     return replace(
         row,
-        run_id=id_of_key(_at(name, tick)),
+        run_id=run_id_of(_at(name, tick)),
         wake_at=tick,
         created=now,
         updated=now,
@@ -147,7 +147,7 @@ async def free_row(journal: Journal, row: RunInfo) -> tuple[RunInfo, RunInfo | N
                 break
         # A cancelled run keeps its ID, here of the same time, and so does one whose row is damaged.
         key = f"{_at(schedule_of(first), first.wake_at)}#{number}"
-        row = replace(first, run_id=id_of_key(key))
+        row = replace(first, run_id=run_id_of(key))
         number += 1
     return row, taken
 
@@ -296,7 +296,7 @@ async def backfill(
     rows, existed = [], []
     for tick in ticks:
         one = replace(
-            _fresh(row), run_id=id_of_key(_at(name, tick)), wake_at=tick, created=now, updated=now
+            _fresh(row), run_id=run_id_of(_at(name, tick)), wake_at=tick, created=now, updated=now
         )
         one, taken = await free_row(journal, one)
         if taken is None:

@@ -37,7 +37,7 @@ __all__ = [
     "WorkerInfo",
     "delay_text",
     "exact_run",
-    "id_of_key",
+    "run_id_of",
     "is_over",
     "open_runs",
 ]
@@ -45,15 +45,15 @@ __all__ = [
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def id_of_key(key: str) -> str:
-    """Return the run ID that belongs to a key.
+def run_id_of(given: str) -> str:
+    """Return the run ID that belongs to an id of a caller.
 
     Example:
-        >>> id_of_key("order 17")
+        >>> run_id_of("order 17")
         'order-17-0bcc920e3938'
     """
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    name = _OUTSIDE.sub("-", key).strip("-")[:48]
+    digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    name = _OUTSIDE.sub("-", given).strip("-")[:48]
     return f"{name}-{digest}" if name else digest
 
 
@@ -622,4 +622,4 @@ def summed(rows: Sequence[RunInfo], now: float) -> list[QueueInfo]:
 CARRIED = "carried"
 """The documents of the run, with their digest."""
 SUBMITTED_AS = "submitted_as"
-"""The key with which it was submitted."""
+"""The id with which it was submitted."""

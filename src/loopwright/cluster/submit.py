@@ -1,6 +1,6 @@
 """Submitting runs: their rows in the journal first, then a delivery for each that may start now.
 
-A key has one run, and a schedule one run that waits.
+An id has one run, and a schedule one run that waits.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .shared_runs import (
     SUBMITTED_AS,
     SharedRuns,
     exact_run,
-    id_of_key,
     is_over,
     open_runs,
+    run_id_of,
 )
 
 __all__ = ["Submission", "place", "requeue", "submit", "submit_all", "wait_until_over"]
@@ -77,19 +77,19 @@ class Submission:
         self.cron = cron
         self.pinned = pinned
 
-    def row(self, value: Any, key: str, now: float | None = None) -> RunInfo:
-        """Return the row of the run with an input and a key; `now` is the time of the journal, by default that of here."""
+    def row(self, value: Any, given: str, now: float | None = None) -> RunInfo:
+        """Return the row of the run with an input and an id of the caller; `now` is the time of the journal, by default that of here."""
         now = time.time() if now is None else now
         start = now + self.delay if self.delay else self.at or 0.0
-        fresh = fresh_row(self.step, value, "" if not key or self.cron else id_of_key(key))
-        named = {SUBMITTED_AS: key} if key else {}
+        fresh = fresh_row(self.step, value, "" if not given or self.cron else run_id_of(given))
+        named = {SUBMITTED_AS: given} if given else {}
         row = described(fresh, self.step, {**self.source, **named}, None)
         row = replace(row, status="queued", queue=self.queue, priority=self.priority, wake_at=start)
         # Without a fingerprint any version of the step may run it.
         if not self.pinned:
             row = replace(row, fingerprint="")
         if self.cron:
-            return at_tick(row, self.cron, key or row.name, now)
+            return at_tick(row, self.cron, given or row.name, now)
         return row
 
 
@@ -101,7 +101,7 @@ async def submit(
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
     at: float | None = None,
-    key: str = "",
+    id: str = "",  # as on the command line
     deliverer: Deliverer | str = "",
 ) -> str:
     """Submit a run for the workers of a journal, and return its ID once it is durable.
@@ -113,7 +113,7 @@ async def submit(
         queue: the name of the queue. Default: `default`.
         priority: runs with a higher number start first. Default: 0.
         at: when it may start, in seconds since the epoch. Default: now.
-        key: submitting is idempotent: a key has one run. Default: a new run.
+        id: submitting is idempotent: an id has one run. Default: a new run.
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
 
     Returns:
@@ -121,7 +121,7 @@ async def submit(
 
     Raises:
         ConfigurationError: for an invalid argument or input.
-        ReplayMismatch: if the key has a run with another input, step or queue.
+        ReplayMismatch: if the id has a run with another input, step or queue.
         JournalError: if the journal is unavailable.
 
     Example:
@@ -130,15 +130,15 @@ async def submit(
         >>> from loopwright.journal import MemoryJournal
         >>> async def example() -> None:
         ...     journal, deliverer = MemoryJournal(), InMemoryDeliverer()
-        ...     first = await submit(str.upper, "a", journal=journal, key="a", deliverer=deliverer)
-        ...     again = await submit(str.upper, "a", journal=journal, key="a", deliverer=deliverer)
+        ...     first = await submit(str.upper, "a", journal=journal, id="a", deliverer=deliverer)
+        ...     again = await submit(str.upper, "a", journal=journal, id="a", deliverer=deliverer)
         ...     print(first == again, (await journal.find(first)).status)
         >>> asyncio.run(example())
         True queued
     """
     if not isinstance(step, Submission):
         step = Submission(step, queue=queue, priority=priority, at=at)
-    ids = await submit_all(step, [(value, key)], journal=journal, deliverer=deliverer)
+    ids = await submit_all(step, [(value, id)], journal=journal, deliverer=deliverer)
     return ids[0]
 
 
@@ -149,11 +149,11 @@ async def submit_all(
     journal: Journal | str,
     deliverer: Deliverer | str = "",
 ) -> list[str]:
-    """Submit a run for each pair of an input and a key, and return the IDs once all are durable.
+    """Submit a run for each pair of an input and an id, and return the IDs once all are durable.
 
     Args:
         submission: the step and its queue.
-        inputs: the inputs with their keys; an empty key is a new run.
+        inputs: the inputs with their ids; an empty id is a new run.
         journal: the URL of the journal, or a Journal.
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
 
@@ -162,7 +162,7 @@ async def submit_all(
 
     Raises:
         ConfigurationError: for an invalid argument or input.
-        ReplayMismatch: if a key has a run with another input, step or queue; nothing is submitted then.
+        ReplayMismatch: if an id has a run with another input, step or queue; nothing is submitted then.
         JournalError: if the journal is unavailable.
 
     Example:
@@ -190,8 +190,8 @@ async def place(
     journal: Journal | str,
     deliverer: Deliverer | str = "",
 ) -> list[tuple[RunInfo, bool]]:
-    """Submit a run for each pair of an input and a key; return each row, and whether it is new."""
-    rows = [submission.row(value, key) for value, key in inputs]
+    """Submit a run for each pair of an input and an id; return each row, and whether it is new."""
+    rows = [submission.row(value, given) for value, given in inputs]
     store = open_journal(journal) if isinstance(journal, str) else journal
     engine = (
         open_deliverer(
@@ -211,10 +211,10 @@ async def place(
                 raise problem
         if submission.cron or submission.delay:
             await runs.prepare()
-            rows = [submission.row(value, key, runs.now()) for value, key in inputs]
+            rows = [submission.row(value, given, runs.now()) for value, given in inputs]
         if submission.cron:
             rows = [await _replaced(store, runs, row) for row in rows]
-        await _check_keys(store, rows)
+        await _check_ids(store, rows)
         new: set[str] = set()
         # In batches, so that the first runs start before the last ones are stored.
         for first in range(0, len(rows), _BATCH):
@@ -291,15 +291,15 @@ async def wait_until_over(
         await asyncio.sleep(_POLL)
 
 
-async def _check_keys(store: Journal, rows: Sequence[RunInfo]) -> None:
-    """Compare the runs of keys with those that the journal has, before anything is created.
+async def _check_ids(store: Journal, rows: Sequence[RunInfo]) -> None:
+    """Compare the runs of ids with those that the journal has, before anything is created.
 
     Raises:
-        ReplayMismatch: if a run of the same key has another input, document, step or queue.
+        ReplayMismatch: if a run of the same id has another input, document, step or queue.
     """
     seen: dict[str, RunInfo] = {}
     for row in rows:
-        # Without a key, the ID is new.
+        # Without an id of the caller, the run ID is new.
         if SUBMITTED_AS not in row.source or SCHEDULE in row.source:
             continue
         recorded = seen.get(row.run_id) or await exact_run(store, row.run_id)
@@ -307,8 +307,8 @@ async def _check_keys(store: Journal, rows: Sequence[RunInfo]) -> None:
         if recorded is not None and (change := _difference(recorded, row)):
             what, before, now = change
             raise ReplayMismatch(
-                f"the key {row.source[SUBMITTED_AS]!r} has a run with another {what}, {row.run_id}; nothing was "
-                "submitted. Use another key for another run.",
+                f"the id {row.source[SUBMITTED_AS]!r} has a run with another {what}, {row.run_id}; nothing was "
+                "submitted. Use another id for another run.",
                 path="",
                 recorded=before,
                 now=now,

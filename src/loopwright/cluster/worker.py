@@ -6,7 +6,7 @@
    with a workspace continues only on the machine that has the folders.
 3. A run that is delivered five times without a new result is suspended; a person decides.
 
-A budget over workers limits what all runs of a queue, or of a key, may spend together:
+A budget over workers limits what all runs of a queue, or of an id, may spend together:
 
 1. A run reports its total after each call, and at its end. The total replaces the one before, so a report that is
    repeated, or lost with its worker, changes nothing: the next one has it.
@@ -76,17 +76,17 @@ class AccountStore(Protocol):
 
 
 def accounts_of(row: RunInfo) -> list[str]:
-    """Return the accounts of a run: its queue, its key, and the part of the key before each slash.
+    """Return the accounts of a run: its queue, its id, and the part of the id before each slash.
 
     Example:
         >>> accounts_of(RunInfo("r", "r", queue="slow", source={"submitted_as": "batch/7"}))
-        ['queue:slow', 'key:batch/7', 'key:batch']
+        ['queue:slow', 'id:batch/7', 'id:batch']
     """
     accounts = [f"queue:{row.queue}"]
-    key = str(row.source.get(SUBMITTED_AS) or "")
-    while key:
-        accounts.append(f"key:{key}")
-        key = key.rpartition("/")[0]
+    given = str(row.source.get(SUBMITTED_AS) or "")
+    while given:
+        accounts.append(f"id:{given}")
+        given = given.rpartition("/")[0]
     return accounts
 
 
@@ -94,9 +94,9 @@ def checked_budgets(budgets: Mapping[str, Budget]) -> dict[str, Budget]:
     """Return the budgets of a worker. Raises ConfigurationError for another name or limit."""
     for name, budget in budgets.items():
         kind, _, rest = name.partition(":")
-        if kind not in ("queue", "key") or not rest:
+        if kind not in ("queue", "id") or not rest:
             raise ConfigurationError(
-                f"budgets: {name!r} is not an account; use queue:NAME or key:KEY"
+                f"budgets: {name!r} is not an account; use queue:NAME or id:ID"
             )
         if budget.effects is not None or not budget.spending:
             raise ConfigurationError(f"budgets: {name}: use calls, tokens or usd")
@@ -237,8 +237,8 @@ class Worker:
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
         limits: limits on calls over all workers, by provider, model, tool, step or `queue:NAME`, such as
             `{"openai": Cap(40) & Rate(500, per=60)}`. Of these and those of a document the stricter ones apply.
-        budgets: what all runs of a queue or of a key may spend together, over all workers, as `queue:NAME` or
-            `key:KEY`, such as `{"queue:nightly": Budget(usd=20)}`. Give all workers the same budgets.
+        budgets: what all runs of a queue or of an id may spend together, over all workers, as `queue:NAME` or
+            `id:ID`, such as `{"queue:nightly": Budget(usd=20)}`. Give all workers the same budgets.
         trust: the digests of documents whose commands and Python code may run here, and of files in `root` that
             changed, or their beginnings of 16 characters or more; `all`; or a function that returns whether a
             digest is trusted.

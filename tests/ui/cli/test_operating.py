@@ -177,8 +177,8 @@ def test_submit_names_the_command_that_lets_the_run_start(
 def test_runs_are_cancelled_by_a_filter(shared: Project) -> None:
     """The number and the first five are shown first; without a terminal --yes is needed, and others stay."""
     for number in range(7):
-        shared.call(*SUBMIT, "--queue", "nightly", "--key", f"night {number}")
-    shared.call(*SUBMIT, "--key", "day")
+        shared.call(*SUBMIT, "--queue", "nightly", "--id", f"night {number}")
+    shared.call(*SUBMIT, "--id", "day")
     refused = shared.call("cancel", "--queue", "nightly", "--status", "queued")
     assert refused.code == 2
     lines = refused.err.splitlines()
@@ -199,7 +199,7 @@ def test_runs_are_cancelled_by_a_filter(shared: Project) -> None:
 
 def test_a_terminal_is_asked_before_runs_are_cancelled(shared: Project, postgres_url: str) -> None:
     """The question comes after the runs that match; anything but yes cancels nothing."""
-    shared.call(*SUBMIT, "--queue", "nightly", "--key", "night")
+    shared.call(*SUBMIT, "--queue", "nightly", "--id", "night")
 
     def cancel(answer: str) -> tuple[int, str]:
         return on_terminal(
@@ -241,9 +241,9 @@ def test_a_filter_with_a_mistake_cancels_nothing(
 
 def test_schedules_are_listed_paused_and_continued(shared: Project) -> None:
     """The next time is shown, or that it is paused, also by `show`; an ended or unknown one is refused."""
-    nightly = (*SUBMIT, "--key", "nightly", "--cron")
+    nightly = (*SUBMIT, "--id", "nightly", "--cron")
     [run_id] = shared.call(*nightly, "0 6 * * *", "--json").json["runs"]
-    shared.call(*SUBMIT, "--key", "weekly", "--cron", "0 7 * * 1", "--queue", "slow")
+    shared.call(*SUBMIT, "--id", "weekly", "--cron", "0 7 * * 1", "--queue", "slow")
     listed = shared.call("worker", "schedules").out.splitlines()
     assert [line.partition(", queue")[2] for line in listed] == [" default", " slow"]
     assert listed[0].startswith("nightly  0 6 * * *  next: ")
@@ -275,7 +275,7 @@ def test_schedules_are_listed_paused_and_continued(shared: Project) -> None:
 
 def test_a_filter_says_which_schedules_end(shared: Project) -> None:
     """The queued run of a schedule is its future, so that is said before it is cancelled."""
-    shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *")
+    shared.call(*SUBMIT, "--id", "nightly", "--cron", "0 6 * * *")
     refused = shared.call("cancel", "--status", "queued")
     assert "\nthis ends the schedules nightly\n" in refused.err
     assert shared.call("cancel", "--status", "queued", "--yes").out == "cancelled 1 run\n"
@@ -283,7 +283,7 @@ def test_a_filter_says_which_schedules_end(shared: Project) -> None:
 
 def test_times_that_have_passed_are_backfilled_once(shared: Project) -> None:
     """Each time gets one run, in the queue of its schedule; repeating it creates none twice."""
-    shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *", "--queue", "slow")
+    shared.call(*SUBMIT, "--id", "nightly", "--cron", "0 6 * * *", "--queue", "slow")
     days = (
         "worker",
         "schedules",
@@ -325,7 +325,7 @@ def test_a_mistake_about_a_schedule_changes_nothing(
     shared: Project, words: tuple[str, ...], message: str
 ) -> None:
     """One sentence with exit code 2."""
-    shared.call(*SUBMIT, "--key", "nightly", "--cron", "0 6 * * *")
+    shared.call(*SUBMIT, "--id", "nightly", "--cron", "0 6 * * *")
     refused = shared.call("worker", "schedules", *words)
     assert refused.code == 2
     assert message in refused.err

@@ -59,8 +59,8 @@ def as_role(
             made.append(role)
             for statement in GRANTS[role]:
                 db.execute(statement)
-        assert shared.call(*SUBMIT, "--key", "first").code == 0
-        assert shared.call(*SUBMIT, "--key", "ended").code == 0
+        assert shared.call(*SUBMIT, "--id", "first").code == 0
+        assert shared.call(*SUBMIT, "--id", "ended").code == 0
         assert shared.call("cancel", "ended").code == 0
         return postgres_server.url_of(postgres_url.rpartition("/")[2], user=role)
 
@@ -78,8 +78,8 @@ def _damage(url: str, queue: str) -> None:
 
 def test_a_damaged_row_is_listed_beside_the_others(shared: Project, postgres_url: str) -> None:
     """`runs` shows the damaged run as such, and all others."""
-    shared.call(*SUBMIT, "--key", "sound")
-    shared.call(*SUBMIT, "--key", "broken", "--queue", "other")
+    shared.call(*SUBMIT, "--id", "sound")
+    shared.call(*SUBMIT, "--id", "broken", "--queue", "other")
     _damage(postgres_url, "other")
     listed = shared.call("runs")
     assert listed.code == 0, listed.err
@@ -93,7 +93,7 @@ def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
 ) -> None:
     """`cancel` of one schedule does not read the damaged run of another one, which is submitted anew, and ends too."""
     for name, queue in (("nightly", "default"), ("weekly", "other")):
-        shared.call(*SUBMIT, "--key", name, "--cron", "0 6 * * *", "--queue", queue)
+        shared.call(*SUBMIT, "--id", name, "--cron", "0 6 * * *", "--queue", queue)
     _damage(postgres_url, "other")
     ended = shared.call("cancel", "nightly")
     assert ended.code == 0, ended.err
@@ -101,7 +101,7 @@ def test_a_damaged_row_does_not_keep_a_schedule_from_ending(
     assert (
         "is damaged; restore it from a backup, or submit" in shared.call("worker", "schedules").out
     )
-    again = shared.call(*SUBMIT, "--key", "weekly", "--cron", "0 6 * * *", "--queue", "other")
+    again = shared.call(*SUBMIT, "--id", "weekly", "--cron", "0 6 * * *", "--queue", "other")
     assert again.code == 0, again.err
     assert shared.call("worker", "schedules").out.startswith("weekly  0 6 * * *  next: ")
     assert "the schedule weekly has ended" in shared.call("cancel", "weekly").out
@@ -286,7 +286,7 @@ def test_a_role_without_any_right_is_told_so(
 
 def test_a_server_that_only_reads_serves_readers(shared: Project, postgres_url: str) -> None:
     """What writes is refused at once in a sentence, and what reads works."""
-    assert shared.call(*SUBMIT, "--key", "first").code == 0
+    assert shared.call(*SUBMIT, "--id", "first").code == 0
     replica = f"{postgres_url}?options=-c%20default_transaction_read_only%3Don"
     assert shared.run("runs", LOOPWRIGHT_JOURNAL=replica).code == 0
     for command in (SUBMIT, ("cancel", "first"), ("worker", "start", "--queue", "default=1")):

@@ -46,11 +46,11 @@ def test_one_of_them(project: Project) -> None:
     data: Any = project.call("memory", "desk", "--json", "--only", "facts").json
     (fact,) = data["facts"]
     assert fact["reinforced"] == 3 and "notes" not in data
-    shown = project.call("memory", "desk", "--id", fact["id"]).out
+    shown = project.call("memory", "desk", "--entry", fact["id"]).out
     assert "text: mail comes at nine" in shown
     wrong = project.call("memory", "desc")
     assert wrong.code != 0 and "did you mean 'desk'" in wrong.err
-    assert "no episode or fact 'x'" in project.call("memory", "desk", "--id", "x").err
+    assert "no episode or fact 'x'" in project.call("memory", "desk", "--entry", "x").err
     assert "did you mean 'facts'" in project.call("memory", "desk", "--only", "fact").err
 
 

@@ -125,7 +125,7 @@ async def _suspend(journal: Journal, run_id: str, *, detail: str) -> None:
 def test_the_start_of_a_scheduled_run_is_shown(shared: Project) -> None:
     """`submit`, `show` and `runs` name the local time and UTC; a time that has passed is noted."""
     done = shared.call(
-        "submit", "steps:refine", "--input", "x", "--at", "2099-01-31T06:00", "--key", "a"
+        "submit", "steps:refine", "--input", "x", "--at", "2099-01-31T06:00", "--id", "a"
     )
     start = "2099-01-31 06:00 (2099-01-30 21:00 UTC)"
     assert done.out.splitlines()[0].endswith(f" to the queue default; start: {start}")
@@ -139,7 +139,7 @@ def test_the_start_of_a_scheduled_run_is_shown(shared: Project) -> None:
 
 def test_a_cancelled_schedule_has_ended(shared: Project) -> None:
     """`cancel` says so; a second one finds nothing to cancel, and the name stands for the latest run then."""
-    nightly = ("submit", "steps:refine", "--input", "x", "--key", "nightly", "--cron")
+    nightly = ("submit", "steps:refine", "--input", "x", "--id", "nightly", "--cron")
     replaced = shared.call(*nightly, "0 5 * * *", "--json").json["runs"][0]
     [run_id] = shared.call(*nightly, "0 6 * * *", "--json").json["runs"]
     done = shared.call("cancel", "nightly")

@@ -16,7 +16,7 @@ NOWHERE = "postgres://127.0.0.1:1/runs"
         ('1\n{"a":\n3\n', [], "--inputs: line 2 is not JSON"),
         ("1\nNaN\n", [], "line 2 is not JSON: NaN is not a number of JSON"),
         ("\n \n", [], "has no inputs; write one JSON value per line"),
-        ("1\n", ["--cron", "0 6 * * *"], "--cron needs --key NAME"),
+        ("1\n", ["--cron", "0 6 * * *"], "--cron needs --id NAME"),
         ("1\n", ["--queue", "bad name!"], "queue: 'bad name!' is not the name of a queue"),
         ("1\n", ["--journal", "sqlite:runs.db"], "need a journal in PostgreSQL"),
         ("1\n", ["--journal", "postgres//runs"], "no colon after its scheme. Use postgres://"),

@@ -32,7 +32,7 @@ def memory(
         typer.Option("--find", metavar="WORDS", help="Only entries that share words with WORDS."),
     ] = "",
     number: Annotated[
-        str, typer.Option("--id", metavar="ID", help="Show one episode or fact in full.")
+        str, typer.Option("--entry", metavar="ID", help="Show one episode or fact in full.")
     ] = "",
     only: Annotated[
         str,
@@ -163,7 +163,7 @@ def _space(
         )
     episode = next(iter(shown.get("episodes", ())), None)
     if episode is not None:
-        command = command_line("memory", name, url, "--id", str(episode.id))
+        command = command_line("memory", name, url, "--entry", str(episode.id))
         output.write(("details: ", "dim"), command)
 
 

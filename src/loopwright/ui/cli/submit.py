@@ -91,8 +91,8 @@ class SubmitOptions(ModelOptions):
             "--cron", metavar="TIMES", help="Repeat at times in UTC, such as '0 6 * * *'."
         ),
     ] = ""
-    key: Annotated[
-        str, typer.Option("--key", metavar="KEY", help="Submit only one run with this key.")
+    id: Annotated[
+        str, typer.Option("--id", metavar="ID", help="Submit only one run with this id.")
     ] = ""
     inputs: Annotated[
         str,
@@ -144,7 +144,7 @@ def submit(
     Examples:
         loopwright submit polish.yaml --input-file draft.txt
         loopwright submit polish.yaml --inputs texts.jsonl --queue nightly --wait
-        loopwright submit polish.yaml --cron '0 6 * * *' --key reports
+        loopwright submit polish.yaml --cron '0 6 * * *' --id reports
     """
     with Output(as_json=options.as_json) as output:
         if bool(file) == bool(again_run):
@@ -220,9 +220,9 @@ def _start(options: SubmitOptions, output: Output) -> float | None:
     """Return when the runs may start; a time that has passed is noted."""
     if sum(map(bool, (options.at, options.after, options.cron))) > 1:
         raise ConfigurationError("--at, --in and --cron exclude each other. Use one of them.")
-    if options.cron and not options.key:
+    if options.cron and not options.id:
         raise ConfigurationError(
-            "--cron needs --key NAME: the name of the schedule, to change or cancel it"
+            "--cron needs --id NAME: the name of the schedule, to change or cancel it"
         )
     if options.at:
         try:
@@ -231,7 +231,7 @@ def _start(options: SubmitOptions, output: Output) -> float | None:
             raise ConfigurationError(
                 f"--at: {options.at!r} is not a time; use one such as 2027-01-31T06:00"
             ) from None
-        # Not an error: a command with --key may be repeated after its time.
+        # Not an error: a command with --id may be repeated after its time.
         if moment <= time.time():
             output.note(f"--at: {texts.start(moment)} has passed; the run may start now")
         return moment
@@ -245,14 +245,14 @@ def _inputs(
     source: RunSource,
     output: Output,
 ) -> list[tuple[Json, str]]:
-    """Return the inputs with their keys."""
+    """Return the inputs with their ids."""
     if not options.inputs:
         value = (
             None
             if text is None and input_file is None
             else read_input(text, input_file, output.note)
         )
-        return [(source.default_input if value is None else value, options.key)]
+        return [(source.default_input if value is None else value, options.id)]
     if text is not None or input_file is not None:
         raise ConfigurationError(
             "--inputs, --input and --input-file exclude each other. Use one of them."
@@ -269,7 +269,7 @@ def _inputs(
             raise ConfigurationError(
                 f"--inputs: line {number} is not JSON: {why}: {line[:60]!r}. Nothing was submitted."
             ) from None
-        inputs.append((value, f"{options.key}/{number}" if options.key else ""))
+        inputs.append((value, f"{options.id}/{number}" if options.id else ""))
     if not inputs:
         raise ConfigurationError(
             f"--inputs: {options.inputs!r} has no inputs; write one JSON value per line"
@@ -301,7 +301,7 @@ async def _submitted(
         run_ids = [row.run_id for row, _ in placed]
         if options.wait:
             return await _waited(run_ids, store, options, output)
-        # As recorded: a key may have an earlier run.
+        # As recorded: an id may have an earlier run.
         row = await store.find(run_ids[0]) if options.is_timed else placed[0][0]
         waits: Returns = {}
         if any(new for _, new in placed):

@@ -84,7 +84,7 @@ def worker_schedules(
             output.note(f"{name} {'is paused already' if hold else 'was not paused'}")
         if not shown:
             output.note(
-                "no schedule; create one with: loopwright submit FILE --cron TIMES --key NAME"
+                "no schedule; create one with: loopwright submit FILE --cron TIMES --id NAME"
             )
         for one in shown:
             _write(one, output)
