@@ -37,9 +37,9 @@ __all__ = [
     "WorkerInfo",
     "delay_text",
     "exact_run",
-    "run_id_of",
     "is_over",
     "open_runs",
+    "run_id_of",
 ]
 
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]+")

@@ -740,23 +740,26 @@ _MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thou
 
 def bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
     """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until, rules, sentences, runs}],
-    "lists": [name], "at_once": {name: n}}`.
+    "lists": [name], "at_once": {name: n}, "once": [fingerprint]}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
     as `Condition.to_json` writes it, `rules` what `loop_of_rules` reads, `sentences` how many it asks,
     `runs` the commands and agents of a loop with files. `at_once` has the steps whose number
-    of jobs at a time can be tuned.
-    A step without loops and without a budget has no bounds: {}.
+    of jobs at a time can be tuned, `once` those that may not run twice after a crash.
+    A step without any of these has no bounds: {}.
     """
     loops: list[Json] = []
     lists: dict[str, None] = {}
     at_once: dict[str, int] = {}
-    _collect(step, loops, lists, at_once)
+    once: dict[str, None] = {}
+    _collect(step, loops, lists, at_once, once)
     bounds: dict[str, Json] = {"loops": loops[:_MAX_NAMES]} if loops else {}
     if lists:
         bounds["lists"] = list(lists)[:_MAX_NAMES]
     if at_once:
         bounds["at_once"] = dict(list(at_once.items())[:_MAX_NAMES])
+    if once:
+        bounds["once"] = list(once)[:_MAX_NAMES]
     if budget is not None:
         bounds["budget"] = budget.to_json()["budget"]
     return bounds
@@ -767,6 +770,7 @@ def _collect(
     loops: list[Json],
     lists: dict[str, None],
     at_once: dict[str, int],
+    once: dict[str, None],
     *,
     within: str = "",
     in_folder: bool = False,
@@ -795,8 +799,12 @@ def _collect(
     if isinstance(step, CompositeStep) and isinstance(most, int) and (most > 1 or adjustable):
         at_once.setdefault(step.name, most)
     in_folder = in_folder or getattr(step, "workspace", None) is not None
-    for part in () if isinstance(step, Leaf) else step.parts():
-        _collect(part, loops, lists, at_once, within=within, in_folder=in_folder)
+    if isinstance(step, Leaf):
+        if not step.idempotent:
+            once[step.fingerprint] = None
+        return
+    for part in step.parts():
+        _collect(part, loops, lists, at_once, once, within=within, in_folder=in_folder)
 
 
 def _words(step: Step) -> str:

@@ -138,7 +138,8 @@ def resume_line(info: RunInfo, url: str, *options: str) -> str:
     if has_step(info):
         return command_line("resume", info.run_id, url, *options)
     names = [option.removeprefix("--").replace("-", "_") for option in options[::2]]
-    raised = "".join(f", {name}={value}" for name, value in zip(names, options[1::2], strict=True))
+    values = [value if value[:1].isdigit() else repr(value) for value in options[1::2]]
+    raised = "".join(f", {name}={value}" for name, value in zip(names, values, strict=True))
     return _line_of_python(info, url, raised)
 
 

@@ -279,6 +279,19 @@ def failing_text(workspace: Mapping[str, Json], result: Result) -> str:
     return "; the check does not pass on it" if same and same[-1].passed is False else ""
 
 
+def in_doubt(info: RunInfo, entries: Sequence[Entry]) -> list[str]:
+    """Return the effects without an outcome that may have acted, so that a resume asks before it repeats them."""
+    kept = surviving(entries)
+    once = (info.source.get("bounds") or {}).get("once") or ()
+    restored = [e.path.removesuffix("workspace") for e in kept if e.path.endswith("/workspace")]
+    return [
+        path
+        for path, entry in RecordedRun(kept).unsettled.items()
+        # The files of a workspace are put back first.
+        if entry.fingerprint.partition(":")[0] in once and not path.startswith(tuple(restored))
+    ]
+
+
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:
     """Return the executions of reasoning agents in a run, as JSON."""
     # The first effect of an execution has this name, so other runs need not load the agents.

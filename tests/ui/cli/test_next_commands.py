@@ -31,6 +31,16 @@ steps:
       evaluate: {check: {contains: "2"}}
       until: [passed, {max_iterations: 3}]
 """
+LIST = """
+schema: loopwright/1
+name: lists
+steps:
+  - name: each
+    each:
+      items: [one, two]
+      on_failure: continue
+      execute: {shell: 'test "$ITEM" = one', env: {ITEM: "{{ loop.current }}"}}
+"""
 STEPS = """
 from loopwright import Loop, MaxIterations, run_sync
 
@@ -129,7 +139,7 @@ class Place:
 def document(text: str, *, then: tuple[str, ...] = ()) -> Made:
     def made(place: Place) -> None:
         (place.folder / "doc.yaml").write_text(text)
-        place.call("run", "doc.yaml", "--input", "x", *place.options)
+        place.call("run", "doc.yaml", "--input", "x", "--yes", *place.options)
         if then:
             place.said = ""
             place.call(*then, *place.options)
@@ -178,6 +188,8 @@ RUNS: dict[str, Made] = {
     "coding": coding("test -e part2"),
     "exhausted coding": coding("false"),
     "coding that keeps its copy": coding("test -e part2", "--no-merge"),
+    "failed coding": coding("echo nothing; exit 1", "--report", "stdout"),
+    "failed list": document(LIST),
     "used-up effects": coding("false", "--max-effects", "2"),
 }
 

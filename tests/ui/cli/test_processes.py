@@ -53,6 +53,30 @@ def test_one_signal_leaves_a_run_that_can_go_on(project: Project, name: str) -> 
     assert [row[:7] for row in rows[1:]] == ["waits 1", "waits 2", "waits 3"]
 
 
+SLOW = """
+schema: loopwright/1
+name: slow
+steps:
+  - name: act
+    shell: test -e go.txt || { echo begun > begun; sleep 60; }
+"""
+
+
+def test_a_signal_in_a_command_leaves_one_command_to_type(project: Project) -> None:
+    """A command that had begun may have acted; the printed line runs it again without another question."""
+    (project.folder / "slow.yaml").write_text(SLOW)
+    os.mkfifo(project.folder / "begun")
+    process = project.start("run", "slow.yaml", "--yes", "--run-id", "one")
+    assert (project.folder / "begun").read_text() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    line = "loopwright resume one --in-doubt rerun"
+    assert f"resume: {line}\nslow/act had begun and may have acted; it runs again" in err
+    assert f"resume: {line}\n" in project.call("show", "one").out
+    (project.folder / "go.txt").touch()
+    assert project.call(*line.split()[1:], "--yes").code == 0
+
+
 def test_a_signal_after_the_journal_is_deleted_does_not_deny_the_entries(project: Project) -> None:
     """The message never claims that nothing had been recorded, whichever side notices the loss first."""
     process = project.start("run", "steps:waits", "--run-id", "one")

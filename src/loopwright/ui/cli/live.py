@@ -595,10 +595,16 @@ def report_questions(questions: Sequence[Question], output: Output, shown: str =
         output.write((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
 
 
-def report_continuation(info: RunInfo, output: Output, url: str, *, lead: str = "") -> None:
-    """Write how an interrupted run, or a suspended one without a question, continues."""
+def report_continuation(
+    info: RunInfo, output: Output, url: str, *, lead: str = "", doubt: Sequence[str] = ()
+) -> None:
+    """Write how an interrupted run, or a suspended one without a question, continues.
+
+    `doubt` are the effects that may have acted, which the printed command runs again.
+    """
     if not is_for_workers(info, url):
-        output.write((f"{lead}resume: ", "dim"), resume_line(info, url))
+        output.write((f"{lead}resume: ", "dim"), resume_line(info, url, *_rerun(doubt)))
+        _report_doubt(doubt, output)
     elif lead or info.status == "interrupted" or info.wake_at:
         output.write(
             (f"{lead}a worker continues it; watch: ", "dim"),
@@ -609,8 +615,30 @@ def report_continuation(info: RunInfo, output: Output, url: str, *, lead: str = 
         output.write(("start it again: ", "dim"), again)
 
 
+def _rerun(doubt: Sequence[str]) -> tuple[str, ...]:
+    """Return the option with which a resume does not ask before it repeats effects that may have acted."""
+    return ("--in-doubt", "rerun") if doubt else ()
+
+
+def _report_doubt(doubt: Sequence[str], output: Output) -> None:
+    if doubt:
+        names = texts.one_line(", ".join(doubt[:_MOST_DOUBT]))
+        output.note(
+            f"{names} had begun and may have acted; it runs again, and without this option you are asked first"
+        )
+
+
+_MOST_DOUBT = 3  # effects that a line names
+
+
 def report_interruption(
-    result: Result | None, output: Output, url: str, *, cause: str, had_entries: bool = True
+    result: Result | None,
+    output: Output,
+    url: str,
+    *,
+    cause: str,
+    had_entries: bool = True,
+    doubt: Sequence[str] = (),
 ) -> None:
     """Write the recorded part of a run that `cause` ended, and how to resume it."""
     if result is None and had_entries:
@@ -621,9 +649,9 @@ def report_interruption(
         if output.as_json:
             output.write_json(result_json(result))
         output.write((ending_text(result, "interrupted"), "bold yellow"), wrap=True)
-        output.note(
-            f"recorded results are kept; resume: {command_line('resume', result.run_id, url)}"
-        )
+        line = command_line("resume", result.run_id, url, *_rerun(doubt))
+        output.note(f"recorded results are kept; resume: {line}")
+        _report_doubt(doubt, output)
 
 
 def report_output(value: Json, output: Output, questions: Sequence[Question] = ()) -> None:

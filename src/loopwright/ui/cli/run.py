@@ -11,7 +11,7 @@ import functools
 import math
 import os
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast
 
@@ -35,7 +35,7 @@ from .. import formatting as texts
 from ..consent import approved
 from ..inputs import opening_report, read_input
 from ..journals import command_line, opened, reading
-from ..run_summary import ended, on_record, result_json
+from ..run_summary import ended, in_doubt, on_record, result_json
 from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
 from .live import (
     continuation_line,
@@ -88,6 +88,7 @@ class _Interrupted:
 
     result: Result | None
     had_entries: bool = True
+    doubt: Sequence[str] = ()
 
 
 def drive(job: Job, output: Output) -> int:
@@ -129,6 +130,7 @@ def perform(job: Job, output: Output) -> tuple[Result, list[Question]]:
                     job.options.journal,
                     cause=signals.received,
                     had_entries=outcome.had_entries,
+                    doubt=outcome.doubt,
                 )
                 stack.close()
                 # Threads of steps may still run and would hold the process; the run is written.
@@ -201,7 +203,8 @@ async def _run_job(
                 # The database may have been deleted under the run: then there were entries.
                 return _Interrupted(None, view.has_entries)
             info = await store.find(job.run_id)
-            return _Interrupted(recorded_result(info, entries, f"stopped by {signals.received}"))
+            result = recorded_result(info, entries, f"stopped by {signals.received}")
+            return _Interrupted(result, doubt=in_doubt(info, entries))
 
 
 async def _entries_of(store: Journal, run_id: str) -> list[Entry]:

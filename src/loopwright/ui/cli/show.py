@@ -50,6 +50,7 @@ from ..run_summary import (
     coding_of,
     ended,
     executions_in,
+    in_doubt,
     items_of_lists,
     iterations_of,
     on_record,
@@ -503,7 +504,8 @@ def _continuation(
         output.write(("put the files back: ", "dim"), command, *also)
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
-        report_continuation(info, output, url, lead="answered; " if answered else "")
+        lead, doubt = "answered; " if answered else "", () if answered else in_doubt(info, entries)
+        report_continuation(info, output, url, lead=lead, doubt=doubt)
     elif line := continuation_line(result, info, url):
         output.write(("continue: ", "dim"), line)
 

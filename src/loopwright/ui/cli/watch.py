@@ -15,7 +15,7 @@ from ...journal.replay import recorded_result
 from ...journal.views import LiveLines
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, opened
-from ..run_summary import is_for_workers, recorded_json, wait_of
+from ..run_summary import in_doubt, is_for_workers, recorded_json, wait_of
 from .live import LinesView, report_interruption, report_result, reports_conditions, view_of
 from .options import AsJson, JournalUrl, RunName, Verbose
 from .output import INTERRUPTED, Output
@@ -49,7 +49,8 @@ def watch(
         if as_json:
             output.write_json(recorded_json(info, entries))
         elif interrupted:
-            report_interruption(result, output, journal, cause="the end of its process")
+            cause = "the end of its process"
+            report_interruption(result, output, journal, cause=cause, doubt=in_doubt(info, entries))
         else:
             report_result(result, output, journal, open_questions(surviving(entries)), info=info)
         return INTERRUPTED if interrupted else result.status.exit_code
