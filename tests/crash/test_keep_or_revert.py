@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 COMMITS = 28  # of the journal in a run of four iterations
-EACH = 4  # points of each position; `make torture` tries all, and a long run with six kills
+EACH = 2  # points of each position; `make torture` tries all, and a long run with six kills
 
 
 @pytest.mark.parametrize("position", ["before", "in_txn", "after"])

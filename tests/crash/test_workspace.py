@@ -15,7 +15,7 @@ TESTS = Path(__file__).parents[1]
 # Calls of git are more than half of all points of a run.
 SAMPLED = ("git", "git", "before", "in_txn", "after")
 SAMPLED_CASES = 17  # all with one tree, and one with three
-EACH = 4  # points of each case; `make torture` tries all
+EACH = 2  # points of each case; `make torture` tries all
 
 
 @pytest.mark.parametrize(("kind", "ending"), CASES[:SAMPLED_CASES])
