@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from loopwright import Loop, MaxIterations, run
-from loopwright.errors import RunLocked, RunNotFound
+from loopwright.errors import ConfigurationError, RunLocked, RunNotFound
 from loopwright.journal import Entry, surviving
 from loopwright.journal.views import RunPage, Wanted
+from loopwright.records import Usage
 
 from .recording import LONG, Store, info, record, recorded, rounds, rounds_seen, shown
 
@@ -120,15 +122,18 @@ class ReadingContract:
                 await store.journal.find(name)
 
     async def test_runs_are_listed_newest_first(self, store: Store) -> None:
-        """The list is newest first, by page, and filtered by name, status and text in any case."""
+        """The list is newest first, by page, and filtered by name, status and text in any case.
+
+        The text is that of the row, of the input, of outputs and of feedback, also of long ones.
+        """
         rows = [
             info("r1", name="draft", status="satisfied", input="The Moon"),
             info("r2", name="refine", status="failed", detail="it broke"),
             info("r3", name="draft", status="failed", input={"topic": "moons"}),
-            info("r4", name="Ünique", status="satisfied", input=LONG),
+            info("r4", name="Ünique", status="satisfied", input=f"{LONG}end"),
         ]
-        for row in rows:
-            await recorded(store.journal, row, rounds(1))
+        for number, row in enumerate(rows, start=1):
+            await recorded(store.journal, row, rounds(number, f"loop{number}"))
         journal = await store.reopen()
 
         async def ids(**given: Any) -> list[str]:
@@ -142,13 +147,92 @@ class ReadingContract:
         assert await ids(text="MOON") == ["r3", "r1"]
         assert await ids(text="MOON", offset=1) == ["r1"]
         assert await ids(text="ünique") == ["r4"]
-        assert await ids(text="one more\\n") == ["r4"]
+        assert await ids(text="one more\nEND") == ["r4"]
+        assert await ids(text="Output 1 of loop3") == ["r3"]
+        assert await ids(text="round 3 needs") == ["r4", "r3"]
+        assert await ids(text="round 3 needs", limit=1, offset=1) == ["r3"]
+        assert await ids(text="execute") == []
+        assert await ids(status="failed,running") == ["r3", "r2"]
+        assert await journal.listing(Wanted(text="round 3 needs", limit=1), _ids) == ["r4"]
+        assert await journal.listing(Wanted(text="round 3 needs"), _ids) == ["r4", "r3"]
         assert await ids(text="broke", status="satisfied") == []
         assert await ids(name="draf") == []
         again = await journal.open(info("r1"))
         assert await ids() == ["r4", "r3", "r2", "r1"]
         assert await ids(status="running") == ["r1"]
         await again.close(again.info)
+
+    async def test_runs_are_sorted_by_each_order(self, store: Store) -> None:
+        """The latest, highest and dearest first, names by letter; runs without a value last, equal ones newest first."""
+        fields: list[dict[str, Any]] = [
+            {"name": "b", "score": 0.5, "usage": Usage(usd=0.5), "iterations": 3, "updated": 9.0},
+            {"name": "c", "score": None, "usage": Usage(usd=2.0), "iterations": 1, "updated": 7.0},
+            {"name": "a", "score": 0.75, "usage": Usage(usd=0.125), "iterations": 10, "updated": 8.0},
+            {"name": "b", "score": 0.5, "status": "failed", "usage": Usage(), "iterations": 3},
+        ]  # fmt: skip
+        for number, row in enumerate(fields, start=1):
+            await recorded(store.journal, info(f"r{number}", **row), [])
+        journal = await store.reopen()
+        expected = {
+            "started": "4321", "updated": "1324", "name": "3412", "status": "4321", "score": "3412",
+            "cost": "2134", "iterations": "3412",
+        }  # fmt: skip
+        reverse = {
+            "started": "1234", "updated": "4231", "name": "2413", "status": "3214", "score": "4132",
+            "cost": "4312", "iterations": "2413",
+        }  # fmt: skip
+        for order, runs in [*expected.items(), *((f"-{key}", reverse[key]) for key in reverse)]:
+            found = [row.run_id for row in await journal.runs(sort=order)]
+            assert found == [f"r{number}" for number in runs], order
+            page = await journal.listing(Wanted(sort=order, limit=2, offset=1), _ids)
+            assert page == found[1:3], order
+        assert [row.run_id for row in await journal.runs(sort="cost", name="b", limit=1)] == ["r1"]
+        with pytest.raises(
+            ConfigurationError, match="^sort: 'scores' is not an order; did you mean"
+        ):
+            await journal.runs(sort="scores")
+
+    async def test_tags_find_runs_and_stay(self, store: Store) -> None:
+        """A run has the tags that it began with or was given later, also while it runs, after a rewind and in a fork."""
+        tags = {"team": 'search "one"', "pr": "7"}
+        await recorded(store.journal, info("r1", tags=tags, created=5.0), rounds(2))
+        await store.journal.create([info("r2", tags={"team": "search"}, created=9.0), info("r3")])
+        log = await store.journal.open(info("r4", created=7.0))
+        assert await store.journal.tag("r4", {"team": "ops", "pr": ""}) == {"team": "ops"}
+        await log.close(info("r4", epoch=log.info.epoch, created=7.0))
+        await store.journal.rewind("r1", "refine/2")
+        row = await store.journal.find("r1")
+        await store.journal.fork("r1", replace(row, run_id="r5", epoch=0), rounds(1))
+        assert await store.journal.tag("r5", {"pr": "", "team/x": "ä"}) == {
+            "team": 'search "one"', "team/x": "ä",
+        }  # fmt: skip
+        journal = await store.reopen()
+
+        async def ids(*tags: str, **given: Any) -> list[str]:
+            page = await journal.listing(Wanted(tags=tags, **given), _ids)
+            found = [row.run_id for row in await journal.runs(tags=tags, **given)]
+            assert found == page
+            total = await journal.listing(Wanted(tags=tags, limit=1, **given), lambda p: p.total)
+            assert total == len(found)
+            return found
+
+        assert (await journal.find("r1")).tags == {"pr": "7", "team": 'search "one"'}
+        assert (await journal.find("r1")).to_json()["tags"] == tags
+        assert await ids("team") == ["r5", "r4", "r2", "r1"]
+        assert await ids("team=search") == ["r2"]
+        assert await ids('team=search "one"', "pr=7") == ["r1"]
+        assert await ids("team/x=ä") == ["r5"]
+        assert await ids("tea") == await ids("team=%") == await ids("one=7") == []
+        assert await ids("team", status="queued,interrupted") == ["r5", "r2", "r1"]
+        assert await ids(since=7.0) == ["r4", "r2"]
+        assert await ids("team", since=7.0, sort="-started") == ["r2", "r4"]
+        for wrong in ({"": "x"}, {"a b": "x"}, {"a": "x" * 201}, {"a": "x\n"}):
+            with pytest.raises(ConfigurationError, match="^tag: "):
+                await journal.tag("r1", wrong)
+        with pytest.raises(ConfigurationError, match="^tag: 17 tags are too many"):
+            await journal.tag("r1", {f"t{number}": "x" for number in range(15)})
+        with pytest.raises(RunNotFound):
+            await journal.tag("nothing", {"a": "b"})
 
     async def test_runs_are_listed_by_schedule(self, store: Store) -> None:
         """By the whole name, also where the source of a run is too long for its row."""

@@ -14,7 +14,7 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, retry, run
 from loopwright.errors import ConfigurationError, JournalDamaged, RunNotFound
 from loopwright.journal import Entry
-from loopwright.journal.recorded.journal import MAX_ITERATIONS, MAX_ROWS, WINDOW
+from loopwright.journal.recorded.journal import MAX_ITERATIONS, MAX_ROWS, PART, WINDOW
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.views import EntriesView, Wanted
 from loopwright.records import Iteration
@@ -41,20 +41,17 @@ async def test_the_names_of_runs_are_told_once_in_order(journal: SqliteJournal) 
 
 
 async def test_a_search_says_where_it_stopped(journal: SqliteJournal) -> None:
-    """A search for text names the row before which it did not look; none if it saw all."""
-    await opened(journal, 3)
+    """A search for text names the row before which it did not look, or their number in another order; none if it
+    saw all."""
+    await journal.create([info(f"r{number}") for number in range(WINDOW + PART)])
 
     def stopped(**wanted: Any) -> Any:
-        return journal.look(lambda pages: pages.stopped_at(Wanted(**wanted)))
+        return journal.listing(Wanted(text="word", **wanted), lambda page: page.searched)
 
-    assert await stopped(text="word") == 0
-    assert await stopped(text="word", before=2) == 0
-    assert await stopped(text="word", after=1) == 0
-    assert await stopped(name="refine") == 0
-    with closing(sqlite3.connect(journal.path)) as db, db:
-        db.execute("UPDATE runs SET id=id+? WHERE id>1", (WINDOW + 40,))  # as if most were removed
-    assert await stopped(text="word") == 44
-    assert await stopped(text="word", before=44) == 0
+    assert await stopped() == PART + 1
+    assert await stopped(sort="name") == WINDOW
+    assert await stopped(before=PART + 1) == await stopped(sort="name", offset=WINDOW) == 0
+    assert await stopped(status="failed") == 0
 
 
 def test_a_reason_that_there_is_not_is_refused() -> None:

@@ -6,13 +6,13 @@ import copy
 import functools
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
-from ..records import Iteration, Result, codec, own
+from ..records import Iteration, Result, own
 from .protocol import (
     Entry,
     FileStore,
@@ -22,11 +22,22 @@ from .protocol import (
     existing_run,
     missing_run,
     surviving,
+    with_tags,
 )
 from .questions import cancel_waiting, schedule_of
 from .replay import UNASKED, recorded_result
 from .rewinding import rewind_entry, rewind_of
-from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
+from .views import (
+    EntriesView,
+    EntriesWatch,
+    RunPage,
+    RunView,
+    Wanted,
+    Watch,
+    entries_page,
+    mentions,
+    tags_text,
+)
 
 T = TypeVar("T")
 
@@ -84,7 +95,9 @@ class MemoryLog:
         if self._run.owner is self:
             # What workers changed meanwhile stays.
             before = self._run.info
-            self._run.info = replace(info, wake_at=before.wake_at, deliveries=before.deliveries)
+            self._run.info = replace(
+                info, wake_at=before.wake_at, deliveries=before.deliveries, tags=before.tags
+            )
             self._run.owner = None
 
 
@@ -182,19 +195,27 @@ class MemoryJournal:
         queue: str = "",
         worker: str = "",
         schedule: str = "",
+        since: float = 0.0,
+        tags: Sequence[str] = (),
+        sort: str = "",
     ) -> list[RunInfo]:
-        """Return the rows of runs, newest first."""
+        """Return the rows of runs; see Journal.runs."""
+        wanted = Wanted(name, status, tags=tuple(tags), sort=sort)
         rows = [run.shown() for run in reversed(self._runs.values())]
         rows = [
             row
             for row in rows
             if (not name or row.name == name)
-            and (not status or row.status == status)
+            and (not status or row.status in wanted.statuses)
             and (not queue or row.queue == queue)
             and (not worker or row.owner == worker)
             and (not schedule or schedule_of(row) == schedule)
-            and (not text or text.lower() in codec.text_of(row.to_json()).lower())
+            and row.created >= since
+            and all(mark in tags_text(row.tags) for mark in wanted.marks)
+            and (not text or mentions(row, self._runs[row.run_id].entries, text))
         ]
+        if not wanted.by_key:
+            rows = _sorted(rows, wanted)
         return [row.view() for row in rows[offset : offset + limit]]
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
@@ -243,6 +264,12 @@ class MemoryJournal:
         answers = sorted(self._find(run_id).inbox.items(), key=lambda item: item[0])
         return [replace(answer, value=own(answer.value)) for _, answer in answers]
 
+    async def tag(self, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+        """Add tags to a run; see Journal.tag."""
+        run = self._find(run_id)
+        run.info = replace(run.info, tags=with_tags(run.info.tags, tags))
+        return dict(run.info.tags)
+
     async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
         """Create a run that begins with entries of another one; see Journal.fork."""
         self._find(origin)
@@ -280,6 +307,19 @@ class MemoryJournal:
 
     async def close(self) -> None:
         """Do nothing: the journal stays usable."""
+
+
+def _sorted(rows: list[RunInfo], wanted: Wanted) -> list[RunInfo]:
+    """Return rows, newest first, in another order; those without a value are the last ones."""
+
+    def value(row: RunInfo) -> Any:
+        return row.usage.usd if wanted.order == "cost" else getattr(row, wanted.order)
+
+    if wanted.order == "started":
+        return rows[::-1]
+    valued = [row for row in rows if value(row) is not None]
+    valued.sort(key=value, reverse=wanted.descending)
+    return valued + [row for row in rows if value(row) is None]
 
 
 def _numbered(entries: list[Entry]) -> list[Entry]:

@@ -9,11 +9,11 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ..errors import JournalDamaged, RunLocked, RunNotFound, StepError, nearest
+from ..errors import ConfigurationError, JournalDamaged, RunLocked, RunNotFound, StepError, nearest
 from ..records import (
     NOTHING,
     Evaluation,
@@ -390,6 +390,7 @@ class RunInfo(Record):
         priority: runs with a higher number are started first.
         wake_at: when it is to be started, in seconds since the epoch; 0 is at once.
         deliveries: how many times it was handed to a worker without a new entry since.
+        tags: the names and values that people gave it, to find it again.
     """
 
     run_id: str
@@ -412,6 +413,7 @@ class RunInfo(Record):
     priority: int = 0
     wake_at: float = 0.0
     deliveries: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
 
     @property
     def step(self) -> str:
@@ -449,6 +451,7 @@ class RunInfo(Record):
             # The texts of documents would fill the output.
             "source": {k: v for k, v in self.source.items() if k not in ("documents", "code")},
             "fingerprint": self.fingerprint,
+            "tags": self.tags,
         }
         if self.queue:
             data |= {
@@ -619,18 +622,29 @@ class Journal(Protocol):
         queue: str = "",
         worker: str = "",
         schedule: str = "",
+        since: float = 0.0,
+        tags: Sequence[str] = (),
+        sort: str = "",
     ) -> list[RunInfo]:
-        """Return the rows of runs, newest first.
+        """Return the rows of runs, by default newest first.
 
         Args:
             limit, offset: the page.
-            name, status: only runs with this name or status.
-            text: only runs whose row contains this text, in any case.
+            name: only runs with this name.
+            status: only runs with this status, or one of several with commas between.
+            text: only runs with this text in their id, name, detail, tags, input, outputs or feedback, in any case.
             queue: only runs that were submitted to this queue. Queues have no index: without a status
                 or a name, a page of a queue with few runs may read all rows.
             worker: only runs that this process holds, `HOST:PID` as in `RunInfo.owner` and in
                 `loopwright worker list`. If it ended, its runs count until another process takes them.
             schedule: only runs of the schedule with this name.
+            since: only runs that were created at this time or later, in seconds since the epoch.
+            tags: only runs with all of these tags, each as `NAME=VALUE`, or `NAME` for any value.
+            sort: their order, one of `views.ORDERS`: the latest, the highest and the dearest first, names and
+                statuses by letter. A `-` before it reverses the order.
+
+        Raises:
+            ConfigurationError: for an unknown order.
         """
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
@@ -678,6 +692,14 @@ class Journal(Protocol):
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return all answers ever put into the inbox of a run, in the order of their questions."""
 
+    async def tag(self, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+        """Add tags to a run, whoever owns it, and return all that it has; an empty value removes a tag.
+
+        Raises:
+            RunNotFound: if there is no such run.
+            ConfigurationError: for a tag that is not valid.
+        """
+
     async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
         """Create a run that begins with entries of another one; their values are not stored again.
 
@@ -724,6 +746,38 @@ class Journal(Protocol):
 
     async def close(self) -> None:
         """Write all waiting entries and close the store."""
+
+
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,63}")
+_VALUE = 200  # characters of the value of a tag
+_TAGS = 16  # of a run
+
+
+def checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags in the order of their names. Raises ConfigurationError.
+
+    Example:
+        >>> checked_tags({"team": "search", "pr": "7"})
+        {'pr': '7', 'team': 'search'}
+    """
+    for name, value in tags.items():
+        if not (isinstance(name, str) and _TAG.fullmatch(name)):
+            raise ConfigurationError(
+                f"tag: {name!r:.80} is not a name; use 1 to 64 letters, digits, _, -, . and /"
+            )
+        if not (isinstance(value, str) and len(value) <= _VALUE and value.isprintable()):
+            raise ConfigurationError(
+                f"tag: the value of {name} is not a line of at most {_VALUE} characters"
+            )
+    if len(tags) > _TAGS:
+        raise ConfigurationError(f"tag: {len(tags)} tags are too many; a run has at most {_TAGS}")
+    return dict(sorted(tags.items()))
+
+
+def with_tags(before: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags of a run after a change; an empty value removes one. Raises ConfigurationError."""
+    checked_tags(tags)
+    return checked_tags({name: value for name, value in {**before, **tags}.items() if value})
 
 
 def existing_run(run_id: str) -> RunLocked:

@@ -16,13 +16,13 @@ import json
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from ..errors import ConfigurationError, RunNotFound, nearest
-from ..records import Iteration, Reason, StepOutcome
+from ..records import Iteration, Reason, StepOutcome, codec
 from ..records.codec import Json
 from .protocol import Entry, Journal, RunInfo, surviving
 from .replay import RecordedRun
@@ -175,24 +175,33 @@ def _digest(text: str) -> str:
 Mark = tuple[int, Iteration]  # the number of an entry and the iteration that it records
 
 
+ORDERS = ("started", "updated", "name", "status", "score", "cost", "iterations")
+"""The orders of lists of runs. Names and statuses begin with the first letter, the others with the highest value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The runs that a page of the list shows.
 
     Args:
         name: only runs with this name; empty selects all.
-        status: only runs with this status; empty selects all.
+        status: only runs with this status, or one of several with commas between; empty selects all.
         reason: only runs that ended for this Reason; empty selects all.
-        text: only runs whose id, name, detail or input contains this text; empty selects all.
+        text: only runs with this text in their id, name, detail, tags, input, outputs or feedback, in any case; empty
+            selects all.
         before: the key that they are older than; 0 is no bound.
         after: the key that they are newer than; 0 is no bound.
         limit: the number of runs (default: 50).
         queue: only runs that were submitted to this queue; empty selects all.
         worker: only runs that this process holds, as `HOST:PID`; empty selects all.
         schedule: only runs of this schedule, where `Journal.runs` reads them; empty selects all.
+        since: only runs that were created at this time or later, in seconds since the epoch; 0 selects all.
+        tags: only runs with all of these tags, each as `NAME=VALUE`, or `NAME` for any value.
+        sort: their order, one of ORDERS, with a `-` before it the reverse; empty is `started`.
+        offset: the number of runs to leave out, in place of `before` and `after` for the other orders.
 
     Raises:
-        ConfigurationError: for an unknown reason.
+        ConfigurationError: for an unknown reason or order.
 
     Example:
         >>> Wanted(status="failed", limit=10).limit
@@ -209,13 +218,83 @@ class Wanted:
     queue: str = ""
     worker: str = ""
     schedule: str = ""
+    since: float = 0.0
+    tags: tuple[str, ...] = ()
+    sort: str = ""
+    offset: int = 0
 
     def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            hint = nearest(self.order, ORDERS) or f"; use one of {', '.join(ORDERS)}"
+            raise ConfigurationError(f"sort: {self.sort!r} is not an order{hint}")
         if self.reason and self.reason not in list(Reason):
             raise ConfigurationError(
                 f"reason: {self.reason!r} is not a reason"
                 f"{nearest(self.reason, [reason.value for reason in Reason])}"
             )
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """The statuses of the runs; () is all."""
+        return tuple(filter(None, self.status.split(",")))
+
+    @property
+    def order(self) -> str:
+        """The order without its direction."""
+        return self.sort.removeprefix("-") or ORDERS[0]
+
+    @property
+    def descending(self) -> bool:
+        """Whether the highest value comes first."""
+        return (self.order not in ("name", "status")) is not self.sort.startswith("-")
+
+    @property
+    def by_key(self) -> bool:
+        """Whether it is the order of the keys, newest first."""
+        return self.order == "started" and self.descending
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether more is read than the runs that are shown."""
+        return bool(self.text or self.since or self.tags or not self.by_key)
+
+    @property
+    def marks(self) -> list[str]:
+        """The texts that the stored tags of a run contain if it has these tags; see `tags_text`."""
+        pairs = (tag.partition("=") for tag in self.tags)
+        return [f'"{name}":{codec.encode(value) if value else chr(34)}' for name, _, value in pairs]
+
+
+def tags_text(tags: Mapping[str, str]) -> str:
+    """Return tags as a store keeps them: JSON, and "" without tags.
+
+    A name has no quotation mark, and in values these follow a backslash, so that `Wanted.marks` are found exactly.
+    """
+    return codec.encode(dict(tags)) if tags else ""
+
+
+def mentions(info: RunInfo, entries: Iterable[Entry], text: str) -> bool:
+    """Return whether a run has a text in its row, its input, its outputs or its feedback, in any case."""
+    needle = text.lower()
+
+    def found(value: Json) -> bool:
+        return needle in codec.text_of(value).lower()
+
+    if any(map(found, (info.run_id, info.name, info.detail, info.input))) or any(
+        map(found, [f"{name}={value}" for name, value in info.tags.items()])
+    ):
+        return True
+    for entry in entries:
+        value = entry.value
+        if entry.kind == "iteration":
+            if found(value.output) or needle in value.feedback.lower():
+                return True
+        elif entry.kind == "ended":
+            if isinstance(value, dict) and found(value.get("output")):
+                return True
+        elif entry.kind == "finished" and found(value):
+            return True
+    return False
 
 
 class RunView(Protocol):
@@ -274,10 +353,10 @@ class RunPage:
     """A page of the run list, read at one moment.
 
     Args:
-        rows: the runs with their keys, newest first.
+        rows: the runs with their keys, in their order.
         names: the names of runs, each once.
-        total: the number of runs in the journal; None if it is unknown.
-        searched: the key at which a text search stopped; 0 at the end.
+        total: the number of runs that match; None for a search for text.
+        searched: where a text search stopped, as `before` or `offset` of the next page; 0 at the end.
     """
 
     rows: Sequence[tuple[int, RunView]]
@@ -298,8 +377,8 @@ class Watch(Protocol):
     async def list_state(self, wanted: Wanted) -> object:
         """Return a value that changes when a run enters or leaves a page of the list, or ends.
 
-        For a list by status or reason it is that of the page without these two, for a search by text
-        only new runs change it.
+        For a list by status or reason it is that of the page without these two; a list by text, time or tags and
+        one in another order is changed by new runs only.
         """
 
     def close(self) -> None:
@@ -354,6 +433,7 @@ def retried(paths: Iterable[str], loop: str) -> dict[int, int]:
     return dict(counts)
 
 
+_ALL = 1_000_000  # runs of a journal in memory
 _LOOK = 0.3  # seconds between two looks at all entries of a journal
 
 
@@ -386,15 +466,17 @@ async def entries_page(journal: Journal, wanted: Wanted) -> RunPage:
     place = wanted.before and -wanted.before
     offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
     infos = await journal.runs(
-        limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
-        text=wanted.text, queue=wanted.queue, worker=wanted.worker,
+        limit=_ALL, name=wanted.name, status=wanted.status, text=wanted.text, queue=wanted.queue,
+        worker=wanted.worker, since=wanted.since, tags=wanted.tags, sort=wanted.sort,
     )  # fmt: skip
+    infos = [info for info in infos if not wanted.reason or info.reason == wanted.reason]
+    first = offset + wanted.offset
     rows = [
         (-number, EntriesView(info, await journal.entries(info.run_id)))
-        for number, info in enumerate(infos, start=offset + 1)
-        if not wanted.reason or info.reason == wanted.reason
+        for number, info in enumerate(infos[first : first + wanted.limit], start=first + 1)
     ]
-    return RunPage(rows, sorted({view.info.name for _, view in rows}), None)
+    total = None if wanted.text else len(infos)
+    return RunPage(rows, sorted({info.name for info in infos}), total)
 
 
 class EntriesView:

@@ -45,7 +45,7 @@ from psycopg import errors, pq
 from psycopg.abc import PQGen, Query
 from psycopg.adapt import Buffer, Loader
 
-from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
+from ...errors import ConfigurationError, JournalDamaged, JournalUnavailable, LoopwrightError
 from ...records.codec import Json
 from ..protocol import session_options, shown_url
 
@@ -189,9 +189,9 @@ class Server:
         if db.execute("SHOW transaction_read_only").fetchall() == [(b"on",)]:
             raise JournalUnavailable(f"{self.name}: {_READ_ONLY}")
 
-    def error(self, error: Exception) -> JournalError:
+    def error(self, error: Exception) -> LoopwrightError:
         """Return the error of the journal for an error of the database."""
-        if isinstance(error, JournalError):
+        if isinstance(error, LoopwrightError):
             return error
         if isinstance(error, psycopg.Error):
             # A missing table or a broken index does not return by waiting.
@@ -562,8 +562,17 @@ _FIFTH = (
     ),
     "CREATE INDEX runs_of_schedules ON loopwright.runs(schedule, status, id) WHERE schedule <> ''",
 )
+_SIXTH = (
+    "ALTER TABLE loopwright.runs ADD COLUMN tags text NOT NULL DEFAULT ''",
+    # All that lists are sorted and filtered by, so that they read no row of another page of the list.
+    "DROP INDEX loopwright.runs_by_end",
+    (
+        "CREATE INDEX runs_by_end ON loopwright.runs(status, reason, id) "
+        "INCLUDE (created, updated, score, iterations, usage, name, queue, owner, tags)"
+    ),
+)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (

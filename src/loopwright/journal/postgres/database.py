@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from uuid import uuid4
 import psycopg
 
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
-from ..protocol import Posted, RunInfo, missing_run
+from ..protocol import Posted, RunInfo, missing_run, with_tags
 from ..questions import schedule_of
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.ownership import RewindPlan, find_row, locked, present, rewound, taken
@@ -40,6 +40,7 @@ from ..recorded.rows import (
     utf8,
 )
 from ..recorded.writer import CommitOperation
+from ..views import tags_text
 from .connection import (
     WRITING,
     Connection,
@@ -463,7 +464,7 @@ _SEALED = (
     "run_id,name,status,reason,detail,input,source,fingerprint,created,updated,active,epoch,"
     "iterations,score,usage,opened,last,head,seal,owner,cancel"
 )
-COLUMNS = f"id,{_SEALED},queue,priority,wake_at,deliveries"
+COLUMNS = f"id,{_SEALED},queue,priority,wake_at,deliveries,tags"
 _BY_ID = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id=%s"
 _BY_BEGINNING = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id>=%s AND run_id<%s"
 _BY_KEY_LOCKED = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=%s FOR UPDATE"
@@ -473,8 +474,8 @@ _TO_OPEN = (
 )
 _KNOWN = "SELECT run_id FROM loopwright.runs WHERE run_id=ANY(%s::text[])"
 _INSERT = (
-    f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries,schedule) "
-    f"VALUES ({','.join(['%s'] * 26)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
+    f"INSERT INTO loopwright.runs({_SEALED},queue,priority,wake_at,deliveries,tags,schedule) "
+    f"VALUES ({','.join(['%s'] * 27)}) ON CONFLICT (run_id) DO NOTHING RETURNING id"
 )
 # Writing the row also takes back a request to cancel.
 _WRITE = (
@@ -698,6 +699,14 @@ class PostgresRuns(Database):
         for loop, mark in plan.back:
             db.execute(_BACK, {"run": row.key, "loop": loop, "mark": mark})
         _write_row(db, rewind.row, row.info.epoch)
+
+    def tag(self, db: Connection, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+        """Change the tags of a run; see OwningStore."""
+        key = find_run(db, run_id).key
+        row = read_row(db.execute(_BY_KEY_LOCKED, (key,)).fetchall()[0])
+        changed = with_tags(row.info.tags, tags)
+        db.execute("UPDATE loopwright.runs SET tags=%s WHERE id=%s", (tags_text(changed), key))
+        return changed
 
     def share(self, db: Connection, origin: int, run: int) -> None:
         """Record that a run refers to contents of another one, and of those that that one refers to."""

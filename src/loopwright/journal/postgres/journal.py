@@ -17,19 +17,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
 from typing import Protocol, TypeVar
 
 import psycopg
 
 from ...errors import StepError
 from ...memory import MemoryEntry
-from ...records import Reason, codec
+from ...records import Reason
 from ...records.codec import Json
 from ..protocol import FileStore, Posted, RunInfo
 from ..recorded.journal import (
     FIRST,
-    WINDOW,
     AppendQueue,
     MemoryRow,
     PageReader,
@@ -38,7 +36,7 @@ from ..recorded.journal import (
     memory_entry,
     memory_row,
 )
-from ..recorded.rows import RunRow, Value, as_damage, listed_row, utf8
+from ..recorded.rows import RunRow, Value, as_damage, utf8
 from ..recorded.writer import BEAT, REST, Transaction
 from ..views import Wanted
 from .connection import (
@@ -215,13 +213,16 @@ WATCHED = (
 )
 # An ended run keeps the key of its last owner, which no longer holds it.
 _HELD = "status='running' AND owner IN (SELECT id FROM loopwright.owners WHERE host||':'||pid=%s)"
-_INPUT = (  # a long input is a content
-    "coalesce((SELECT body FROM loopwright.contents c WHERE c.run=runs.id AND runs.input LIKE '{\"$%%' "
-    "AND c.id=coalesce((runs.input::json->>'$text'), (runs.input::json->>'$json'))::bigint), runs.input)"
-)
-_TEXTS = ("run_id", "name", "detail", _INPUT)
-# The text of a run is not indexed, so the search reads rows until the page is full.
-_MANY = 200  # rows that a search for text reads at a time
+_ORDERS = {
+    "started": "id", "updated": "updated", "name": "name", "status": "status", "score": "score",
+    "cost": "split_part(usage, ',', 4)::float8", "iterations": "iterations",
+}  # fmt: skip
+
+
+_OF_OWNERS = {
+    "running": "status='running' AND owner=ANY(%s)",
+    "interrupted": "(status='interrupted' OR (status='running' AND owner=ANY(%s) IS NOT TRUE))",
+}
 
 
 def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]:
@@ -232,16 +233,12 @@ def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]
     terms: list[str] = []
     values: list[object] = []
     reason = wanted.reason
-    status = wanted.status or (Reason(reason).status.value if reason else "")
-    if status == "running":
-        terms.append("status='running' AND owner=ANY(%s)")
-        values.append(live)
-    elif status == "interrupted":
-        terms.append("(status='interrupted' OR (status='running' AND owner=ANY(%s) IS NOT TRUE))")
-        values.append(live)
-    elif status:
-        terms.append("status=%s")
-        values.append(status)
+    some = []
+    for status in wanted.statuses or ((Reason(reason).status.value,) if reason else ()):
+        values.append(live if status in _OF_OWNERS else status)
+        some.append(_OF_OWNERS.get(status, "status=%s"))
+    if some:
+        terms.append(f"({' OR '.join(some)})" if len(some) > 1 else some[0])
     if reason:
         terms.append("reason=%s")
         values.append(reason)
@@ -257,27 +254,26 @@ def run_terms(wanted: Wanted, live: list[int]) -> tuple[list[str], list[object]]
     if wanted.worker:
         terms.append(_HELD)
         values.append(storable(wanted.worker))
-    return terms, values
+    if wanted.since:
+        terms.append("created>=%s")
+        values.append(wanted.since)
+    terms += ["strpos(tags, %s)>0"] * len(wanted.tags)
+    return terms, [*values, *map(storable, wanted.marks)]
 
 
 def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list[object]]:
     """Return the statement for a page of runs, and its values."""
     newer = bool(wanted.after)
-    low, high = wanted.after, wanted.before or FIRST
-    if wanted.text:
-        low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
     terms, values = run_terms(wanted, live)
     terms += ["id<%s", "id>%s"]
-    values += [high, low]
-    if wanted.text:
-        text = storable(wanted.text).replace("\\", "\\\\")
-        like = "%" + text.replace("%", "\\%").replace("_", "\\_") + "%"
-        terms.append(f"({' OR '.join(f'{column} ILIKE %s' for column in _TEXTS)})")
-        values += [like] * len(_TEXTS)
-    order = f" ORDER BY id {'ASC' if newer else 'DESC'} LIMIT %s"
-    where = " AND ".join(terms)
-    query = "".join(["SELECT ", columns, " FROM loopwright.runs WHERE ", where, order])
-    return query, [*values, wanted.limit]
+    values += [wanted.before or FIRST, wanted.after]
+    by, way = _ORDERS[wanted.order], "DESC" if wanted.descending and not newer else "ASC"
+    order = f"id {way}" if by == "id" else f"{by} {way} NULLS LAST, id DESC"
+    query = f"SELECT {columns} FROM loopwright.runs WHERE {' AND '.join(terms)} ORDER BY {order}"
+    return f"{query} LIMIT %s OFFSET %s", [*values, wanted.limit, wanted.offset]
+
+
+_BY_KEYS = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=ANY(%s)"
 
 
 class Reader(PageReader):
@@ -327,32 +323,21 @@ class Reader(PageReader):
         return shown
 
     def page(self, wanted: Wanted) -> list[tuple[RunRow, RunInfo]]:
-        """Return the rows and present states of a page of runs."""
-        query, values = page_query(wanted, self._live(), COLUMNS)
-        return presents(self.db, list(map(self.checked, self._rows_of(query, values))))
+        # Other orders and filters read an index, and then only the rows of the page.
+        query, values = page_query(wanted, self._live(), "id" if wanted.is_slow else COLUMNS)
+        found = self._rows_of(query, values)
+        if wanted.is_slow:
+            return self.rows([key for (key,) in found])
+        return presents(self.db, list(map(self.checked, found)))
 
-    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
-        """Return a page of runs, newest first."""
+    def rows(self, keys: Sequence[int]) -> list[tuple[RunRow, RunInfo]]:
+        found = {raw[0]: raw for raw in self._rows_of(_BY_KEYS, (list(keys),))}
+        return presents(self.db, [self.checked(found[key]) for key in keys if key in found])
+
+    def total(self, wanted: Wanted) -> int:
         terms, values = run_terms(wanted, self._live())
-        limit, text = wanted.limit, wanted.text.lower()
-        if not text:
-            return list(self._runs(terms, values, limit, offset))
-        [(count,)] = self._rows_of("SELECT count(*) FROM loopwright.runs", ())
-        found = (
-            info
-            for start in range(0, count, _MANY)
-            for info in self._runs(terms, values, _MANY, start)
-            if text in codec.text_of(info.to_json()).lower()
-        )
-        return list(islice(found, offset, offset + limit))
-
-    def _runs(
-        self, terms: list[str], values: list[object], limit: int, offset: int
-    ) -> Iterator[RunInfo]:
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        query = f"SELECT {COLUMNS} FROM loopwright.runs{where} ORDER BY id DESC LIMIT %s OFFSET %s"
-        rows = [listed_row(row) for row in self._rows_of(query, [*values, limit, offset])]
-        return (self.in_list(row, info) for row, info in presents(self.db, rows))
+        return int(self._rows_of(f"SELECT count(*) FROM loopwright.runs{where}", values)[0][0])
 
     def _live(self) -> list[int]:
         [(live,)] = self._rows_of(LIVE, ())
@@ -377,7 +362,7 @@ class PostgresWatch:
         return await self._ask(lambda db: db.execute(WATCHED, (run_id,)).fetchone())
 
     async def list_state(self, wanted: Wanted) -> object:
-        if wanted.text:
+        if wanted.is_slow:
             return await self._ask(lambda db: db.execute(STATEMENTS["newest key"]).fetchone())
         query, values = page_query(replace(wanted, status="", reason=""), [], "id, status, epoch")
         return await self._ask(lambda db: tuple(db.execute(query, values).fetchall()))

@@ -3,8 +3,9 @@
 It uses the writer, the readers and the rows of runs of a store. Rules of pages:
 
 1. A page of the run list starts after the key of the last row shown, so that every page costs the
-   same, however many runs precede it.
-2. A search for text reads `WINDOW` runs at a time, and reports where it stopped.
+   same, however many runs precede it. Other orders and filters read one index to its end.
+2. A search for text reads at most `WINDOW` runs of a page, and reports where it stopped. Other readers come in
+   between: it reads `PART` runs at a time.
 3. Every statement uses an index; a test checks the query plans.
 
 Besides those of RowReader, a store answers these statements: `newest key`, `names` (after),
@@ -20,16 +21,17 @@ import asyncio
 import copy
 import hashlib
 import json
+import re
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Generic, Protocol, Self, TypeVar
 
-from ...errors import JournalError
+from ...errors import JournalDamaged, JournalError
 from ...memory import MemoryEntry
 from ...records import Iteration, Result, StepOutcome, as_evaluation, codec
 from ...records.codec import Json
@@ -47,6 +49,7 @@ from ..views import (
     directly,
     enclosing,
     ending_of,
+    mentions,
     no_iteration,
     retried,
     step_outcomes,
@@ -71,8 +74,10 @@ from .rows import (
 )
 from .writer import Connection, Store, Transaction, Writer
 
-WINDOW = 10_000  # runs that one search for text reads
+WINDOW = 2_000  # runs that one search for text reads
+PART = 100  # runs that it reads before others may read
 FIRST = 1 << 62  # a key above all keys
+_REFERENCE = re.compile(r'"\$(?:text|json)":(\d+)')
 MAX_ITERATIONS = 20_000  # iterations cached for the next request
 MAX_ROWS = 300  # rows of runs cached for the next request
 
@@ -116,17 +121,58 @@ class PageReader(RowReader):
     def inbox(self, row: RunRow) -> list[Posted]:
         """Return the answers in the inbox of a run."""
 
-    @abstractmethod
-    def runs(self, wanted: Wanted, offset: int) -> list[RunInfo]:
-        """Return a page of runs, newest first; see Journal.runs."""
-
     def find(self, run_id: str) -> RunInfo:
         """Return a run in its present state. Raises RunNotFound."""
         return self.complete(*self.shown(run_id))
 
     @abstractmethod
     def page(self, wanted: Wanted) -> list[tuple[RunRow, RunInfo]]:
-        """Return the rows and present states of a page of runs, in any order."""
+        """Return the rows and present states of a page of runs, whatever their text.
+
+        In the order of the list if it is slow, else in any order.
+        """
+
+    @abstractmethod
+    def rows(self, keys: Sequence[int]) -> list[tuple[RunRow, RunInfo]]:
+        """Return the rows with these keys and their present states, in this order; a missing one is left out."""
+
+    @abstractmethod
+    def total(self, wanted: Wanted) -> int:
+        """Return the number of runs that match, whatever their text."""
+
+    def paged(self, wanted: Wanted) -> list[tuple[RunRow, RunInfo]]:
+        """Return a page of runs in the order of the list, whatever their text."""
+        rows = self.page(wanted)
+        if wanted.by_key:
+            # Several ends are merged, so each had the rows up to the end of the page.
+            rows.sort(key=lambda item: item[0].key, reverse=not wanted.after)
+            rows = sorted(rows[: wanted.limit], key=lambda item: -item[0].key)
+        return rows
+
+    def runs(self, wanted: Wanted) -> list[RunInfo]:
+        """Return a page of runs with their inputs and sources, whatever their text."""
+        return [self.in_list(row, info) for row, info in self.paged(wanted)]
+
+    def mentions(self, row: RunRow, info: RunInfo, text: str) -> bool:
+        """Return whether a run has a text; see `views.mentions`."""
+        try:
+            info = self.complete(row, info)
+            if mentions(info, (), text):
+                return True
+            # What no row and no content has need not be decoded.
+            rows = self.select("timeline", row.key, 1, -1)
+            bodies = [body.decode("utf-8", "replace") for _, body, _ in rows]
+            ids = {int(found): 0 for body in bodies for found in _REFERENCE.findall(body)}
+            escaped = codec.encode(text)[1:-1].lower()
+            if not any(escaped in body.lower() for body in bodies):
+                contents = self.contents(ids, row)[0].values()
+                if not any(
+                    text.lower() in one.lower() or escaped in one.lower() for one in contents
+                ):
+                    return False
+            return mentions(info, self.entries(row, 0, 0), text)
+        except JournalDamaged:  # its text cannot be known
+            return False
 
     def complete(self, row: RunRow, info: RunInfo) -> RunInfo:
         texts = row.input, row.source
@@ -162,24 +208,13 @@ class PageReader(RowReader):
         return names
 
     def listed(self, wanted: Wanted) -> list[tuple[int, RunView]]:
-        """Return a page of runs with their keys, newest first, without input and source."""
-        if wanted.text and not wanted.after:
-            wanted = replace(wanted, before=wanted.before or self.newest() + 1)
-        views = [(row.key, RecordedView(self, row, info)) for row, info in self.page(wanted)]
-        views.sort(key=lambda item: item[0], reverse=not wanted.after)
-        return sorted(views[: wanted.limit], key=lambda item: -item[0])
+        """Return a page of runs with their keys, whatever their text, without input and source."""
+        return [(row.key, RecordedView(self, row, info)) for row, info in self.paged(wanted)]
 
-    def stopped_at(self, wanted: Wanted) -> int:
-        """Return the key before which a search for text has not read; 0 if it has read all runs."""
-        if not wanted.text or wanted.after:
-            return 0
-        return max(0, min(wanted.before or FIRST, self.newest() + 1) - WINDOW)
-
-    def listing(self, wanted: Wanted) -> RunPage:
-        """Return a page of the run list."""
-        rows = self.listed(wanted)
-        searched = self.stopped_at(wanted) if len(rows) < wanted.limit else 0
-        return RunPage(rows, self.names(), self.newest(), searched)
+    def of_keys(self, keys: Sequence[int]) -> list[tuple[int, RunView]]:
+        """Return the runs with these keys, in this order."""
+        found = {row.key: RecordedView(self, row, info) for row, info in self.rows(keys)}
+        return [(key, found[key]) for key in keys if key in found]
 
     def view(self, run_id: str) -> RunView:
         """Return the view of a run. Raises RunNotFound."""
@@ -363,6 +398,9 @@ class OwningStore(Store[Connection], Protocol[Connection]):
     def share(self, db: Connection, origin: int, run: int) -> None:
         """Let a run refer to the contents of another one, by their keys."""
 
+    def tag(self, db: Connection, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+        """Change the tags of a run, and return all of them. Raises RunNotFound, ConfigurationError."""
+
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; return the answer that is stored."""
 
@@ -481,15 +519,54 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         queue: str = "",
         worker: str = "",
         schedule: str = "",
+        since: float = 0.0,
+        tags: Sequence[str] = (),
+        sort: str = "",
     ) -> list[RunInfo]:
-        """Return the rows of runs, newest first."""
+        """Return the rows of runs; see Journal.runs."""
         wanted = Wanted(
-            name, status, text=text, limit=limit, queue=queue, worker=worker, schedule=schedule
-        )
-        return [row.view() for row in await self._rows(wanted, offset)]
+            name, status, text=text, limit=limit, queue=queue, worker=worker, schedule=schedule, since=since,
+            tags=tuple(tags), sort=sort, offset=offset,
+        )  # fmt: skip
+        return [row.view() for row in await self._listed(wanted)]
 
-    async def _rows(self, wanted: Wanted, offset: int) -> list[RunInfo]:
-        return await self._read(lambda reader: reader.runs(wanted, offset))
+    async def _listed(self, wanted: Wanted) -> list[RunInfo]:
+        if not wanted.text:
+            return await self.look(lambda reader: reader.runs(wanted))
+        keys, _ = await self._searched(
+            replace(wanted, limit=wanted.offset + wanted.limit, offset=0), FIRST
+        )
+        keys = keys[wanted.offset :]
+        return await self.look(lambda reader: [reader.in_list(*item) for item in reader.rows(keys)])
+
+    async def _searched(self, wanted: Wanted, most: int) -> tuple[list[int], int]:
+        """Return the keys of the first runs that have a text, among `most` runs, and where the search stopped."""
+        found: list[int] = []
+        part = replace(wanted, text="", limit=PART)
+        for _ in range(0, most, PART):
+
+            def read(reader: PageReader, part: Wanted = part) -> tuple[list[int], list[int]]:
+                rows = reader.paged(part)
+                text = wanted.text
+                return [row.key for row, _ in rows], [
+                    row.key for row, info in rows if reader.mentions(row, info, text)
+                ]
+
+            keys, matching = await self.look(read)
+            room = wanted.limit - len(found)
+            if wanted.after and wanted.by_key:  # from the oldest of them on
+                found = matching[-room:] + found
+            else:
+                found += matching[:room]
+            if len(keys) < PART or len(found) == wanted.limit:
+                return found, 0
+            if not wanted.by_key:
+                part = replace(part, offset=part.offset + PART)
+            elif wanted.after:
+                part = replace(part, after=keys[0])
+            else:
+                part = replace(part, before=keys[-1])
+        return found, part.before if wanted.by_key else part.offset
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
         """Return the entries of a run after a number; see Journal.entries."""
@@ -536,6 +613,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         """Return the answers in the inbox of a run; see Journal.inbox."""
         self._expect(run_id)
         return await self._read(lambda reader: reader.inbox(reader.row(run_id)))
+
+    async def tag(self, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+        """Add tags to a run; see Journal.tag."""
+        self._expect(run_id)
+        database = self._database
+        return await self._perform(Transaction(lambda db: database.tag(db, run_id, tags)))
 
     async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
         """Create a run that begins with entries of another one; see Journal.fork."""
@@ -596,7 +679,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
 
     async def listing(self, wanted: Wanted, work: Callable[[RunPage], T]) -> T:
         """Return the result of `work` on a page of the run list; see Journal.listing."""
-        return await self.look(lambda reader: work(reader.listing(wanted)))
+        if not wanted.text:
+            return await self.look(
+                lambda r: work(RunPage(r.listed(wanted), r.names(), r.total(wanted)))
+            )
+        keys, stopped = await self._searched(wanted, WINDOW)
+        return await self.look(lambda r: work(RunPage(r.of_keys(keys), r.names(), None, stopped)))
 
     @property
     @abstractmethod

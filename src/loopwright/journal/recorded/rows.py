@@ -36,6 +36,7 @@ from ...errors import JournalDamaged
 from ...records import NOTHING, Failure, Iteration, Measure, Usage, as_evaluation
 from ...records.codec import Json, encode
 from ..protocol import Entry, Posted, RunInfo, surviving
+from ..views import tags_text
 
 Value = str | bytes | int | float | None  # what a column holds
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
@@ -236,7 +237,7 @@ def read_row(values: Sequence[Json]) -> RunRow:
     """
     with as_damage(f"run {values[0]}"):
         key, *sealed = values[: len(_COLUMNS) + 1]
-        checksum, owner, _, queue, priority, wake_at, deliveries = values[len(_COLUMNS) + 1 :]
+        checksum, owner, _, queue, priority, wake_at, deliveries, tags = values[len(_COLUMNS) + 1 :]
         for i in _TEXTS:
             sealed[i] = sealed[i].decode("utf-8", "replace")
         if seal(sealed) != checksum:
@@ -250,6 +251,8 @@ def read_row(values: Sequence[Json]) -> RunRow:
         if queue or deliveries or wake_at:
             fields |= {"queue": queue.decode("utf-8", "replace"), "priority": priority}
             fields |= {"wake_at": wake_at, "deliveries": deliveries}
+        if tags:
+            fields["tags"] = json.loads(tags)
         return RunRow(key=key, info=RunInfo(**fields), owner=owner, **own)
 
 
@@ -283,8 +286,9 @@ def sealed_values(row: RunRow) -> list[Value]:
 
 
 def queue_values(info: RunInfo) -> list[Value]:
-    """Return the values of the columns of a row that follow `sealed_values`: its place in a queue."""
-    return [utf8(info.queue)[0], info.priority, float(info.wake_at), info.deliveries]
+    """Return the values of the columns of a row that follow `sealed_values`: its place in a queue, and its tags."""
+    queue = utf8(info.queue)[0]
+    return [queue, info.priority, float(info.wake_at), info.deliveries, tags_text(info.tags)]
 
 
 def answer_values(run: int, answer: Posted) -> list[Value]:

@@ -19,14 +19,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ..._platform import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
-from ..protocol import Posted, RunInfo, missing_run
+from ..protocol import Posted, RunInfo, missing_run, with_tags
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.ownership import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.rows import (
@@ -39,6 +39,7 @@ from ..recorded.rows import (
     sealed_values,
 )
 from ..recorded.writer import CommitOperation
+from ..views import tags_text
 from .ownership import LEASE, Clocks, LeaseOwner, owner_at, register, renew
 from .tables import FILE, connect_writer, create_private, journal_error, own_folder, write_content
 
@@ -59,7 +60,7 @@ _BACK = (
     "(SELECT max(first) FROM entries WHERE run=:run AND first<=:mark)"
 )
 _INSERT = (
-    "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+    "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
     "ON CONFLICT(run_id) DO NOTHING"
 )
 # The constant columns (id, run_id, name) are left out: their indexes are not touched. Writing the
@@ -439,6 +440,13 @@ class SqliteRuns(SqliteDatabase):
         for loop, mark in plan.back:
             db.execute(_BACK, {"run": row.key, "loop": loop, "mark": mark})
         _write_row(db, rewind.row, row.info.epoch)
+
+    def tag(self, db: sqlite3.Connection, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+        """Change the tags of a run; see OwningStore."""
+        row = find_run(db, run_id)
+        changed = with_tags(row.info.tags, tags)
+        db.execute("UPDATE runs SET tags=? WHERE id=?", (tags_text(changed), row.key))
+        return changed
 
     def share(self, db: sqlite3.Connection, origin: int, run: int) -> None:
         """Do nothing: contents belong to the file, and no run is ever deleted from it."""

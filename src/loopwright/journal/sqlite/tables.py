@@ -149,7 +149,19 @@ _FIFTH = (
     "ALTER TABLE runs ADD COLUMN wake_at REAL NOT NULL DEFAULT 0",
     "ALTER TABLE runs ADD COLUMN deliveries INTEGER NOT NULL DEFAULT 0",
 )
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+# A damaged row must not keep the others from being read.
+COST = "CASE WHEN json_valid(usage) THEN json_extract(usage,'$[3]') END"
+_SIXTH = (
+    "ALTER TABLE runs ADD COLUMN tags TEXT NOT NULL DEFAULT ''",
+    # All that lists are sorted and filtered by, so that they read no row of another page of the list. The key is in
+    # the third place: runs with one end are in its order.
+    "DROP INDEX runs_by_end",
+    (
+        "CREATE INDEX runs_by_end ON runs(status,reason,id,created,updated,score,iterations,"
+        f"{COST},name,queue,tags)"
+    ),
+)
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 VERSION = len(STEPS)
 _FOREIGN = (
     "SELECT CASE WHEN type='table' THEN 'virtual table' ELSE type END,name FROM sqlite_schema "
