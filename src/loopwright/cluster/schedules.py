@@ -117,7 +117,8 @@ def next_tick(row: RunInfo, now: float) -> RunInfo:
 def _fresh(row: RunInfo) -> RunInfo:
     """Return a run that repeats another one."""
     return RunInfo(
-        "", row.name, row.input, row.fingerprint, dict(row.source), queue=row.queue, priority=row.priority
+        "", row.name, row.input, row.fingerprint, dict(row.source), queue=row.queue, priority=row.priority,
+        tags=row.tags,
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class Submission:
         delay: after how many seconds it may start, by the clock of the journal; in place of `at`. Default: 0.
         pinned: whether workers must have the same fingerprint. Default: True.
         cron: times at which it is repeated, as five fields of cron in UTC. Default: once.
+        tags: the tags of its runs. Default: none.
 
     Example:
         >>> Submission(lambda text: text.upper(), queue="slow").queue
@@ -67,6 +68,7 @@ class Submission:
         delay: float = 0.0,
         cron: str = "",
         pinned: bool = True,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
         self.step: Step = as_step(step)
         self.source = dict(source or {})
@@ -76,12 +78,14 @@ class Submission:
         self.delay = delay
         self.cron = cron
         self.pinned = pinned
+        self.tags = tags
 
     def row(self, value: Any, given: str, now: float | None = None) -> RunInfo:
         """Return the row of the run with an input and an id of the caller; `now` is the time of the journal, by default that of here."""
         now = time.time() if now is None else now
         start = now + self.delay if self.delay else self.at or 0.0
-        fresh = fresh_row(self.step, value, "" if not given or self.cron else run_id_of(given))
+        run_id = "" if not given or self.cron else run_id_of(given)
+        fresh = fresh_row(self.step, value, run_id, self.tags)
         named = {SUBMITTED_AS: given} if given else {}
         row = described(fresh, self.step, {**self.source, **named}, None)
         row = replace(row, status="queued", queue=self.queue, priority=self.priority, wake_at=start)

@@ -458,6 +458,7 @@ async def run(
     *,
     journal: Journal | str | None = None,
     run_id: str = "",
+    tags: Mapping[str, str] | None = None,
     budget: Budget | None = None,
     clock: Clock | None = None,
     random: Callable[[], float] | None = None,
@@ -480,6 +481,7 @@ async def run(
         value: its input, any JSON value.
         journal: where the run is recorded: a Journal, a URL such as `sqlite:runs.db`, or None (nothing).
         run_id: the run to create or resume, 1 to 64 letters, digits, - and _. Default: a new ID.
+        tags: names and values by which lists find the run, such as `{"team": "search"}`. Default: none.
         budget: the most that the run may spend. Default: no limit.
         clock: the source of time. Default: the clock of the event loop.
         random: returns a number from 0 to 1, for delays between attempts. Default: `random.random`.
@@ -543,7 +545,7 @@ async def run(
         info, log = await open_run(
             root, value, store, resources=run_resources, redactor=redactor, budget=budget,
             source=source or {}, accept_changes=accept_changes, run_id=run_id, takeover=takeover,
-            observed=bool(shown), has_input=has_input,
+            observed=bool(shown), has_input=has_input, tags=tags,
         )  # fmt: skip
         started, failed = opened_listeners(shown, log)
         state = Run(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checka
 from ..conditions import CEILING, UNITS, Budget, amount, unit_of
 from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
 from ..journal import Entry, Journal, NoLog, Rewind, RunInfo, RunLog, surviving
+from ..journal.protocol import checked_tags
 from ..records import (
     Failure,
     History,
@@ -432,6 +433,7 @@ class RunOptions(ResumeOptions, total=False):
 
     journal: Journal | str | None
     run_id: str
+    tags: Mapping[str, str] | None
 
 
 def chained(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -550,11 +552,13 @@ def valid_run_id(run_id: str) -> str:
     return run_id
 
 
-def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
+def fresh_row(
+    step: Step, value: Json, run_id: str, tags: Mapping[str, str] | None = None
+) -> RunInfo:
     """Return the row of a new run.
 
     Raises:
-        ConfigurationError: for an invalid run ID or input.
+        ConfigurationError: for an invalid run ID, input or tag.
     """
     valid_run_id(run_id)
     declared = step.input_type
@@ -566,7 +570,8 @@ def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
     except StepError as error:
         raise ConfigurationError(str(error)) from None
     now = time.time()
-    return RunInfo(run_id or new_run_id(), step.name, recorded_input, created=now, updated=now)
+    row = RunInfo(run_id or new_run_id(), step.name, recorded_input, created=now, updated=now)
+    return replace(row, tags=checked_tags(tags)) if tags else row
 
 
 def described(
@@ -601,6 +606,7 @@ async def open_run(
     takeover: bool,
     observed: bool,
     has_input: bool,
+    tags: Mapping[str, str] | None = None,
 ) -> tuple[RunInfo, RunLog]:
     """Open the journal of a run; return its row, with the bounds of this opening, and the log.
 
@@ -609,7 +615,7 @@ async def open_run(
     Raises:
         JournalError: if it cannot be opened, or holds another run under this ID.
     """
-    fresh = fresh_row(step, value, run_id)
+    fresh = fresh_row(step, value, run_id, tags)
     if redactor is None and step.asks_model and "models" not in resources:
         # The default models read these keys at the first call, when the input is on record.
         from ..records.redaction import Redactor, secrets_in
@@ -619,6 +625,7 @@ async def open_run(
         # Refused, not redacted: a run cannot compute with a replaced input.
         redactor.refuse("input", fresh.input)
         redactor.refuse("the source of the run", source)
+        redactor.refuse("the tags of the run", fresh.tags)
     if store is not None or observed:  # listeners may read the limits
         fresh = described(fresh, step, source, budget)
     if store is None:
@@ -632,6 +639,8 @@ async def open_run(
                 f"{log.info.run_id}: the process that forked it ended before its entries were written; "
                 "fork again with another run ID"
             )
+        if fresh.tags.items() - log.info.tags.items():  # of a run that existed
+            await store.tag(log.info.run_id, fresh.tags)
         # Answers and limits that were posted while no process ran it become entries before the replay.
         if log.recorded or log.posted:
             from ..journal.questions import take_up

@@ -780,6 +780,9 @@ def with_tags(before: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, s
     return checked_tags({name: value for name, value in {**before, **tags}.items() if value})
 
 
+MATCHES = 100  # runs that are read for the beginning of an id
+
+
 def existing_run(run_id: str) -> RunLocked:
     """Return the error for a new run whose ID is taken."""
     return RunLocked(f"{run_id}: a run with this ID exists; use another ID")
@@ -789,7 +792,8 @@ def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
     """Return the error for an id that matches no run, or several."""
     # A prefix of several runs is an error: acting on the wrong run cannot be undone.
     if matches:
-        return RunNotFound(f"{run_id!r} matches {matches} runs; use more characters of the id")
+        many = f"{matches} runs" if matches < MATCHES else f"{MATCHES} runs or more"
+        return RunNotFound(f"{run_id!r} matches {many}; use more characters of the id")
     return RunNotFound(
         f"there is no run {run_id!r} in this journal", "; list them with: loopwright runs"
     )

@@ -36,6 +36,7 @@ __all__ = [
     "ASCII",
     "UNICODE",
     "Signs",
+    "ago",
     "bar",
     "clean",
     "clean_json",
@@ -258,6 +259,17 @@ def limit_text(name: str, value: Json) -> str:
 def when(moment: float) -> str:
     """Return a time (seconds since the epoch) as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else ""
+
+
+def ago(moment: float) -> str:
+    """Return how long ago a time (seconds since the epoch) was, and the local date after a week."""
+    seconds = max(0.0, time.time() - moment)
+    if not moment or seconds >= 7 * 86400:
+        return time.strftime("%Y-%m-%d", time.localtime(moment)) if moment else ""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
 
 
 def start(moment: float) -> str:

@@ -25,7 +25,7 @@ from uuid import uuid4
 import psycopg
 
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
-from ..protocol import Posted, RunInfo, missing_run, with_tags
+from ..protocol import MATCHES, Posted, RunInfo, missing_run, with_tags
 from ..questions import schedule_of
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.ownership import RewindPlan, find_row, locked, present, rewound, taken
@@ -466,7 +466,7 @@ _SEALED = (
 )
 COLUMNS = f"id,{_SEALED},queue,priority,wake_at,deliveries,tags"
 _BY_ID = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id=%s"
-_BY_BEGINNING = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id>=%s AND run_id<%s"
+_BY_BEGINNING = f"SELECT {COLUMNS} FROM loopwright.runs WHERE run_id>=%s AND run_id<%s LIMIT %s"
 _BY_KEY_LOCKED = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=%s FOR UPDATE"
 _TO_OPEN = (
     f"SELECT {COLUMNS}, (SELECT count(*) FROM loopwright.inbox i WHERE i.run=runs.id AND i.asked=0) "
@@ -511,7 +511,7 @@ def find_run(db: Connection, run_id: str) -> RunRow:
     return find_row(
         run_id.replace("\0", ""),
         lambda name: db.execute(_BY_ID, (name,)).fetchall(),
-        lambda first, end: db.execute(_BY_BEGINNING, (first, end)).fetchall(),
+        lambda first, end: db.execute(_BY_BEGINNING, (first, end, MATCHES)).fetchall(),
     )
 
 

@@ -273,6 +273,7 @@ def page_query(wanted: Wanted, live: list[int], columns: str) -> tuple[str, list
     return f"{query} LIMIT %s OFFSET %s", [*values, wanted.limit, wanted.offset]
 
 
+_COUNTED = 10_000  # runs that are counted; of more, the key of the newest is their number
 _BY_KEYS = f"SELECT {COLUMNS} FROM loopwright.runs WHERE id=ANY(%s)"
 
 
@@ -336,8 +337,13 @@ class Reader(PageReader):
 
     def total(self, wanted: Wanted) -> int:
         terms, values = run_terms(wanted, self._live())
-        where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        return int(self._rows_of(f"SELECT count(*) FROM loopwright.runs{where}", values)[0][0])
+        if terms:
+            query = f"SELECT count(*) FROM loopwright.runs WHERE {' AND '.join(terms)}"
+            return int(self._rows_of(query, values)[0][0])
+        # The first page of a long list is not slower than that of a short one; a deleted run counts there.
+        query = "SELECT count(*) FROM (SELECT FROM loopwright.runs LIMIT %s) AS c"
+        [(count,)] = self._rows_of(query, (_COUNTED + 1,))
+        return int(count) if count <= _COUNTED else self.newest()
 
     def _live(self) -> list[int]:
         [(live,)] = self._rows_of(LIVE, ())

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ..._platform import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
-from ..protocol import Posted, RunInfo, missing_run, with_tags
+from ..protocol import MATCHES, Posted, RunInfo, missing_run, with_tags
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.ownership import RewindPlan, find_row, locked, rewound, taken
 from ..recorded.rows import (
@@ -49,7 +49,7 @@ _CHUNKS = (1024, 128, 16, 1)
 _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
 _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
-_BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
+_BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<? LIMIT ?"
 _LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
 _ASIDE = (
     "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark IN "
@@ -461,7 +461,7 @@ def find_run(db: sqlite3.Connection, run_id: str) -> RunRow:
     return find_row(
         run_id,
         lambda name: db.execute(_BY_ID, (name,)).fetchall(),
-        lambda first, end: db.execute(_BY_BEGINNING, (first, end)).fetchall(),
+        lambda first, end: db.execute(_BY_BEGINNING, (first, end, MATCHES)).fetchall(),
     )
 
 

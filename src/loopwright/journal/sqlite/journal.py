@@ -244,13 +244,13 @@ def listed_query(
     It reads one index from its beginning to its end, which takes 30 ms for 100,000 runs.
     """
     terms, values = run_terms(wanted)
-    if wanted.statuses or wanted.reason:
-        some = ["0"]
-        for end, live_only in ends:
-            if end is not None:
-                of_end, more = end_terms(end, live, live_only=live_only)
-                some.append(" AND ".join(of_end))
-                values += more
+    some = []
+    for end, live_only in ends:
+        if end is not None:
+            of_end, more = end_terms(end, live, live_only=live_only)
+            some.append(" AND ".join(of_end))
+            values += more
+    if some:
         terms.append(f"({' OR '.join(some)})")
     newer = bool(wanted.after)
     terms += ["id<?", "id>?"]
@@ -438,7 +438,7 @@ class Pages(RunReader, PageReader):
         owners = owners_at(self._db, self._now())
         live = json.dumps([key for key, owner in owners.items() if owner.alive])
         ends = self.ends(wanted)
-        if wanted.is_slow or wanted.offset:
+        if ends and (wanted.is_slow or wanted.offset):
             query, values = listed_query(wanted, ends, live)
             return self.rows([key for (key,) in self._db.execute(query, values).fetchall()])
         raws: list[tuple[Json, ...]] = []
@@ -462,8 +462,11 @@ class Pages(RunReader, PageReader):
         owners = owners_at(self._db, self._now())
         live = json.dumps([key for key, owner in owners.items() if owner.alive])
         every = replace(wanted, before=0, after=0)
-        query, values = listed_query(every, self.ends(wanted), live, "count(*)")
-        return int(self._db.execute(query, values).fetchone()[0])
+        counted = 0
+        for end in self.ends(wanted):  # each is a part of the index
+            query, values = listed_query(every, [end], live, "count(*)")
+            counted += self._db.execute(query, values).fetchone()[0]
+        return counted
 
 
 T = TypeVar("T")

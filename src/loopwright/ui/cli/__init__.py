@@ -53,7 +53,7 @@ GROUPS = {
         Command("submit", "submit", "Queue runs for workers."),
     ),
     "Look": (
-        Command("runs", "show", "List the runs in the journal, newest first."),
+        Command("runs", "runs", "List the runs in the journal, newest first."),
         Command("show", "show", "Show a run and the reason for its end."),
         Command("watch", "watch", "Follow a run of another process."),
         Command("compare", "compare", "Compare recorded runs."),
@@ -98,6 +98,7 @@ GROUPS = {
         Command("journal prune", "journal.prune", "Delete the runs that ended long ago."),
         Command("journal adopt", "journal.adopt", "Make a folder known that came from elsewhere."),
         Command("memory", "memory", "Show the memory of loops and agents."),
+        Command("tag", "tag", "Tag a run, to find it again."),
         Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
     ),
     "Set up": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -11,13 +11,12 @@ import typer
 from ...errors import ConfigurationError, nearest
 from ...journal import Journal, RunInfo
 from ...journal.views import RunPage, Wanted
-from ...records import Status
 from .. import formatting as texts
 from ..consent import can_be_asked, says_yes
+from ..finding import STATUSES, wanted_of
 from . import completion
 from .output import Output
 
-STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
 _LATEST = 500  # runs whose queues are names for a hint
 _MOST_NAMES = 10  # names that a message lists
 _SHOWN = 5  # runs that are listed before they are changed
@@ -25,20 +24,21 @@ _PAGE = 1000  # runs that are read at a time
 
 
 def statuses(incomplete: str) -> list[str]:
-    """Return the statuses that begin so, for a shell."""
-    return [status for status in STATUSES if status.startswith(incomplete)]
+    """Return the statuses that begin so, for a shell, after those with a comma behind them."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{status}" for status in STATUSES if status.startswith(last)]
 
 
 @dataclass(frozen=True)
-class RunFilter:
-    """Options that select the runs which a command changes."""
+class ListFilter:
+    """Options that select runs."""
 
     queue: Annotated[
         str,
         typer.Option(
             "--queue",
             metavar="NAME",
-            help="Queue; all of its runs are cancelled.",
+            help="Queue; only its runs.",
             autocompletion=completion.queues,
         ),
     ] = ""
@@ -47,16 +47,65 @@ class RunFilter:
         typer.Option(
             "--status",
             metavar="STATUS",
-            help="Status of the run; all of these are cancelled.",
+            help="Status of the run; only these, or several with commas between: "
+            f"{', '.join(STATUSES)}.",
             autocompletion=statuses,
         ),
     ] = ""
     named: Annotated[
-        str,
-        typer.Option("--name", metavar="NAME", help="Name of the run; all of these are cancelled."),
+        str, typer.Option("--name", metavar="NAME", help="Name of the run; only these.")
     ] = ""
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="TIME", help="Start of the run; only later ones: 2h, 3d, or a date."
+        ),
+    ] = ""
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            metavar="NAME=VALUE",
+            help="Tag of the run; only these, of a NAME alone with any value; repeatable.",
+        ),
+    ] = None
+    search: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="TEXT",
+            help="Text in the ID, name, reason, input, outputs or feedback.",
+        ),
+    ] = ""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What is given, besides the tags, by the names of `finding.wanted_of`."""
+        words = {
+            "queue": self.queue, "status": self.status, "name": self.named, "since": self.since, "search": self.search,
+        }  # fmt: skip
+        return {name: value for name, value in words.items() if value}
+
+    def wanted(self, **more: str) -> Wanted:
+        """Return the runs that are selected, with further words. Raises ConfigurationError."""
+        return wanted_of({**self.words, **more}, self.tag or (), option="--")
+
+    @property
+    def options(self) -> list[str]:
+        """The options that select the same runs."""
+        pairs = [*self.words.items(), *(("tag", tag) for tag in self.tag or ())]
+        return [word for name, value in pairs for word in (f"--{name}", value)]
+
+
+_OPTIONS = "--queue, --status, --name, --since, --tag or --search"
+
+
+@dataclass(frozen=True)
+class RunFilter(ListFilter):
+    """Options that select the runs which a command changes."""
+
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Answer yes: cancel all runs that match.")
+        bool, typer.Option("--yes", "-y", help="Answer yes: change all runs that match.")
     ] = False
 
     def is_given(self, run: str) -> bool:
@@ -65,13 +114,11 @@ class RunFilter:
         Raises:
             ConfigurationError: for neither or both.
         """
-        given = bool(self.queue or self.status or self.named)
+        given = bool(self.options)
         if given == bool(run):
-            raise ConfigurationError(
-                "Name either a RUN, or select runs with --queue, --status or --name."
-            )
+            raise ConfigurationError(f"Name either a RUN, or select runs with {_OPTIONS}.")
         if self.yes and not given:
-            raise ConfigurationError("--yes is for --queue, --status and --name; a RUN needs none.")
+            raise ConfigurationError(f"--yes is for {_OPTIONS}; a RUN needs none.")
         return given
 
     async def select(self, store: Journal, statuses: Sequence[str]) -> list[RunInfo]:
@@ -80,21 +127,20 @@ class RunFilter:
         Raises:
             ConfigurationError: for a status that is not one of these, or an unknown queue.
         """
-        check_status(self.status, STATUSES)
-        if self.status and self.status not in statuses:
-            raise ConfigurationError(
-                f"--status: {self.status} runs do not change; use one of {', '.join(statuses)}"
-            )
-        wanted = Wanted(self.named, self.status, queue=self.queue, limit=1)
-        await matching(store, wanted, self.status)
+        wanted = self.wanted()
+        for status in wanted.statuses:
+            if status not in statuses:
+                raise ConfigurationError(
+                    f"--status: {status} runs do not change; use one of {', '.join(statuses)}"
+                )
+        await matching(store, replace(wanted, limit=1))
         rows: dict[str, RunInfo] = {}  # a run may change its status meanwhile, and be there twice
-        for status in [self.status] if self.status else statuses:
-            before = 0
-            while page := await store.listing(
-                Wanted(self.named, status, before=before, limit=_PAGE, queue=self.queue), _infos
-            ):
-                rows |= {info.run_id: info for _, info in page}
-                before = page[-1][0]
+        for status in wanted.statuses or statuses:
+            before = -1
+            while before:
+                page = replace(wanted, status=status, before=max(before, 0), limit=_PAGE)
+                infos, before = await store.listing(page, _infos)
+                rows |= infos
         return sorted(rows.values(), key=lambda row: row.created)
 
     def confirm(self, rows: Sequence[RunInfo], verb: str, output: Output, also: str = "") -> None:
@@ -122,26 +168,18 @@ class RunFilter:
             raise ConfigurationError("no run was changed")
 
 
-def _infos(page: RunPage) -> list[tuple[int, RunInfo]]:
-    return [(key, view.info) for key, view in page.rows]
+def _infos(page: RunPage) -> tuple[dict[str, RunInfo], int]:
+    """Return the rows of a page, and the key before which the next one begins; 0 for the last one."""
+    rows = {view.info.run_id: view.info for _, view in page.rows}
+    return rows, page.searched or (page.rows[-1][0] if len(rows) == _PAGE else 0)
 
 
-def check_status(status: str, statuses: Sequence[str]) -> None:
-    """Raise ConfigurationError for an unknown status."""
-    if status and status not in statuses:
-        hint = nearest(status, statuses) or f"; use one of {', '.join(statuses)}"
-        raise ConfigurationError(f"--status: {status!r} is not a status{hint}")
-
-
-async def matching(store: Journal, wanted: Wanted, status: str) -> list[RunInfo]:
+async def matching(store: Journal, wanted: Wanted) -> list[RunInfo]:
     """Return the rows of a list. Raises ConfigurationError for an unknown queue or worker."""
     rows = await store.runs(
-        limit=wanted.limit,
-        name=wanted.name,
-        status=status,
-        queue=wanted.queue,
-        worker=wanted.worker,
-    )
+        limit=wanted.limit, name=wanted.name, status=wanted.status, text=wanted.text, queue=wanted.queue,
+        worker=wanted.worker, since=wanted.since, tags=wanted.tags, sort=wanted.sort,
+    )  # fmt: skip
     queue, worker = wanted.queue, wanted.worker
     if not rows and (queue or worker):
         queues, workers = await _queues_and_workers(store)

@@ -1,4 +1,4 @@
-"""The options that several commands share, and the ages and moments that they name: `30d`, `2026-01-31T06:00Z`.
+"""The options that several commands share.
 
 A command takes a class of options as its parameter `options`; `expanded` makes each field an option of
 the command line, so that names, help and defaults stand once.
@@ -9,25 +9,19 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, get_type_hints
 
 import typer
 
-from ...errors import ConfigurationError
 from ..journals import DEFAULT
 from . import completion
 
 DEFAULT_COLLECTOR = "http://localhost:4318"
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"  # of the OpenTelemetry specification, read by all its SDKs
 _URLS = ("http://", "https://")
-_AGE = re.compile(r"([0-9]{1,9})([hdw])")
-_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class InDoubt(StrEnum):
@@ -83,6 +77,10 @@ MaxIterations = Annotated[
     typer.Option(
         "--max-iterations", metavar="N", help="Limit on iterations: raise that of a loop."
     ),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="NAME=VALUE", help="Tag of the run; repeatable."),
 ]
 LoopName = Annotated[
     str,
@@ -255,23 +253,3 @@ def with_collector(arguments: Sequence[str]) -> list[str]:
             url = os.environ.get(VARIABLE) or DEFAULT_COLLECTOR
             words[place] = f"--otel={url}"
     return words
-
-
-def age(option: str, text: str) -> float:
-    """Return the seconds of an age. Raises ConfigurationError."""
-    if matched := _AGE.fullmatch(text):
-        return int(matched[1]) * _SECONDS[matched[2]]
-    raise ConfigurationError(f"{option}: {text!r} is not an age; use one such as 12h, 30d or 8w")
-
-
-def moment(option: str, text: str) -> float:
-    """Return the time of a date, or of an age before now, in seconds since the epoch. Raises ConfigurationError."""
-    if _AGE.fullmatch(text):
-        return time.time() - age(option, text)
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        raise ConfigurationError(
-            f"{option}: {text!r} is not a time. Use an age such as 12h, 30d or 8w, or a date such as "
-            "2026-01-31."
-        ) from None

@@ -59,6 +59,11 @@ if TYPE_CHECKING:
 Part = str | tuple[str, str]
 # The reader is gone: a closed pipe, a closed terminal, a closed file descriptor.
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
+# Of the statuses of runs.
+STYLES = {
+    "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
+    "interrupted": "yellow", "failed": "red", "cancelled": "red", "damaged": "red",
+}  # fmt: skip
 PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
 _MAX_LINE = 2000  # characters of a line about an error
 # The page has a table of the same codes, because its reader has buttons and no commands.

@@ -42,7 +42,7 @@ def cancel(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Cancel a run, or all open runs that match --queue, --status and --name.
+    """Cancel a run, or all open runs that match --queue, --status, --name, --since, --tag and --search.
 
     The process of a run is asked to end it, and for one run the command waits up to 10 seconds. Before it cancels
     several, it shows how many and the first of them, and asks.

@@ -33,6 +33,7 @@ from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..consent import approved
+from ..finding import tags_of
 from ..inputs import opening_report, read_input
 from ..journals import command_line, opened, reading
 from ..run_summary import ended, in_doubt, on_record, result_json
@@ -56,6 +57,7 @@ from .options import (
     RunCommandOptions,
     RunId,
     RunName,
+    Tags,
     expanded,
 )
 from .output import Output, Signals, exit_at_once
@@ -80,6 +82,7 @@ class Job:
     listeners: tuple[Listener, ...] = ()
     raised: Mapping[str, Any] = field(default_factory=dict)
     recorded: Mapping[str, Json] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,7 @@ async def _run_job(
                         value,
                         journal=store,
                         run_id=job.run_id,
+                        tags=job.tags,
                         budget=job.source.budget,
                         listeners=[view.show_entry, *job.listeners],
                         resources=resources,
@@ -225,6 +229,7 @@ def run(
     text: InputText = None,
     input_file: InputFile = None,
     run_id: RunId = "",
+    tag: Tags = None,
     lenient: Lenient = False,
     dry_run: DryRun = False,
 ) -> int:
@@ -244,6 +249,7 @@ def run(
         loopwright run polish.yaml --input-file draft.txt --replies replies.yaml --json
     """
     with Output(as_json=options.as_json) as output:
+        tags = tags_of(tag)
         settings = replace(SourceSettings.of(options), lenient=lenient)
         load = functools.partial(load_source, file, settings)
         # Without rules every effect would fail, one after another.
@@ -263,7 +269,8 @@ def run(
         # After the approval: the answer and the input may both come from stdin.
         value = read_input(text, input_file, output.note)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-        return drive(Job(source, value, run_id or new_run_id(), options, telemetry_options), output)
+        job = Job(source, value, run_id or new_run_id(), options, telemetry_options, tags=tags)
+        return drive(job, output)
 
 
 @expanded

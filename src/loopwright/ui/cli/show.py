@@ -1,34 +1,31 @@
-"""`show` and `runs`: one recorded run, and the list of runs or of agent executions.
+"""`show`: one recorded run.
 
-`show` has the status, scores and iterations of a run; one iteration; a diff of two; the timeline.
+It has the status, scores and iterations of a run; one iteration; a diff of two; the timeline.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ... import agents
-from ...errors import ConfigurationError, JournalDamaged, RunNotFound, listed, nearest
+from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
-from ...journal.protocol import DAMAGED, shown_url
-from ...journal.questions import open_questions, pending
+from ...journal.protocol import shown_url
+from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun, recorded_result
-from ...journal.views import Wanted, directly, step_outcomes
+from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
-from ...records import Iteration, Reason, Result, Status, StepOutcome
+from ...records import Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import (
     DEFAULT,
-    MAX_ROWS,
     command_line,
     files_line,
     folder_of,
@@ -42,7 +39,6 @@ from ..run_files import (
     run_files,
     turned_tests,
     unrecorded_files,
-    unrecorded_folders,
     unused_files,
 )
 from ..run_summary import (
@@ -61,8 +57,6 @@ from ..run_summary import (
     submitted_json,
     waiting_text,
 )
-from . import completion
-from .filters import STATUSES, check_status, matching, statuses
 from .live import (
     ColumnWidths,
     continuation_line,
@@ -78,218 +72,13 @@ from .live import (
     row_line,
     show_tracebacks,
     step_line,
-    steps_text,
     workspaces_of,
 )
 from .options import AsJson, JournalUrl, LoopName, RunName
-from .output import Output, Part
+from .output import STYLES, Output, Part
 
 if TYPE_CHECKING:
-    from ...agents.final_answer import Execution
     from ...agents.lifecycle import LifecycleListener
-
-STYLES = {
-    "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
-    "interrupted": "yellow", "failed": "red", "cancelled": "red", DAMAGED: "red",
-}  # fmt: skip
-
-
-def runs(
-    journal: JournalUrl = DEFAULT,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of rows.")
-    ] = 20,
-    status: Annotated[
-        str,
-        typer.Option(
-            "--status",
-            metavar="STATUS",
-            help=f"Status of the run; only these are listed: {', '.join(STATUSES)}.",
-            autocompletion=statuses,
-        ),
-    ] = "",
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name of the run; only these are listed.")
-    ] = "",
-    queue: Annotated[
-        str,
-        typer.Option(
-            "--queue",
-            metavar="NAME",
-            help="Queue; only its runs are listed.",
-            autocompletion=completion.queues,
-        ),
-    ] = "",
-    worker: Annotated[
-        str,
-        typer.Option(
-            "--worker",
-            metavar="NAME",
-            help="Only runs that this worker holds: HOST:PID, as `worker list` names it.",
-        ),
-    ] = "",
-    executions: Annotated[
-        bool, typer.Option("--executions", help="List the executions of reasoning agents instead.")
-    ] = False,
-    as_json: AsJson = False,
-) -> int:
-    """List the runs in the journal, newest first.
-
-    Examples:
-        loopwright runs
-        loopwright runs --status failed --limit 50
-        loopwright runs --name polish --json
-    """
-    wanted = Wanted(name, status, limit=limit, queue=queue, worker=worker)
-    if executions:
-        return _executions(journal, wanted, as_json=as_json)
-    check_status(status, STATUSES)
-    with Output(as_json=as_json) as output:
-        try:
-            rows, questions, steps = reading(journal, lambda store: _run_rows(store, wanted))
-        except RunNotFound:  # the journal does not exist yet
-            rows, questions, steps = [], {}, {}
-        if as_json:
-            shown = []
-            for row in rows:
-                data = row.to_json()
-                if outcomes := steps.get(row.run_id):
-                    data["outcomes"] = {one.name: one.to_json() for one in outcomes}
-                if row.run_id in questions:
-                    data["questions"] = questions[row.run_id]
-                shown.append(data)
-            output.write_json({"runs": shown})
-        elif not rows:
-            output.note(f"no runs in {shown_url(journal)}")
-        else:
-            _write(rows, questions, steps, output)
-            if any(questions.values()):
-                waiting = next(row.run_id for row in rows if questions.get(row.run_id))
-                output.write(("answer: ", "dim"), command_line("approve", waiting, journal))
-    return 0
-
-
-async def _run_rows(
-    store: Journal, wanted: Wanted
-) -> tuple[list[RunInfo], dict[str, int], dict[str, list[StepOutcome]]]:
-    """Return runs, the number of open questions of suspended ones, and the steps of those without
-    iterations."""
-    rows, steps, questions = [], {}, {}
-    listed = await matching(store, wanted, wanted.status)
-    returns = await returns_of(store, listed)
-    for row in listed:
-        if waits := waiting_text(row, returns):
-            row = replace(row, detail=waits)
-        try:
-            if row.status == "interrupted":
-                entries = await store.entries(row.run_id)
-                if unrecorded_folders(row, entries, folder_of(store)):
-                    row = replace(row, detail=UNRECORDED)
-            # The row is complete at the end of a run.
-            if row.status == "running" or not (row.iterations or row.status == DAMAGED):
-                entries = await store.entries(row.run_id)
-                row = replace(row, iterations=RecordedRun(surviving(entries)).iterations)
-                if not row.iterations:
-                    steps[row.run_id] = step_outcomes(row, entries)
-            # Only suspended runs have open questions, and each list of questions reads a journal.
-            if row.status == Status.SUSPENDED:
-                questions[row.run_id] = len(await pending(store, row.run_id))
-        except JournalDamaged as error:
-            row = row.as_damaged(error)
-        rows.append(row)
-    return rows, questions, steps
-
-
-def _write(
-    rows: Sequence[RunInfo],
-    questions: Mapping[str, int],
-    steps: Mapping[str, Sequence[StepOutcome]],
-    output: Output,
-) -> None:
-    """Write a line per run. A terminal gets the columns that fit, a pipe gets all of them."""
-    ids = max(len(row.run_id) for row in rows)
-    longest = max(texts.width(row.name) for row in rows)
-    # 15 cells for the status and the gaps: on a narrow terminal the name gives way, never the ID.
-    narrow = min(24, longest, max(8, output.width - ids - 15))
-    names = narrow if output.terminal else longest
-    for row in rows:
-        name = texts.fit(texts.one_line(row.name), names, output.signs)
-        outcomes = steps.get(row.run_id)
-        extent = steps_text(outcomes) if outcomes else texts.plural(row.iterations, "iteration")
-        line: list[tuple[str, str]] = [
-            (f"{row.run_id:{ids}}", "bold"),
-            (f"{row.status:11}", STYLES.get(row.status, "")),
-            (name + " " * (names - texts.width(name)), ""),
-            (f"{extent:>13}", ""),
-            (f"{texts.score(row.score):5}", ""),
-            (texts.when(row.created), "dim"),
-            (f"{texts.cost(row.usage, scripted=row.scripted):>8}", "dim"),
-            (_detail(row, questions.get(row.run_id)), "dim"),
-        ]
-        output.write(*_columns(line, output))
-
-
-def _detail(row: RunInfo, questions: int | None) -> str:
-    detail = texts.one_line(row.detail or texts.place(row))
-    if questions is None:
-        return detail
-    if questions:
-        return f"{texts.plural(questions, 'question')}: {detail}"
-    # A worker brings back an answered run, so a submitted one that stays suspended waits for something else.
-    return detail if row.queue else f"answered, ready to resume: {detail}"
-
-
-def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
-    """Return the columns with gaps; on a terminal, without the last ones that do not fit."""
-    room: float = output.width if output.terminal else math.inf
-    parts: list[Part] = []
-    for index, (text, style) in enumerate(line):
-        gap = "  " if parts else ""
-        room -= len(gap)
-        if index == len(line) - 1 and 10 < room < math.inf:
-            text = texts.fit(text, int(room), output.signs)
-        if texts.width(text) > room:
-            break
-        parts += [gap, (text, style)]
-        room -= texts.width(text)
-    return parts
-
-
-def _executions(url: str, wanted: Wanted, *, as_json: bool) -> int:
-    """Write the executions of reasoning agents in the latest runs, newest run first."""
-    status = wanted.status  # of an execution, not of its run
-    check_status(status, agents.STATUSES)
-
-    async def read(store: Journal) -> list[Execution]:
-        rows = await matching(store, wanted, status="")
-        every = [
-            one
-            for r in rows
-            if r.status != DAMAGED
-            for one in agents.execution_of(r, await store.entries(r.run_id))
-        ]
-        return [one for one in every if not status or one.status == status]
-
-    with Output(as_json=as_json) as output:
-        try:
-            executions = reading(url, read)
-        except RunNotFound:  # the journal does not exist yet
-            executions = []
-        if as_json:
-            output.write_json({"executions": [one.to_json() for one in executions]})
-            return 0
-        if not executions:
-            output.note(f"no executions of agents in {shown_url(url)}")
-        for one in executions:
-            result = texts.one_line(one.error or texts.value_line(one.result))
-            started = texts.when(one.started_at) if one.started_at is not None else ""
-            count = f"{texts.plural(one.interaction_count, 'interaction'):>15}"
-            head = f"  {one.status:9}  {one.agent}  {count}  {started}  "
-            room = max(10, output.width - len(one.run_id) - len(head))
-            text = texts.fit(f"{texts.one_line(one.prompt)} -> {result}", room, output.signs)
-            output.write((one.run_id, "bold"), head, (text, "dim"))
-    return 0
-
 
 IterationsByLoop = Mapping[str, Sequence[Iteration]]
 
@@ -434,10 +223,15 @@ def _overview(
     path = loop_of(info, loops, loop) if loops or loop else ""
     result = recorded_result(info, entries, detail)
     status = "" if ended(entries) or info.status == result.status.value else info.status
-    output.write(
-        (texts.one_line(info.name), "bold"),
-        f"  run {info.run_id}, started {texts.when(info.created)}",
-    )
+    started = texts.ago(info.created) if output.terminal else texts.when(info.created)
+    rest = f"  run {info.run_id}, started {started}"
+    name = texts.one_line(info.name)
+    if output.terminal:
+        name = texts.fit(name, max(8, output.width - len(rest)), output.signs)
+    output.write((name, "bold"), rest)
+    if info.tags:
+        tags = texts.one_line(" ".join(f"{key}={value}" for key, value in info.tags.items()))
+        output.write(("tags: ", "dim"), tags, wrap=True)
     if origin := origin_of(info):
         output.write((f"from {origin}", "dim"))
     output.write(

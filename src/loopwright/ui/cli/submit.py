@@ -26,6 +26,7 @@ from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
 from ..consent import actions_text, is_approved, trust_contents
+from ..finding import tags_of
 from ..inputs import read_input, strict_json
 from ..journals import DEFAULT, command_line, find_run, opened
 from ..read_limits import seconds
@@ -42,6 +43,7 @@ from .options import (
     MaxCalls,
     MaxUsd,
     ModelOptions,
+    Tags,
     expanded,
 )
 from .output import Output
@@ -105,6 +107,7 @@ class SubmitOptions(ModelOptions):
     ] = False
     max_usd: MaxUsd = None
     max_calls: MaxCalls = None
+    tag: Tags = None
     deliverer: DelivererName = ""
     yes: Annotated[
         bool,
@@ -164,6 +167,7 @@ def submit(
             at=_start(options, output),
             delay=seconds("--in", options.after) if options.after else 0.0,
             cron=options.cron,
+            tags=tags_of(options.tag),
             # Functions of a document are not imported here, so its fingerprint is not known yet.
             pinned="python" in source.source or not source.needs_python,
         )

@@ -55,11 +55,12 @@ from ...tools.process import tail
 from ...tools.sandbox import HIDDEN, Sandbox, sandbox_problem
 from .. import formatting as texts
 from ..consent import approved
+from ..finding import tags_of
 from ..journals import PROGRAM, command_line, create_folder, opened
 from ..read_limits import seconds
 from ..run_summary import UNTIL_DOCUMENT
 from ..sources import SourceSettings, load_source
-from .options import RunCommandOptions, RunId, expanded
+from .options import RunCommandOptions, RunId, Tags, expanded
 from .output import Output
 from .run import Job, drive
 from .telemetry_options import TelemetryOptions
@@ -642,6 +643,7 @@ def until(
     ],
     options: UntilCommandOptions,
     run_id: RunId = "",
+    tag: Tags = None,
 ) -> int:
     """Let an agent work until a check passes.
 
@@ -657,6 +659,7 @@ def until(
         loopwright until 'test -e done' --yes -- touch done
     """
     with Output(as_json=options.as_json) as output:
+        tags = tags_of(tag)
         document = until_document(options.of(check, agent))
         check_values(options, check)
         text = yaml.dump(
@@ -689,7 +692,7 @@ def until(
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         name = options.name or texts.fit(f"{Path.cwd().name}: {texts.one_line(check)}", _NAME)
         recorded: dict[str, Json] = {"name": name, "agent": shlex.join(agent)}
-        job = Job(source, None, run_id, options, telemetry_options, recorded=recorded)
+        job = Job(source, None, run_id, options, telemetry_options, recorded=recorded, tags=tags)
         return drive(job, output)
 
 

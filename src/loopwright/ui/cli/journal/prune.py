@@ -10,8 +10,9 @@ import typer
 from ....errors import ConfigurationError
 from ....journal.protocol import shown_url
 from ... import formatting as texts
+from ...finding import moment
 from ...journals import DEFAULT, opened
-from ..options import AsJson, JournalUrl, moment
+from ..options import AsJson, JournalUrl
 from ..output import Output
 from . import Place
 

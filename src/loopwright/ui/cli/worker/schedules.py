@@ -14,8 +14,9 @@ from ....journal import Journal
 from ....journal.protocol import DAMAGED
 from ... import formatting as texts
 from ...cluster_state import shared_runs
+from ...finding import moment
 from ...journals import DEFAULT, reading
-from ..options import AsJson, JournalUrl, moment
+from ..options import AsJson, JournalUrl
 from ..output import Output
 
 T = TypeVar("T")

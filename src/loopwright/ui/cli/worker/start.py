@@ -22,8 +22,9 @@ from ....journal.protocol import shown_url
 from ....telemetry import Telemetry
 from ... import formatting as texts
 from ...consent import trusted_contents
+from ...finding import age
 from ...journals import DEFAULT
-from ..options import Collector, InDoubt, JournalUrl, WhenInDoubt, age
+from ..options import Collector, InDoubt, JournalUrl, WhenInDoubt
 from ..output import Output
 from ..submit import DelivererName
 from ..telemetry_options import TelemetryOptions
