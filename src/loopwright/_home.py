@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,6 +165,40 @@ class Home:
         if state is None or not self.recognised:
             return []
         return [Path(line) for line in (state / "folders" / self._token()).read_text().splitlines()]
+
+    def private_file(self, name: str) -> Path:
+        """Return a file of the user's that belongs to this folder and is outside of it, where no repository brings it.
+
+        Raises:
+            ConfigurationError: if the folder is not known by an identifier, such as where no state can be stored.
+        """
+        state = state_folder()
+        if state is None or not self.recognised:
+            raise ConfigurationError(f"{self.folder} has no identifier; {_NO_STATE}")
+        return state / "private" / f"{self._token()}.{name}"
+
+    def secret(self, name: str, make: Callable[[], str] = secrets.token_urlsafe) -> str:
+        """Return a secret of this folder, which `make` makes at its first use. Its file is readable by the user only.
+
+        Raises:
+            ConfigurationError: if it cannot be stored.
+        """
+        file = self.private_file(name)
+        try:
+            # Linked when it is complete: another process reads it at once.
+            draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+            if not file.exists():
+                _write_private(draft, make())
+                try:
+                    os.link(draft, file)
+                except FileExistsError:  # another process was first
+                    pass
+                except OSError:  # no links on this file system
+                    draft.replace(file)
+                draft.unlink(missing_ok=True)
+            return file.read_text("ascii")
+        except OSError as error:
+            raise ConfigurationError(f"{error.filename}: {error.strerror}; {_NO_STATE}") from error
 
     def is_copy_of(self, other: Home) -> bool:
         """Whether both have one identifier: a move or a copy by the user keeps it."""

@@ -262,14 +262,12 @@ def when(moment: float) -> str:
 
 
 def ago(moment: float) -> str:
-    """Return how long ago a time (seconds since the epoch) was, and the local date after a week."""
-    seconds = max(0.0, time.time() - moment)
-    if not moment or seconds >= 7 * 86400:
-        return time.strftime("%Y-%m-%d", time.localtime(moment)) if moment else ""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    """Return a time (seconds since the epoch) relative to now, from 30 days on as the date."""
+    past = max(0.0, time.time() - moment)
+    for seconds, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if past >= seconds:
+            return f"{past // seconds:.0f} {unit} ago" if past < 30 * 86_400 else when(moment)[:10]
+    return "just now"
 
 
 def start(moment: float) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def cut(text: str, maximum: int) -> str:
     return f"{text[:maximum]}\n[… {left:,} more characters; the JSON export has the full text]"
 
 
+def _moment(at: float) -> Markup:
+    """Return a time relative to now, with the exact one for those who point at it."""
+    exact = texts.when(at)
+    stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, texts.ago(at))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -123,6 +131,7 @@ def _environment() -> Environment:
         "cost": texts.cost,
         "duration": texts.duration,
         "when": texts.when,
+        "moment": _moment,
         "place": texts.place,
         "text": text_of,
         "readable": readable,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -20,11 +22,12 @@ from ...errors import ConfigurationError, RunLocked, RunNotFound
 from ...journal import surviving
 from ...journal.questions import open_questions
 from ...journal.rewinding import can_be_undone
-from ...journal.views import ENDING, RunView, Wanted
+from ...journal.views import ENDING, ORDERS, RunView, Wanted
 from ...records import Failure, Iteration, Reason
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..export import FORMS
+from ..finding import STATUSES, wanted_of
 from ..formatting import side_by_side
 from ..journals import folder_of, has_step
 from ..run_files import (
@@ -55,9 +58,12 @@ from .run_page import (
     steps_of,
 )
 
-STATUSES = (
-    "queued", "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
-)  # fmt: skip
+WORDS = ("name", "status", "reason", "search", "since", "queue", "worker", "sort")
+NAMED_ORDERS = {
+    "": "newest first", "-started": "oldest first", "updated": "latest change first", "name": "by name", "status": "by status",
+    "score": "best score first", "-score": "worst score first", "cost": "dearest first",
+    "iterations": "most iterations first",
+}  # fmt: skip
 TIMELINE = 200  # entries of a part of the timeline
 _MAX_VALUE = 200_000  # characters of an input or output on the page of a run
 
@@ -89,22 +95,18 @@ def number_in(request: Request, name: str, *, maximum: int = 100_000_000, defaul
     return int(text)
 
 
-def wanted_in(request: Request) -> Wanted:
-    """Return the filter in a query. Raises ConfigurationError."""
+def words_in(request: Request) -> tuple[dict[str, str], list[str]]:
+    """Return the words and the tags by which a query finds runs; empty fields of the form are left out."""
     query = request.query_params
-    status = query.get("status", "")
-    if status and status not in STATUSES:
-        raise ConfigurationError(f"status: unknown status; use one of {', '.join(STATUSES)}")
-    return Wanted(
-        name=query.get("name", "")[:400],
-        status=status,
-        reason=query.get("reason", ""),
-        text=query.get("text", "")[:200],
-        before=_key(request, "before"),
-        after=_key(request, "after"),
-        queue=query.get("queue", "")[:400],
-        worker=query.get("worker", "")[:400],
-    )
+    words = {word: query[word][:400] for word in WORDS if query.get(word)}
+    return words, [tag[:400] for tag in query.getlist("tag") if tag]
+
+
+def wanted_in(request: Request) -> Wanted:
+    """Return the page of the list in a query. Raises ConfigurationError."""
+    wanted = wanted_of(*words_in(request))
+    before, after = _key(request, "before"), _key(request, "after")
+    return replace(wanted, before=before, after=after, offset=number_in(request, "offset"))
 
 
 def _key(request: Request, name: str) -> int:
@@ -116,33 +118,48 @@ def _key(request: Request, name: str) -> int:
 
 
 async def runs(page: Page, request: Request) -> Response:
-    """The list of runs, newest first."""
-    wanted = wanted_in(request)
+    """The list of runs, newest first or in another order."""
+    wanted, (words, tags) = wanted_in(request), words_in(request)
     listing = await page.records.listing(wanted)
-    same = {
-        key: value
-        for key in ("name", "status", "reason", "text", "queue", "worker")
-        if (value := getattr(wanted, key))
-    }
 
-    def link(**place: int) -> str:
-        return "/?" + urlencode({**same, **place}) if same or place else "/"
+    def link(path: str = "/", /, **place: object) -> str:
+        pairs = {**words, **{key: str(value) for key, value in place.items()}}
+        query = [*pairs.items(), *(("tag", tag) for tag in tags)]
+        return f"{path}?{urlencode([pair for pair in query if pair[1]])}".removesuffix("?")
 
-    rows = listing.rows
-    first = not wanted.before and not wanted.after
-    full = len(rows) == wanted.limit
+    rows, limit = listing.rows, wanted.limit
+    full = len(rows) == limit
     keys = [row.key for row in rows]
     names = listing.names
     if wanted.name and wanted.name not in names:
         names = [*names, wanted.name]
+    if wanted.by_key:
+        newer = link(after=max(keys)) if keys and (wanted.before or wanted.after) else ""
+        older = link(before=min(keys)) if full or (wanted.after and rows) else ""
+    else:
+        newer = link(offset=max(0, wanted.offset - limit) or "") if wanted.offset else ""
+        older = link(offset=wanted.offset + limit) if full else ""
+    # A column begins with its natural order; a second click reverses it.
+    orders = {
+        order: link(
+            sort=f"-{order}" if wanted.sort in (order, *([""] * (order == "started"))) else order
+        )
+        for order in ORDERS
+    }
+    place = {
+        "before": wanted.before or "",
+        "after": wanted.after or "",
+        "offset": wanted.offset or "",
+    }
+    searched: dict[str, object] = {"before" if wanted.by_key else "offset": listing.searched}
+    statuses = [*STATUSES, *([wanted.status] if len(wanted.statuses) > 1 else [])]
     return HTMLResponse(
         render(
-            "runs.html", listing=listing, wanted=wanted, names=names,
-            statuses=STATUSES, reasons=[reason.value for reason in Reason], filtered=bool(same),
-            first=first, newest=link(), newer=link(after=max(keys)) if keys and not first else "",
-            older=link(before=min(keys)) if full or (wanted.after and rows) else "",
-            search_on=link(before=listing.searched) if listing.searched else "",
-            events="/events?" + urlencode({**same, "before": wanted.before, "after": wanted.after}),
+            "runs.html", listing=listing, wanted=wanted, words=defaultdict(str, words), names=names, statuses=statuses,
+            reasons=[reason.value for reason in Reason], filtered=bool(tags or words.keys() - {"sort"}),
+            named_orders={**NAMED_ORDERS, **({} if wanted.sort in NAMED_ORDERS else {wanted.sort: f"by {wanted.order}"})},
+            newest=link(), newer=newer, older=older, orders=orders,
+            search_on=link(**searched) if listing.searched else "", events=link("/events", **place),
         )
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 // The page's script: forms that change runs, rows that open, streams of updates.
 import { draw, grow, numbers } from "./charts.js";
+import { arrange } from "./list.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -270,7 +271,7 @@ function updateRuns(changes) {
   const table = $("#runs");
   if (changes.problem) { link.textContent = changes.problem; return; }
   const total = $("#total");
-  if (total && typeof changes.total === "number") total.textContent = `${changes.total.toLocaleString("en-US")} recorded`;
+  if (total && typeof changes.total === "number") total.textContent = `${changes.total.toLocaleString("en-US")} ${total.dataset.word}`;
   const body = $("tbody", table);
   if (!body) { // no run matched the filter
     if (changes.order.length) location.reload();
@@ -287,6 +288,9 @@ function updateRuns(changes) {
     if (hadFocus) $("a", fresh).focus();
     rows.set(id, fresh);
   }
+  arrange(table);
+  // Under a filter or in another order, rows stay where a person reads them until the page is loaded again.
+  if (table.dataset.keeps === "true") return;
   changes.order.forEach((id, place) => {
     const row = rows.get(id);
     if (row && body.children[place] !== row) body.insertBefore(row, body.children[place] || null);
@@ -306,6 +310,7 @@ if (runPage) {
   }
 }
 const list = $("#runs");
+if (list) arrange(list);
 if (list) follow(list.dataset.events, updateRuns);
 
 // Tables that are fetched again while the page is visible.
