@@ -62,7 +62,7 @@ def tags_of(words: Sequence[str] | None, *, removable: bool = False) -> dict[str
         if not equals or not (value or removable):
             forms = "NAME=VALUE, or NAME= to remove it" if removable else "NAME=VALUE"
             raise ConfigurationError(f"--tag: {word!r} is not a tag; write {forms}")
-        tags[name] = value.strip()
+        tags[name] = value
     return _checked(tags, "--")
 
 

@@ -208,16 +208,16 @@ def test_runs_are_filtered_and_paged(browser: Any, server: Server) -> None:
         assert "<b>bold</b>" in page.text_content("#runs .why")
         page.goto(f"{server.base}/?reason=max_iterations&name=short")
         assert page.locator("#runs tbody tr").count() == 2
-        page.goto(f"{server.base}/?text=a+thousand")
+        page.goto(f"{server.base}/?search=A+thousand&name=thousand")
         assert page.get_attribute("#runs tbody tr", "data-run") == "thousand"
-        page.goto(f"{server.base}/?text=nowhere-to-be-found")
+        page.goto(f"{server.base}/?search=nowhere-to-be-found")
         assert "No run matches the filter" in page.text_content("#runs")
 
 
 def test_a_list_without_runs_stays_as_it_is(browser: Any, server: Server) -> None:
     """What is told to a list in which no run is makes the page load again only once there is one."""
     with visiting(browser, server) as page:
-        page.goto(f"{server.base}/?text=nowhere-to-be-found")
+        page.goto(f"{server.base}/?search=nowhere-to-be-found")
         page.wait_for_selector("#link.live")
         page.evaluate("window.kept = true")
         for _ in range(20):

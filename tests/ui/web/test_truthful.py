@@ -161,12 +161,12 @@ def test_one_count_of_iterations(told: Server) -> None:
     assert fact(text, "Iterations") == "8"
     runs = page(told, "/")
     row = re.search(r'<tr data-run="nested".*?</tr>', runs, re.DOTALL)
-    assert row and 'data-label="Iterations">8<' in row[0]
+    assert row and 'data-column="iterations">8<' in row[0]
     listed = call(told.folder, "runs").stdout
     assert re.search(r"nested .* 8 iterations", listed)
     assert fact(page(told, "/runs/asking"), "Iterations") == "2 of 3"
     row = re.search(r'<tr data-run="plain".*?</tr>', runs, re.DOTALL)
-    assert row and 'data-label="Iterations"><' in row[0], (
+    assert row and 'data-column="iterations"><' in row[0], (
         "it has no loop, so no number stands there"
     )
 
