@@ -26,7 +26,7 @@ from loopwright.cluster import (
 )
 from loopwright.cluster.delivery import Handle
 from loopwright.cluster.schedules import next_tick
-from loopwright.cluster.shared_runs import Beat, MemoryRuns, run_id_of, open_runs
+from loopwright.cluster.shared_runs import Beat, MemoryRuns, open_runs, run_id_of
 from loopwright.cluster.sweeper import Sweeper
 from loopwright.errors import (
     ConfigurationError,

@@ -239,7 +239,12 @@ def _table(found: Listed, output: Output) -> None:
     others = [
         _Column("Iter", extents, right=True, order=1),
         _Column("Score", [texts.score(row.score) for row in rows], right=True, order=3),
-        _Column("Cost", [texts.cost(row.usage, scripted=row.scripted) for row in rows], right=True, order=2),
+        _Column(
+            "Cost",
+            [texts.cost(row.usage, scripted=row.scripted) for row in rows],
+            right=True,
+            order=2,
+        ),
         _Column("Started", [texts.ago(row.created) for row in rows], right=True, order=4),
     ]
     others = [column for column in others if any(column.cells)]
