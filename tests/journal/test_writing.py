@@ -226,12 +226,12 @@ async def test_an_older_journal_is_brought_forward_whole_or_not_at_all(tmp_path:
         await asyncio.gather(*(log.close(replace(row, run_id=log.info.run_id)) for log in logs))
     with closing(sqlite3.connect(path)) as db, db:
         for statement in (
+            "DROP INDEX runs_by_end",
             *(
                 f"ALTER TABLE runs DROP COLUMN {column}"
-                for column in ("queue", "priority", "wake_at", "deliveries")
+                for column in ("queue", "priority", "wake_at", "deliveries", "tags")
             ),
             "DROP TABLE inbox",
-            "DROP INDEX runs_by_end",
             "CREATE INDEX runs_by_status ON runs(status)",
             "CREATE INDEX runs_by_reason ON runs(reason)",
             "PRAGMA user_version=2",

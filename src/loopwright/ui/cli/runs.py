@@ -84,7 +84,7 @@ def runs(
         try:
             found = reading(journal, lambda store: _read(store, wanted, short=output.terminal))
         except RunNotFound:  # the journal does not exist yet
-            found = Listed()
+            found = RunList()
         if as_json:
             shown = []
             for row in found.rows:
@@ -122,7 +122,7 @@ def runs(
 
 
 @dataclass
-class Listed:
+class RunList:
     """The runs of a list.
 
     Args:
@@ -140,9 +140,9 @@ class Listed:
     names: dict[str, str] = field(default_factory=dict)
 
 
-async def _read(store: Journal, wanted: Wanted, *, short: bool) -> Listed:
+async def _read(store: Journal, wanted: Wanted, *, short: bool) -> RunList:
     """Return a list of runs; `short` also finds the beginnings of their IDs."""
-    found = Listed()
+    found = RunList()
     rows, steps, questions = found.rows, found.steps, found.questions
     listed = await matching(store, wanted)
     returns = await returns_of(store, listed)
@@ -191,7 +191,7 @@ async def _beginnings(store: Journal, ids: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _lines(found: Listed, output: Output) -> None:
+def _lines(found: RunList, output: Output) -> None:
     """Write a line per run with all columns, for a pipe."""
     ids = max(len(row.run_id) for row in found.rows)
     names = max(texts.width(row.name) for row in found.rows)
@@ -225,7 +225,7 @@ class _Column:
         self.width = max(map(texts.width, (self.title, *self.cells)))
 
 
-def _table(found: Listed, output: Output) -> None:
+def _table(found: RunList, output: Output) -> None:
     """Write a line per run below a header. Columns without a value are left out, and names shrink for the reason."""
     rows = found.rows
     outcomes = [found.steps.get(row.run_id) for row in rows]
