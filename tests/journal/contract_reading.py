@@ -156,6 +156,11 @@ class ReadingContract:
         assert await journal.listing(Wanted(text="round 3 needs", limit=1), _ids) == ["r4"]
         assert await journal.listing(Wanted(text="round 3 needs"), _ids) == ["r4", "r3"]
         assert await ids(text="broke", status="satisfied") == []
+        # A page of a search in another order says where the next one begins.
+        first = Wanted(text="round 3 needs", sort="name", limit=1)
+        page, place = await journal.listing(first, lambda page: (_ids(page), page.searched))
+        assert page == ["r3"] and await ids(text="round 3 needs", sort="name") == ["r3", "r4"]
+        assert await journal.listing(replace(first, offset=place or 1), _ids) == ["r4"]
         assert await ids(name="draf") == []
         again = await journal.open(info("r1"))
         assert await ids() == ["r4", "r3", "r2", "r1"]

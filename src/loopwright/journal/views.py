@@ -356,7 +356,8 @@ class RunPage:
         rows: the runs with their keys, in their order.
         names: the names of runs, each once.
         total: the number of runs that match; None for a search for text.
-        searched: where a text search stopped, as `before` or `offset` of the next page; 0 at the end.
+        searched: where a text search stopped, as `before` or `offset` of the next page; 0 at the end, and for a full
+            page in the order of the keys.
     """
 
     rows: Sequence[tuple[int, RunView]]

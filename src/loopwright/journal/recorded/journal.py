@@ -558,6 +558,8 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
                 found = matching[-room:] + found
             else:
                 found += matching[:room]
+            if len(found) == wanted.limit and not wanted.by_key:
+                return found, part.offset + keys.index(found[-1]) + 1
             if len(keys) < PART or len(found) == wanted.limit:
                 return found, 0
             if not wanted.by_key:

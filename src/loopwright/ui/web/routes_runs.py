@@ -137,8 +137,10 @@ async def runs(page: Page, request: Request) -> Response:
         newer = link(after=max(keys)) if keys and (wanted.before or wanted.after) else ""
         older = link(before=min(keys)) if full or (wanted.after and rows) else ""
     else:
-        newer = link(offset=max(0, wanted.offset - limit) or "") if wanted.offset else ""
-        older = link(offset=wanted.offset + limit) if full else ""
+        # How far a search has read is known for the next page only.
+        back = wanted.offset and not wanted.text
+        newer = link(offset=max(0, wanted.offset - limit) or "") if back else ""
+        older = link(offset=wanted.offset + limit) if full and not wanted.text else ""
     # A column begins with its natural order; a second click reverses it.
     orders = {
         order: link(
@@ -158,7 +160,7 @@ async def runs(page: Page, request: Request) -> Response:
             "runs.html", listing=listing, wanted=wanted, words=defaultdict(str, words), names=names, statuses=statuses,
             reasons=[reason.value for reason in Reason], filtered=bool(tags or words.keys() - {"sort"}),
             named_orders={**NAMED_ORDERS, **({} if wanted.sort in NAMED_ORDERS else {wanted.sort: f"by {wanted.order}"})},
-            newest=link(), newer=newer, older=older, orders=orders,
+            newest=link() if wanted.before or wanted.after or wanted.offset else "", newer=newer, older=older, orders=orders,
             search_on=link(**searched) if listing.searched else "", events=link("/events", **place),
         )
     )  # fmt: skip
