@@ -237,7 +237,8 @@ def test_the_schedules_of_an_older_journal_are_found_after_its_migration(
 
     run_id = asyncio.run(create())
     with psycopg.connect(postgres_url, autocommit=True) as old:
-        old.execute("ALTER TABLE loopwright.runs DROP COLUMN schedule")
+        old.execute("ALTER TABLE loopwright.runs DROP COLUMN schedule, DROP COLUMN tags")
+        old.execute("CREATE INDEX runs_by_end ON loopwright.runs(status, reason, id)")
         old.execute("ALTER TABLE loopwright.inbox DROP COLUMN role")
         old.execute(
             "DROP INDEX loopwright.runs_timed, loopwright.runs_waiting, loopwright.runs_by_queue, loopwright.runs_suspect"
@@ -245,7 +246,7 @@ def test_the_schedules_of_an_older_journal_are_found_after_its_migration(
         old.execute("UPDATE loopwright.format SET version = 4")
     db = server.connect("test")
     assert migrate(db, server) == 4
-    assert len(STEPS) == 5
+    assert len(STEPS) == 6
     db.close()
 
     async def found() -> list[str]:
