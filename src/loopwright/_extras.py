@@ -43,6 +43,7 @@ EXTRAS: dict[str, Extra] = {
     ),
     "ui": Extra(("starlette", "uvicorn"), "a web server", "'loopwright[ui]'"),
     "mcp": Extra(("mcp",), "the MCP client", "'loopwright[mcp]'"),
+    "acp": Extra(("acp",), "the ACP client", "'loopwright[acp]'"),
     "pgqueuer": Extra(("pgqueuer", "psycopg"), "the engine PgQueuer", "'loopwright[pgqueuer]'"),
     "celery": Extra(("celery", "kombu"), "the engine Celery", "'loopwright[celery]'"),
     "temporal": Extra(("temporalio",), "the client of Temporal", "'loopwright[temporal]'"),

@@ -16,6 +16,9 @@ A call is a list of actions, or an object with `when` and `do`:
 - `end: false` leaves the last event out, `exit: N` sets the exit code, `ignore_signals: true` ignores SIGINT
   and SIGTERM, `deny: COMMAND` reports a refused command.
 
+As `acp` it speaks the Agent Client Protocol: `write` asks the client to write the file, `deny` asks for the permission
+to run the command, `wait` ends early at `session/cancel`, and `$LOOPWRIGHT_FAKE_AGENT_ABLE` has the capabilities that it reports.
+
 Example:
 
     - - write: {answer.txt: "41"}
@@ -29,6 +32,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -42,7 +46,8 @@ import yaml
 
 __all__ = ["FakeAgent", "main", "manifest"]
 
-FORMATS = ("claude", "codex", "gemini", "qwen", "opencode", "aider", "text")
+FORMATS = ("claude", "codex", "gemini", "qwen", "opencode", "aider", "acp", "text")
+_ABLE = {"loadSession": True}
 _PROMPTS = ("-p", "--print", "--prompt", "--message")
 _VALUES = (
     "-o", "-m", "-s", "-c", "-r", "--output-format", "--model", "--session-id", "--max-turns", "--max-budget-usd",
@@ -55,7 +60,7 @@ def manifest(name: str, script: str | Path, *, program: Sequence[str] = ()) -> d
     """Return a manifest that runs the fake agent in place of a program, for `Manifest` or a YAML file.
 
     Args:
-        name: `claude`, `codex`, `gemini`, `qwen`, `opencode`, `aider` or `text`.
+        name: `claude`, `codex`, `gemini`, `qwen`, `opencode`, `aider`, `acp` or `text`.
         script: the path of the script.
         program: the words that start Python. Default: this interpreter.
 
@@ -67,6 +72,7 @@ def manifest(name: str, script: str | Path, *, program: Sequence[str] = ()) -> d
         ['python', '-m', 'loopwright.testing.fake_agent', '--as']
     """
     from ..coding.agents import load_manifest, manifest_names
+    from ..coding.agents.manifest import ACP, base_of
 
     words = [
         *(program or [sys.executable, "-P"]),
@@ -76,6 +82,8 @@ def manifest(name: str, script: str | Path, *, program: Sequence[str] = ()) -> d
         name,
     ]
     base = load_manifest(name).model_dump(exclude_unset=True) if name in manifest_names() else {}
+    if name == ACP:
+        base = base_of(ACP)
     return {
         **base,
         "name": name,
@@ -111,6 +119,7 @@ class FakeAgent:
         self.denials: list[str] = []
         self.turns = 0
         self.number = 0
+        self.request: Any = None  # the ID of the prompt, in the Agent Client Protocol
 
     def _prompt(self, rest: list[str]) -> str:
         if (file := self.options.get("--message-file")) is not None:
@@ -165,6 +174,10 @@ class FakeAgent:
             self.emit(type="message", role="assistant", content=text, delta=True)
         elif kind == "opencode":
             self.emit(type="text", sessionID=self.session, part={"text": text})
+        elif kind == "acp":
+            for piece in (text[:1], text[1:]):
+                block = {"type": "text", "text": piece}
+                self.update("agent_message_chunk", content=block, messageId=f"m{self.turns}")
         else:
             write_line(text)
 
@@ -203,6 +216,11 @@ class FakeAgent:
             self.emit(
                 type="tool_use", sessionID=self.session, part={"tool": tool.lower(), "state": state}
             )
+        elif kind == "acp":
+            what = "execute" if argument == "command" else "edit"
+            call = {"toolCallId": f"t{self.number}", "title": tool, "kind": what}
+            self.update("tool_call", **call, status="pending")
+            self.update("tool_call_update", **call, status="completed", rawInput=arguments)
         elif kind == "aider" and argument != "command":
             write_line(f"Applied edit to {value}")
 
@@ -226,6 +244,10 @@ class FakeAgent:
                 sessionID=self.session,
                 error={"name": "APIError", "data": {"message": message}},
             )
+        elif kind == "acp":
+            data = {"details": message}
+            failure = {"code": -32603, "message": "Internal error", "data": data}
+            self.emit(jsonrpc="2.0", id=self.request, error=failure)
         else:
             self.code = 0
             write_line(f"litellm.APIError: {message}")
@@ -239,6 +261,8 @@ class FakeAgent:
         elif self.form == "gemini":
             error = {"type": "FatalTurnLimitedError", "message": "Reached max session turns limit"}
             self.emit(type="result", status="error", error=error, stats=self._tokens())
+        elif self.form == "acp":
+            self.answer("max_turn_requests")
         else:
             self.code = 53
 
@@ -272,6 +296,45 @@ class FakeAgent:
             sent, received, usd = self.usage.values()
             cost = f"Cost: ${usd:.2f} message, ${usd:.2f} session."
             write_line(f"Tokens: {sent} sent, {received} received. {cost}")
+        elif kind == "acp":
+            self.answer("end_turn")
+
+    # Of the Agent Client Protocol.
+
+    def update(self, name: str, /, **fields: Any) -> None:
+        """Send a notification about the session."""
+        update = {"sessionUpdate": name, **fields}
+        params = {"sessionId": self.session, "update": update}
+        self.emit(jsonrpc="2.0", method="session/update", params=params)
+
+    def answer(self, reason: str) -> None:
+        """Answer the prompt."""
+        sent, received, usd = self.usage.values()
+        if usd:
+            self.update("usage_update", used=sent, size=1, cost={"amount": usd, "currency": "USD"})
+        tokens = {"inputTokens": sent, "outputTokens": received, "totalTokens": sent + received}
+        usage = {"usage": tokens} if sent else {}
+        self.emit(jsonrpc="2.0", id=self.request, result={"stopReason": reason, **usage})
+
+    def ask(self, method: str, **params: Any) -> None:
+        """Send a request and wait for its answer."""
+        self.number += 1
+        params["sessionId"] = self.session
+        self.emit(jsonrpc="2.0", id=f"r{self.number}", method=method, params=params)
+        for line in iter(sys.stdin.readline, ""):
+            if json.loads(line).get("id") == f"r{self.number}":
+                return
+
+    def cancelled(self, seconds: float) -> bool:
+        """Wait, and return whether the client cancelled the prompt meanwhile."""
+        if self.form != "acp":
+            time.sleep(seconds)
+            return False
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        if not ready or json.loads(sys.stdin.readline()).get("method") != "session/cancel":
+            return False
+        self.answer("cancelled")
+        return True
 
     def emit(self, **event: Any) -> None:
         """Print an event."""
@@ -302,6 +365,9 @@ def chosen_call(script: Sequence[Any], prompt: str, iteration: int) -> list[dict
 def _write(agent: FakeAgent, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = Path(name)
+        if agent.form == "acp":
+            agent.ask("fs/write_text_file", path=str(path.absolute()), content=text)
+            continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         agent.used("Write", "file_path", name)
@@ -334,6 +400,16 @@ def _spend(agent: FakeAgent, amounts: Mapping[str, float]) -> None:
             session_id=agent.session,
             message={"id": f"s{agent.number}", "content": [], "usage": usage},
         )
+
+
+def _deny(agent: FakeAgent, what: str) -> None:
+    agent.denials.append(what)
+    if agent.form == "acp":
+        options = [
+            {"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")
+        ]
+        call = {"toolCallId": "denied", "title": what, "kind": "execute"}
+        agent.ask("session/request_permission", toolCall=call, options=options)
 
 
 def _fail(agent: FakeAgent, message: str) -> bool:
@@ -370,12 +446,12 @@ _ACTIONS: dict[str, Callable[[FakeAgent, Any], object]] = {
     "delete": _delete,
     "run": _run,
     "spend": _spend,
-    "wait": lambda agent, seconds: time.sleep(seconds),
+    "wait": FakeAgent.cancelled,
     "fail": _fail,
     "stop": _stop,
     "raw": _raw,
     "stderr": _stderr,
-    "deny": lambda agent, what: agent.denials.append(what),
+    "deny": _deny,
     "end": lambda agent, wanted: setattr(agent, "ended", wanted),
     "exit": lambda agent, code: setattr(agent, "code", code),
     "ignore_signals": _ignore,
@@ -400,6 +476,36 @@ def _parsed(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return options, rest
 
 
+def _serve(script: Sequence[Any], iteration: int) -> int:
+    """Speak the Agent Client Protocol until the prompt is answered and standard input ends."""
+    code, session = 0, str(uuid.uuid4())
+    able = json.loads(os.environ.get("LOOPWRIGHT_FAKE_AGENT_ABLE", json.dumps(_ABLE)))
+    info = {"name": "fake agent", "version": "1.0"}
+    results: dict[str, Any] = {
+        "initialize": {"protocolVersion": 1, "agentCapabilities": able, "agentInfo": info},
+        "session/new": {"sessionId": session},
+        "session/load": {},
+    }
+    for line in iter(sys.stdin.readline, ""):
+        message = json.loads(line)
+        method, params = message.get("method"), message.get("params") or {}
+        if method in results:
+            session = params.get("sessionId", session)
+            write_line(
+                json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": results[method]})
+            )
+        elif method == "session/prompt":
+            agent = FakeAgent("acp", [], "".join(part["text"] for part in params["prompt"]))
+            agent.session, agent.request = session, message["id"]
+            code = agent.play(script, iteration)
+            if not agent.ended:
+                break
+        elif "method" in message and "id" in message:
+            error = {"code": -32601, "message": f"Method not found: {method}"}
+            write_line(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+    return code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the fake agent and return its exit code; `arguments` default to the process's own."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -413,9 +519,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if form not in FORMATS or not script:
         sys.stderr.write(f"usage: fake_agent --as {'|'.join(FORMATS)} --script FILE [WORDS]\n")
         return 2
-    stdin = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
     calls = yaml.safe_load(Path(script).read_text(encoding="utf-8"))
     iteration = int(os.environ.get("LOOPWRIGHT_ITERATION") or 1)
+    if form == "acp":
+        return _serve(calls, iteration)
+    stdin = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
     return FakeAgent(form, words, stdin).play(calls, iteration)
 
 

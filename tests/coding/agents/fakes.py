@@ -10,8 +10,8 @@ from loopwright import Loop, MaxIterations, Passed, agent
 from loopwright.coding.agents import AgentStep, Manifest
 from loopwright.testing.fake_agent import manifest
 
-FORMATS = ("claude", "codex", "gemini", "qwen", "opencode", "aider", "text")
-WITH_END = ("claude", "codex", "gemini", "qwen", "opencode")
+FORMATS = ("claude", "codex", "gemini", "qwen", "opencode", "aider", "acp", "text")
+WITH_END = ("claude", "codex", "gemini", "qwen", "opencode", "acp")
 RESUMABLE = (*WITH_END, "aider")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loopwright import agent
 from loopwright.coding.agents import AgentStep, Manifest, load_manifest
+from loopwright.coding.agents.manifest import base_of
 
 from .provider import Provider
 
@@ -73,9 +74,13 @@ def real_agent(
     changes: Mapping[str, Any] | None = None,
     *,
     programs: Path = BIN,
+    acp: Sequence[str] = (),
     **options: Any,
 ) -> AgentStep:
-    """Return a step that runs the installed program, from a folder of programs, against the provider."""
+    """Return a step that runs the installed program, from a folder of programs, against the provider.
+
+    With `acp`, the words that make it speak the Agent Client Protocol, it is driven by that protocol.
+    """
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     made = load_manifest(name)
@@ -83,10 +88,15 @@ def real_agent(
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text)
     env, words, model = settings_of(name, provider, home)
-    program = str(programs / made.program[0])
+    program = [str(programs / made.program[0])]
     manifest = Manifest.model_validate(
-        {**made.model_dump(exclude_unset=True), "program": [program], **(changes or {})}
+        {**made.model_dump(exclude_unset=True), "program": program, **(changes or {})}
     )
+    if acp:
+        keys = {"keys": made.keys, "state": made.state, "env": made.env, "name": name}
+        program = [str(programs / made.program[0]), *acp]
+        manifest = Manifest.model_validate({**base_of("acp"), **keys, "program": program})
+        model = ""  # OpenCode has one in its settings
     settings: dict[str, Any] = {
         "permissions": "full",
         "output": "result",

@@ -78,6 +78,45 @@ def test_an_agent_edits_and_continues_its_session(
     assert result.warnings == ()
 
 
+@pytest.mark.parametrize(("name", "word"), [("opencode", "acp"), ("qwen", "--acp")])
+def test_an_agent_of_acp_edits_until_the_tests_pass(
+    name: str, word: str, provider: Provider, folder: Path
+) -> None:
+    """It first writes a wrong answer; the second iteration continues the session, and the tests pass."""
+    test = "from pathlib import Path\ndef test(): assert Path('answer.txt').read_text() == '42'\n"
+    (provider.folder / "test_answer.py").write_text(test)
+    provider.content = "41"
+    outcomes: list[int] = []
+
+    def tests_pass() -> bool:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        outcomes.append(subprocess.run(command, cwd=provider.folder, check=False).returncode)
+        provider.content = "42"
+        # Qwen Code writes a file only after it has read it in the same process.
+        (provider.folder / "answer.txt").unlink()
+        return outcomes[-1] == 0
+
+    step = real_agent(name, provider, folder, acp=[word], session="loop")
+    result = run_sync(Loop(step, tests_pass, until=Passed() | MaxIterations(3)))
+    assert result.satisfied and outcomes == [1, 0]
+    assert len({item.output["session"] for item in result.history}) == 1
+    assert all(item.output["text"] == "done" for item in result.history)
+    assert result.output["version"] and result.usage.input_tokens
+    # OpenCode reports US dollars, Qwen Code does not.
+    assert bool(result.usage.usd) == (name == "opencode") != bool(result.usage.unpriced)
+    assert result.warnings == ()
+
+
+@pytest.mark.parametrize("mode", ["edit", "529"])
+def test_an_agent_of_acp_is_ended_in_time(mode: str, provider: Provider, folder: Path) -> None:
+    """A tool that does not end, and a provider that is down, are never a success."""
+    mark = f"4321.{os.getpid()}91"
+    provider.mode, provider.command = mode, TREE.format(n=mark[5:])
+    result = run_sync(real_agent("opencode", provider, folder, acp=["acp"], timeout=12))
+    assert result.error is not None and result.error.kind in ("timeout", "transient")
+    assert gone(mark, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"), [("codex", "permanent"), ("gemini", "permanent"), ("qwen", "permanent")]
 )

@@ -43,6 +43,7 @@ __all__ = [
 
 VERSION_SECONDS = 10.0
 HOME_SECONDS = 7 * 86_400.0  # that the home folder of a run stays, as long as its workspace
+_ACP_CLIENT = Path(__file__).with_name("acp_client.py")
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
@@ -292,7 +293,7 @@ class AgentCall(Leaf):
                 prefix = await self._prefix(scratch, ctx)
                 sandboxed = bool(prefix) and not settings.sandbox.wrap
                 words, stdin = self._arguments(scratch, sandboxed=sandboxed)
-                words = [*prefix, *manifest.program, *words]
+                words = [*prefix, *words]
                 ended = await self._run(words, stdin, ctx, on_line=on_line, raw=raw)
                 reader.finish()
                 number = await version
@@ -318,7 +319,7 @@ class AgentCall(Leaf):
                 code="lines_omitted",
             )
         record = self._record(reader, ended)
-        record["version"], record["stream"] = number, digest
+        record["version"], record["stream"] = number or reader.version, digest
         result: Json = redactor.clean(record)
         return result
 
@@ -327,6 +328,13 @@ class AgentCall(Leaf):
     ) -> Ended:
         settings, manifest = self.settings, self.settings.manifest
         try:
+            if manifest.events == "acp" and is_missing(manifest.program[0], self.env):
+                # Our client would start, and the program below it would not.
+                raise StepError(
+                    f"{manifest.program[0]} cannot be started: there is no such program",
+                    kind="cannot_start",
+                    retryable=False,
+                )
             process = AgentProcess(
                 words, env=environment(settings, self.env, ctx), cwd=self.folder,
                 interrupt=manifest.interrupt, token=ctx.run.token, has_input=stdin is not None,
@@ -373,7 +381,7 @@ class AgentCall(Leaf):
         )
 
     def _arguments(self, folder: Path, *, sandboxed: bool) -> tuple[list[str], bytes | None]:
-        """Return the words after the program and its standard input; files are written to `folder`."""
+        """Return the words of the call and its standard input; files are written to `folder`."""
         settings, manifest, stdin = self.settings, self.settings.manifest, None
         values = {"session": self.session.id, "model": settings.model}
         values |= {"max_turns": "" if settings.max_turns is None else str(settings.max_turns)}
@@ -400,10 +408,14 @@ class AgentCall(Leaf):
             (folder / "schema.json").write_text(codec.encode(dict(self.schema)), encoding="utf-8")
         # Programs have different options for a new session and an existing one.
         session = manifest.resume if self.resumed else manifest.session
+        if manifest.events == "acp":
+            client = [sys.executable, "-P", str(_ACP_CLIENT)]
+            words = manifest.words(values, session, settings.permissions)
+            return [*client, *words, "--", *manifest.program, *settings.args], stdin
         words = manifest.words(
             values, session, settings.permissions, settings.args, sandboxed=sandboxed
         )
-        return words, stdin
+        return [*manifest.program, *words], stdin
 
     def _usage(self, reader: EventReader) -> Usage:
         """Return what this call spent: for a program that counts per session, the difference."""
@@ -412,12 +424,14 @@ class AgentCall(Leaf):
         if settings.manifest.per == "thread" and self.resumed:
             before = self.session.usage
             # A smaller total means that the program began to count again.
-            if usage.tokens >= before.tokens:
+            if usage.tokens >= before.tokens and usage.usd >= before.usd:
                 usage = usage.less(before)
         # A program without a report of turns made one call at least.
         usage = replace(usage, calls=max(1, reader.turns))
         if not usage.usd and settings.price is not None:
             usage = cost(usage, settings.price)
+        elif usage.unpriced:
+            usage = replace(usage, unpriced=usage.calls)
         return usage
 
     def _record(self, reader: EventReader, ended: Ended) -> AgentRecord:
@@ -425,7 +439,7 @@ class AgentCall(Leaf):
         stop, failure = outcome(reader, ended, self.settings)
         told = f"{failure.message if failure else ''}\n{ended.stderr}\n" + "\n".join(reader.notes)
         missing = self.resumed and any(re.search(text, told) for text in manifest.missing_session)
-        session_usage = reader.usage or self.session.usage
+        session_usage = reader.session_usage or self.session.usage
         return {
             **_empty(manifest.name),
             "text": reader.text,

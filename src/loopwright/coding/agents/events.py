@@ -13,6 +13,7 @@ The formats:
 - Gemini CLI (`-o stream-json`). Messages arrive in pieces; the last event is `result`.
 - OpenCode (`run --format json`). It has no last event: a step that finished with another reason than
   `tool-calls` ends the call, and its usage is the sum of the steps.
+- Agents that speak the Agent Client Protocol: the lines of `acp_client.py`. The last event is `end` or `error`.
 - Aider and other programs that print text, and programs that print JSON with facts at known places.
 """
 
@@ -22,8 +23,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from ...records import NOTHING, Usage
 from ...records.codec import Json
@@ -31,6 +31,7 @@ from ...records.display import excerpt_line
 from .manifest import Manifest
 
 __all__ = [
+    "AcpReader",
     "AgentFailure",
     "AiderReader",
     "ClaudeReader",
@@ -171,9 +172,11 @@ class EventReader:
         denials: the tool calls that the program refused.
         changed: the files that tools wrote, as the events name them.
         notes: lines that were no events, for messages.
+        version: the version of the program, where an event names it.
+        counts: whether tokens are reported.
     """
 
-    counts: ClassVar[bool] = True  # whether the format reports tokens
+    counts = True
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -187,6 +190,12 @@ class EventReader:
         self.denials: list[dict[str, Json]] = []
         self.changed: dict[str, None] = {}
         self.notes: list[str] = []
+        self.version = ""
+
+    @property
+    def session_usage(self) -> Usage:
+        """What the program reported for the whole session, for a program that counts per session."""
+        return self.usage
 
     def feed(self, line: str) -> list[str]:
         """Read one line of output and return the live lines that describe it."""
@@ -514,7 +523,7 @@ _ERROR = re.compile(r"litellm\.(?:\w+\.)*(\w+Error)\b.{0,400}|(?:^|\s)(\w+Error)
 class TextReader(EventReader):
     """The reader of a program that prints text: its output is its message."""
 
-    counts: ClassVar[bool] = False
+    counts = False
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -539,7 +548,7 @@ class TextReader(EventReader):
 class AiderReader(TextReader):
     """The reader of Aider, which prints its tokens and its edits as text."""
 
-    counts: ClassVar[bool] = True
+    counts = True
 
     def feed(self, line: str) -> list[str]:
         """Read one line of output and return it as a live line."""
@@ -598,6 +607,118 @@ class FieldsReader(EventReader):
         return [line] if line.strip() else []
 
 
+_UNANSWERED = {
+    "refusal": AgentFailure("refused", "the agent refused the request"),
+    "cancelled": AgentFailure("unknown_outcome", "the agent cancelled its turn"),
+}
+
+
+class AcpReader(EventReader):
+    """The reader of agents that speak the Agent Client Protocol.
+
+    Tokens are those of the call, a cost is that of the session; an agent need report neither.
+    """
+
+    counts = False
+    _message: Json = None  # the ID of a message whose pieces arrive
+    _open = False  # whether pieces of a message arrive
+    _metered = 0  # replies with tokens of their own
+
+    def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
+        self.usage = Usage(unpriced=1)
+        self._tools: dict[Json, Mapping[str, Json]] = {}  # with a line that is not written yet
+
+    @property
+    def session_usage(self) -> Usage:
+        """The cost of the session so far."""
+        return Usage(usd=self.usage.usd)
+
+    def event(self, data: Mapping[str, Json]) -> list[str]:
+        """Read one event and return its live lines."""
+        kind = data.get("type")
+        if kind == "update":
+            return [] if data.get("earlier") else self._update(data["update"])
+        if kind == "session":
+            self.session = text_in(data.get("session"))
+            self.version = text_in(data.get("agent"))
+        elif kind == "denied":
+            self.deny(text_in(data.get("kind")), text_in(data.get("tool")))
+            return [f"denied {text_in(data.get('tool'))}"]
+        elif kind == "wrote":
+            self.wrote(text_in(data.get("path")))
+            return [f"edit {text_in(data.get('path'))}"]
+        elif kind == "error":
+            self.ended = True
+            self.failure = failure_of(text_in(data.get("message")), default="unknown_outcome")
+        elif kind == "end":
+            return self._end(data)
+        return []
+
+    def _update(self, update: Mapping[str, Json]) -> list[str]:
+        kind = update.get("sessionUpdate")
+        if kind == "agent_message_chunk":
+            return self._piece(update)
+        said, self._open = ([self.text] if self._open else []), False
+        if kind in ("tool_call", "tool_call_update"):
+            return said + self._tool(update)
+        cost = update.get("cost")
+        if kind == "usage_update" and member(cost, "currency") == "USD":
+            usd = self.counted(0, 0, member(cost, "amount")).usd
+            self.usage = replace(self.usage, usd=usd, unpriced=0)
+        return said
+
+    def _piece(self, update: Mapping[str, Json]) -> list[str]:
+        """Read a piece of a message; some agents report the tokens of a reply with an empty one."""
+        usage = member(update, "_meta", "usage")
+        if isinstance(usage, Mapping):
+            self._metered += 1
+            self.turns = max(self.turns, self._metered)
+            self._count(usage, ("inputTokens", "outputTokens", "thoughtTokens", "totalTokens"))
+        piece, lines = text_in(member(update, "content", "text")), list[str]()
+        if piece:
+            if not self._open or update.get("messageId") != self._message:
+                lines = [self.text] if self._open else []
+                self.text, self._open, self._message = "", True, update.get("messageId")
+                self.turns += not self._metered
+            self.text = (self.text + piece)[:TEXT_CHARS]
+        return lines
+
+    def _tool(self, update: Mapping[str, Json]) -> list[str]:
+        key, status = update.get("toolCallId"), update.get("status")
+        if "title" in update and update.get("sessionUpdate") == "tool_call":
+            self._tools[key] = {}
+        call = self._tools.get(key)
+        if call is None:
+            return []  # its line is written
+        self._tools[key] = call = {**call, **update}
+        if status not in ("in_progress", "completed", "failed"):
+            return []
+        del self._tools[key]
+        name, given = text_in(call.get("kind")) or "tool", call.get("rawInput")
+        line = self.tool(name, given if isinstance(given, Mapping) else {})
+        return [line if line != name else f"{name} {text_in(call.get('title'))}"]
+
+    def _count(self, usage: Mapping[str, Json], names: tuple[str, str, str, str]) -> None:
+        """Add tokens; those of a cache and of thoughts may be counted apart."""
+        given, received, thought, total = (figure(usage.get(name)) for name in names)
+        apart = max(0, total - given - received)
+        thought = min(thought, apart)
+        self.counts = True
+        self.usage += self.counted(given + apart - thought, received + thought)
+
+    def _end(self, data: Mapping[str, Json]) -> list[str]:
+        self.ended = True
+        usage, stop = data.get("usage"), data.get("stop")
+        if isinstance(usage, Mapping):
+            self.usage = replace(self.usage, input_tokens=0, output_tokens=0)
+            self._count(usage, ("input_tokens", "output_tokens", "thought_tokens", "total_tokens"))
+        self.failure = _UNANSWERED.get(str(stop))
+        if stop == "max_turn_requests":
+            self.stop = "max_turns"
+        return [self.text] if self._open else []
+
+
 def _at(data: Json, pointer: str) -> Json:
     for part in pointer.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
@@ -615,6 +736,7 @@ _READERS: dict[str, type[EventReader]] = {
     "qwen": QwenReader,
     "opencode": OpenCodeReader,
     "aider": AiderReader,
+    "acp": AcpReader,
     "text": TextReader,
     "fields": FieldsReader,
 }

@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 BUILT_IN = ("claude", "codex", "gemini", "qwen", "opencode", "aider")
+# A manifest without a program, which only others extend.
+ACP = "acp"
 # The kinds of a failure of an agent, as for model calls.
 FAILURES = (
     "permanent", "throttled", "quota", "transient", "refused", "unknown_outcome", "empty_output",
@@ -137,7 +139,8 @@ class Manifest(_Part):
         keys: the names of variables with its API keys, passed on where they are set.
         state: files and folders of the home folder in which it keeps its state; a sandbox lets it change them.
         interrupt: the signal that asks it to end.
-        events: the format of its output.
+        events: the format of its output. For `acp`, the Agent Client Protocol, the words are those of our client
+            (`acp_client.py`), which starts the program.
         fields: for `events: fields`, a JSON pointer (RFC 6901) for each fact, read from JSON lines.
         per: whether its usage counts one call, or everything since the session began.
         usd: whether it reports US dollars.
@@ -173,9 +176,9 @@ class Manifest(_Part):
     keys: Annotated[list[str], AfterValidator(_names_of_variables)] = []
     state: list[str] = []
     interrupt: Literal["INT", "TERM"] = "INT"
-    events: Literal["claude", "codex", "gemini", "qwen", "opencode", "aider", "text", "fields"] = (
-        "text"
-    )
+    events: Literal[
+        "claude", "codex", "gemini", "qwen", "opencode", "aider", "acp", "text", "fields"
+    ] = "text"
     fields: dict[str, str] = {}
     per: Literal["call", "thread"] = "call"
     usd: bool = False
@@ -319,6 +322,11 @@ def load_manifest(
     """
     if name in BUILT_IN:
         return _built_in(name)
+    if name == ACP:
+        raise ConfigurationError(
+            "agent: acp names no program; write a manifest with `extends: acp` and `program: [words that start the agent]`, "
+            "and name its path"
+        )
     if "/" not in name and not name.endswith((".yaml", ".yml")):
         hint = nearest(name, BUILT_IN) or f"; use {', '.join(BUILT_IN)}, or the path of a manifest"
         raise ConfigurationError(f"agent: there is no coding agent {name!r}{hint}")
@@ -327,13 +335,19 @@ def load_manifest(
     base = data.pop("extends", None)
     if base is not None:
         # Not another file: the approval of a document covers the one file that the document names.
-        if not isinstance(base, str) or base not in BUILT_IN:
-            hint = nearest(str(base), BUILT_IN) or f"; use one of {', '.join(BUILT_IN)}"
+        bases = (*BUILT_IN, ACP)
+        if not isinstance(base, str) or base not in bases:
+            hint = nearest(str(base), bases) or f"; use one of {', '.join(bases)}"
             raise ConfigurationError(
                 f"{path}: extends: there is no built-in manifest {base!r:.60}{hint}"
             )
-        data = {**_read(_FOLDER / f"{base}.yaml"), **data}
+        data = {**base_of(base), **data}
     return _manifest(path.stem, data, str(path))
+
+
+def base_of(name: str) -> dict[str, Any]:
+    """Return the keys of a manifest that others may extend."""
+    return _read(_FOLDER / f"{name}.yaml")
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
 
+from ..._extras import require
 from ...engine.context import Context
 from ...engine.step import CompositeStep, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError, StepTimeout, nearest
@@ -258,6 +259,12 @@ class AgentStep(CompositeStep):
         record: AgentRecord = await ctx.call(f"call-{answer.number}", call, {"prompt": prompt})
         usage = Usage.from_json(record["session_usage"])
         sessions.put(answer.key, Session(record["session"], usage))
+        nameless = self.manifest.names_sessions and not record["session"]
+        if answer.key and nameless and record["failure"] is None:
+            ctx.warn(
+                f"{self.name}: the agent cannot continue a session, so each call begins a new one",
+                code="no_session",
+            )
         return record
 
     def _continues(self, session: str) -> bool:
@@ -414,6 +421,8 @@ def settings_of(name: str, manifest: Manifest, options: AgentOptions) -> CallSet
             raise ConfigurationError(
                 f"{name}: {key}: {value!r:.60} is not one of {', '.join(words)}{nearest(str(value), words)}"
             )
+    if manifest.events == "acp":
+        require(f"{name}: an agent that speaks ACP", "acp")
     permissions = options.get("permissions", "edit")
     if manifest.permissions and permissions not in manifest.permissions:
         raise ConfigurationError(
