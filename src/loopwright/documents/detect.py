@@ -111,6 +111,27 @@ def _is_loop_nodes(source: Source, _lenient: bool) -> bool:
     )
 
 
+def _is_archon(source: Source, _lenient: bool) -> bool:
+    """Whether a document has nodes with ids."""
+    value = source.value
+    nodes = value.get("nodes")
+    items = nodes if isinstance(nodes, list) else []
+    return not {"$schema", "schema", "orchestrator"} & value.keys() and any(
+        isinstance(node, Mapping) and "id" in node for node in items
+    )
+
+
+def _is_conductor(source: Source, _lenient: bool) -> bool:
+    """Whether a document has a workflow with an entry point, or agents with names and routes."""
+    value = source.value
+    workflow, agents = value.get("workflow"), value.get("agents")
+    items = agents if isinstance(agents, list) else []
+    return not {"$schema", "schema", "orchestrator"} & value.keys() and (
+        (isinstance(workflow, Mapping) and "entry_point" in workflow)
+        or any(isinstance(agent, Mapping) and {"name", "routes"} <= agent.keys() for agent in items)
+    )
+
+
 def _is_v2(source: Source, lenient: bool) -> bool:
     declared = source.value.get("$schema")
     # A document that names no dialect may have steps or loops with the keys of this one.
@@ -152,5 +173,7 @@ NATIVE = Dialect(NATIVE_SCHEMA, _is_native, __name__)
 DIALECTS = (
     NATIVE,
     Dialect("loop nodes", _is_loop_nodes, "..dialects.orka.translate"),
+    Dialect("Conductor", _is_conductor, "..dialects.conductor.translate"),
+    Dialect("Archon", _is_archon, "..dialects.archon.translate"),
     Dialect(V2_SCHEMA, _is_v2, "..dialects.workflow_v2.translate"),
 )

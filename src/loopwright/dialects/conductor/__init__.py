@@ -1,0 +1,1 @@
+"""Workflows of Conductor: `agents` with `routes`, an `entry_point` and limits."""
