@@ -30,7 +30,9 @@ def choose(value: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
         'choose'
     """
     options, number = value["options"], 0
-    known = {str(word).strip().lower(): one for one in options for word in (one["label"], one["value"])}
+    known = {
+        str(word).strip().lower(): one for one in options for word in (one["label"], one["value"])
+    }
     words = " or ".join(str(one["value"]) for one in options)
     while True:
         number += 1
@@ -43,5 +45,7 @@ def choose(value: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
     text = str(given.get("text") or "")
     if chosen["value"] in value.get("ends", ()):
         reason = f": {text}" if text else ""
-        raise StepError(f"a person chose {chosen['value']}{reason}", kind="rejected", retryable=False)
+        raise StepError(
+            f"a person chose {chosen['value']}{reason}", kind="rejected", retryable=False
+        )
     return {"selected": chosen["value"], "text": text}

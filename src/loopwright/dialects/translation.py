@@ -81,9 +81,13 @@ class Translation:
         """Note the keys that have no effect here, and report those that change what runs, each with what to write instead."""
         for name in spec.model_extra or ():
             if name in ignored:
-                self.note((*at, name), f"{name} has no effect here{ignored[name] and ': '}{ignored[name]}")
+                self.note(
+                    (*at, name), f"{name} has no effect here{ignored[name] and ': '}{ignored[name]}"
+                )
             elif name in refused:
-                self.report((*at, name), f"{name} cannot be carried over: {refused[name]}", key=True)
+                self.report(
+                    (*at, name), f"{name} cannot be carried over: {refused[name]}", key=True
+                )
             else:
                 hint = nearest(name, [*type(spec).model_fields, *ignored, *refused])
                 self.report((*at, name), f"this key is unknown{hint}", key=True)

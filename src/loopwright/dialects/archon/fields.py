@@ -22,7 +22,17 @@ __all__ = [
     "WorkflowSpec",
 ]
 
-KINDS = ("command", "prompt", "bash", "script", "loop", "loop_group", "approval", "cancel", "workflow")
+KINDS = (
+    "command",
+    "prompt",
+    "bash",
+    "script",
+    "loop",
+    "loop_group",
+    "approval",
+    "cancel",
+    "workflow",
+)
 _OTHER_KINDS = {
     "include": "copy the nodes of that workflow here, or call it with workflow:",
     "wait": "run it in two parts, or poll in a bash node",

@@ -131,7 +131,10 @@ class _Archon(Translation):
             self.places[target] = place
             for j, need in enumerate(spec.depends_on):
                 if need not in names:
-                    self.report((*place, "depends_on", j), f"there is no node {need!r}{nearest(need, names)}")
+                    self.report(
+                        (*place, "depends_on", j),
+                        f"there is no node {need!r}{nearest(need, names)}",
+                    )
             alone = layers.count(layers[i]) == 1
             condition = self._condition(spec, place, scope, skipped)
             step: dict[str, Json] = {"name": spec.id}
@@ -142,7 +145,9 @@ class _Archon(Translation):
                 step["if"] = condition
                 skipped.add(spec.id)
                 self.places[(*target, "if")] = (*place, "when")
-            action = getattr(self, f"_{next((k for k in _ACTIONS if getattr(spec, k) is not None), 'none')}")
+            action = getattr(
+                self, f"_{next((k for k in _ACTIONS if getattr(spec, k) is not None), 'none')}"
+            )
             step |= action(spec, place, target, scope, alone=alone)
             steps.append(step)
         return steps
@@ -183,7 +188,9 @@ class _Archon(Translation):
         if how in ("==", "!="):
             # JSON's words for the truth values, and not those of Python.
             shown = f"{value} | string | trim"
-            return f"({shown}{' | lower' if word in ('true', 'false') else ''}) {how} {quoted(word)}"
+            return (
+                f"({shown}{' | lower' if word in ('true', 'false') else ''}) {how} {quoted(word)}"
+            )
         number = float(word) if re.fullmatch(r"-?\d+(\.\d+)?", word) else None
         return f"({value} | float) {how} {number:g}" if number is not None else "false"
 
@@ -194,14 +201,18 @@ class _Archon(Translation):
     ) -> dict[str, Json]:
         text = self._text(spec.prompt or "", (*at, "prompt"), scope)
         self.places[(*to, "agent", "prompt")] = (*at, "prompt")
-        return {"agent": self._agent(spec, at, to, scope, text, self._session(spec, at, scope, alone))}
+        return {
+            "agent": self._agent(spec, at, to, scope, text, self._session(spec, at, scope, alone))
+        }
 
     def _command(
         self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
     ) -> dict[str, Json]:
         text = self._file(str(spec.command), (*at, "command"), scope)
         self.places[(*to, "agent", "prompt")] = (*at, "command")
-        return {"agent": self._agent(spec, at, to, scope, text, self._session(spec, at, scope, alone))}
+        return {
+            "agent": self._agent(spec, at, to, scope, text, self._session(spec, at, scope, alone))
+        }
 
     def _agent(
         self, spec: NodeSpec, at: Location, to: Location, scope: Scope, prompt: str, session: str
@@ -239,14 +250,20 @@ class _Archon(Translation):
         if scope.session:
             return scope.session
         # Nodes that run one after the other continue one conversation.
-        return "fresh" if spec.context == "fresh" or (spec.context is None and not alone) else "nodes"
+        return (
+            "fresh" if spec.context == "fresh" or (spec.context is None and not alone) else "nodes"
+        )
 
     def _bash(
         self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
     ) -> dict[str, Json]:
         script, env = self._shell(str(spec.bash), (*at, "bash"), scope)
         self.places[(*to, "shell")] = (*at, "bash")
-        return {"shell": ["bash", "-c", script], **self._run(spec, at), **({"env": env} if env else {})}
+        return {
+            "shell": ["bash", "-c", script],
+            **self._run(spec, at),
+            **({"env": env} if env else {}),
+        }
 
     def _script(
         self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
@@ -254,20 +271,32 @@ class _Archon(Translation):
         code, place = str(spec.script), (*at, "script")
         self.places[(*to, "shell")] = place
         if self._names_in(code, scope):
-            self.report(place, "values cannot be put into code; read them in a bash node, which gets them as variables")
+            self.report(
+                place,
+                "values cannot be put into code; read them in a bash node, which gets them as variables",
+            )
         if spec.runtime is None:
             self.report(at, "needs runtime: bun or uv")
-        words = ["bun", "run"] if spec.runtime == "bun" else ["uv", "run", *(w for d in spec.deps for w in ("--with", d))]
+        words = (
+            ["bun", "run"]
+            if spec.runtime == "bun"
+            else ["uv", "run", *(w for d in spec.deps for w in ("--with", d))]
+        )
         if _INLINE.search(code):
             words = ["bun", "-e", code] if spec.runtime == "bun" else [*words, "python", "-c", code]
         else:
-            file = self._find("scripts", [f"{code}{end}" for end in (".ts", ".js", ".py")], code, place)
+            file = self._find(
+                "scripts", [f"{code}{end}" for end in (".ts", ".js", ".py")], code, place
+            )
             words.append("" if file is None else os.path.relpath(file, self.folder / self.root))
         return {"shell": words, **self._run(spec, at)}
 
     def _run(self, spec: NodeSpec, at: Location) -> dict[str, Json]:
         if spec.on_timeout == "skip":
-            self.report((*at, "on_timeout"), "a command that takes too long fails; give it its own limit, such as `timeout 60 …`")
+            self.report(
+                (*at, "on_timeout"),
+                "a command that takes too long fails; give it its own limit, such as `timeout 60 …`",
+            )
         return {"timeout": TIMEOUT if spec.timeout is None else spec.timeout / 1000}
 
     def _cancel(
@@ -283,9 +312,14 @@ class _Archon(Translation):
         assert spec.approval is not None
         self.unknown(spec.approval, (*at, "approval"), IGNORED, REFUSED)
         message = self._text(spec.approval.message, (*at, "approval", "message"), scope)
-        options = [{"value": word, "label": word, "text": "comment"} for word in ("approve", "reject")]
+        options = [
+            {"value": word, "label": word, "text": "comment"} for word in ("approve", "reject")
+        ]
         self.places[(*to, "input")] = (*at, "approval")
-        return {"python": CHOOSE, "input": {"question": message, "options": options, "ends": ["reject"]}}
+        return {
+            "python": CHOOSE,
+            "input": {"question": message, "options": options, "ends": ["reject"]},
+        }
 
     def _workflow(
         self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
@@ -310,7 +344,10 @@ class _Archon(Translation):
         else:
             text = self._text(loop.prompt or "", (*place, "prompt"), inside)
         inner = (*to, "loop", "execute")
-        self.places[(*inner, "agent", "prompt")] = (*place, "prompt" if loop.command is None else "command")
+        self.places[(*inner, "agent", "prompt")] = (
+            *place,
+            "prompt" if loop.command is None else "command",
+        )
         session = "fresh" if loop.fresh_context else "loop"
         signal = {"matches": _signal(loop.until)} if loop.until else None
         execute = {"agent": self._agent(spec, at, inner, inside, text, session)}
@@ -327,7 +364,9 @@ class _Archon(Translation):
             scope, looping=True, body=body, session="fresh" if group.fresh_context else "loop",
             provider=spec.provider or scope.provider, model=spec.model or scope.model,
         )  # fmt: skip
-        steps = self.nodes(group.nodes, (*place, "nodes"), (*to, "loop", "execute", "steps"), inside)
+        steps = self.nodes(
+            group.nodes, (*place, "nodes"), (*to, "loop", "execute", "steps"), inside
+        )
         last = _last_of(group)
         signal = None
         if group.until:
@@ -344,14 +383,23 @@ class _Archon(Translation):
         checks = [] if signal is None else [{"name": "signal", **signal}]
         if spec.until_bash is not None:
             script, env = self._shell(spec.until_bash, (*at, "until_bash"), scope)
-            checks.append({"name": "until_bash", "command": ["bash", "-c", script], **({"env": env} if env else {})})
+            checks.append(
+                {
+                    "name": "until_bash",
+                    "command": ["bash", "-c", script],
+                    **({"env": env} if env else {}),
+                }
+            )
         both = len(checks) == 2
         self.places[(*to, "loop")] = at
         loop: dict[str, Json] = {
             "execute": execute,
             "evaluate": {"checklist": checks} if both else {"check": checks[0]},
             # One of two is enough.
-            "until": [{"score_at_least": 0.5} if both else "passed", {"max_iterations": spec.max_iterations}],
+            "until": [
+                {"score_at_least": 0.5} if both else "passed",
+                {"max_iterations": spec.max_iterations},
+            ],
             "keep": "last",
         }
         if spec.interactive:
@@ -373,7 +421,9 @@ class _Archon(Translation):
         env: dict[str, Json] = {}
 
         def variable(value: str, quoted_already: bool) -> str:
-            name = next((n for n, v in env.items() if v == f"{{{{ {value} }}}}"), f"VALUE_{len(env) + 1}")
+            name = next(
+                (n for n, v in env.items() if v == f"{{{{ {value} }}}}"), f"VALUE_{len(env) + 1}"
+            )
             env[name] = f"{{{{ {value} }}}}"
             return f"${{{name}}}" if quoted_already else f'"${{{name}}}"'
 
@@ -408,7 +458,10 @@ class _Archon(Translation):
             return given if default is None else f"({given} | default({quoted(str(default))}))"
         if head == "LOOP_PREV" and rest[1:2] == ["output"]:
             if rest[0] not in scope.body:
-                self.report(at, f"$LOOP_PREV.{rest[0]}: there is no node of this loop {rest[0]!r}{nearest(rest[0], scope.body)}")
+                self.report(
+                    at,
+                    f"$LOOP_PREV.{rest[0]}: there is no node of this loop {rest[0]!r}{nearest(rest[0], scope.body)}",
+                )
                 return quoted("")
             path = reference("output", rest[0], *rest[2:]).replace("steps", "loop", 1)
             return f'({path} | default(""))'
@@ -416,7 +469,11 @@ class _Archon(Translation):
             if head.startswith("LOOP_") and not scope.looping:
                 self.report(at, f"${head} is known in a loop only")
             if head == "ARTIFACTS_DIR":
-                self.project.notes.append(self.source.problem(at, f"$ARTIFACTS_DIR is {ARTIFACTS} of the copy", code="dialect_difference"))
+                self.project.notes.append(
+                    self.source.problem(
+                        at, f"$ARTIFACTS_DIR is {ARTIFACTS} of the copy", code="dialect_difference"
+                    )
+                )
             return _VALUES[head]
         path_of = {**scope.around, **scope.known}.get(head)
         if path_of is None or rest[:1] != ["output"]:
@@ -449,7 +506,10 @@ class _Archon(Translation):
             for place in (folder / one for one in names):
                 if place.is_file():
                     return place.resolve()
-        self.report(at, f"there is no {' or '.join(names)} in {kind}/ beside the workflow, or in .archon/{kind}/")
+        self.report(
+            at,
+            f"there is no {' or '.join(names)} in {kind}/ beside the workflow, or in .archon/{kind}/",
+        )
         return None
 
 
@@ -457,7 +517,17 @@ _VALUES = {
     "ARGUMENTS": "input", "USER_MESSAGE": "input", "LOOP_PREV_OUTPUT": "loop.output", "LOOP_USER_INPUT": "loop.feedback",
     "ARTIFACTS_DIR": quoted(ARTIFACTS), "DOCS_DIR": quoted("docs/"), "INPUTS": '""', "LOOP_PREV": '""',
 }  # fmt: skip
-_ACTIONS = ("command", "prompt", "bash", "script", "loop", "loop_group", "approval", "cancel", "workflow")
+_ACTIONS = (
+    "command",
+    "prompt",
+    "bash",
+    "script",
+    "loop",
+    "loop_group",
+    "approval",
+    "cancel",
+    "workflow",
+)
 
 
 def _output(spec: NodeSpec) -> tuple[str, ...]:
