@@ -78,12 +78,19 @@ class Translation:
     def unknown(
         self, spec: BaseModel, at: Location, ignored: Mapping[str, str], refused: Mapping[str, str]
     ) -> None:
-        """Note the keys that have no effect here, and report those that change what runs, each with what to write instead."""
+        """Note the keys that have no effect here, and report those that change what runs, each with what to write instead.
+
+        Args:
+            spec: a part of the document.
+            at: its place.
+            ignored: keys without an effect, with the reason, which is "" for labels.
+            refused: keys that would change what runs, with what to write instead.
+        """
         for name in spec.model_extra or ():
             if name in ignored:
-                self.note(
-                    (*at, name), f"{name} has no effect here{ignored[name] and ': '}{ignored[name]}"
-                )
+                # Labels and descriptions are too common for a note.
+                if ignored[name]:
+                    self.note((*at, name), f"{name} has no effect here: {ignored[name]}")
             elif name in refused:
                 self.report(
                     (*at, name), f"{name} cannot be carried over: {refused[name]}", key=True

@@ -23,12 +23,14 @@ __all__ = [
 ]
 
 _NAMED = "a prompt has what its template names"
+_EFFORT = "calls use the default of the model"
 # Keys without an effect on what runs here.
 IGNORED = {
-    "description": "", "metadata": "", "version": "", "cost": "", "dialog": "", "context": _NAMED, "context_mode": _NAMED,
+    "description": "", "metadata": "", "version": "", "cost": "", "context": _NAMED, "context_mode": _NAMED,
     "input": _NAMED, "multiline": "", "options": "", "checkpoint": "every step is recorded", "max_session_seconds": "",
-    "default_reasoning_effort": "", "reasoning": "", "default_context_tier": "", "context_tier": "", "output_mode": "",
-    "hooks": "use listeners of the run", "budget_mode": "", "max_agent_iterations": "", "type": "",
+    "default_reasoning_effort": _EFFORT, "reasoning": _EFFORT, "default_context_tier": _EFFORT, "context_tier": _EFFORT,
+    "output_mode": "", "dialog": "a person is asked by a human_gate",
+    "hooks": "use listeners of the run", "budget_mode": "", "max_agent_iterations": "rounds of tool calls have their usual limit", "type": "",
     "session_key": "each prompt begins a conversation; name the earlier output in it", "required": "",
 }  # fmt: skip
 # Keys that would change what runs.

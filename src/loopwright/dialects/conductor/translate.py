@@ -81,6 +81,7 @@ class Position:
     owner: str
     loops: tuple[str, ...] = ()
     item: str = ""  # the name of an item of a list
+    ran: bool = False  # whether the agent has run: its routes read its output
 
 
 @dataclass
@@ -102,7 +103,8 @@ class _Conductor(Translation):
         self.spec = spec
         workflow = spec.workflow
         for part, at in self._parts(spec):
-            self.unknown(part, at, IGNORED, REFUSED)
+            if getattr(part, "type", "") not in _KINDS:
+                self.unknown(part, at, IGNORED, REFUSED)
         self._define(spec)
         names = [name for name in self.specs if name not in self.members]
         targets = {name: [to for to, _, _ in self._targets(name)] for name in names}
@@ -289,7 +291,7 @@ class _Conductor(Translation):
             steps.append({**head, **self._step(spec, at, Position(element, loops), target)})
             if self._branches(element):
                 self.places[(*to, len(steps))] = (*at, "routes") if spec.routes else at
-                following = self._next(element, Position(element, loops))
+                following = self._next(element, Position(element, loops, ran=True))
                 otherwise = {"otherwise": ""} if condition else {}
                 steps.append({**head, "name": f"{element}_next", "set": following, **otherwise})
         return steps
@@ -464,7 +466,7 @@ class _Conductor(Translation):
             return self._workflow(fields)
         if position.item and name in (position.item, "_index"):
             return ("loop.current" if name == position.item else "loop.index"), 0
-        if name == "output" and position.owner in self.specs:
+        if name == "output" and position.ran:
             return self._output(position.owner, ["output", *fields], position, shift=1)
         if name in self.members:
             return (
@@ -478,7 +480,7 @@ class _Conductor(Translation):
             raise InvalidTemplate(
                 f"{name} has no counterpart; loop.iteration is the number of the iteration"
             )
-        if bare and position.owner in self.specs:
+        if bare and position.ran:
             return self._output(position.owner, ["output", name], position, shift=2)
         return None
 
@@ -569,7 +571,7 @@ class _Conductor(Translation):
         path = (*own[shared:], name)
         earlier = self.order[path[0]] < self.order.get(_element(position, shared), len(self.order))
         # Its own output, which its routes read.
-        if earlier or (position.owner == name and shared == len(around)):
+        if earlier or (position.ran and position.owner == name):
             return reference(*path)
         if shared < len(around):
             what = f"{name!r} runs later in a loop around this one, whose iterations an inner loop does not see"
