@@ -132,7 +132,7 @@ def projects() -> list[Project]:
     ]
     for file in sorted((ROOT / "examples").rglob("*.yaml")):
         text = file.read_text(encoding="utf-8")
-        if re.search(r"(?m)^(steps|orchestrator):", text):
+        if re.search(r"(?m)^(steps|orchestrator|nodes|agents):", text):
             module_path_of = {
                 str(other.relative_to(file.parent)): other.read_text(encoding="utf-8")
                 for other in sorted(file.parent.rglob("*"))

@@ -19,12 +19,12 @@ from loopwright.models.providers.endpoints import PROVIDER_NAMES
 DOCUMENTS = [
     file
     for file in sorted(EXAMPLES.rglob("*.yaml"))
-    if re.search(r"(?m)^(steps|orchestrator):", file.read_text(encoding="utf-8"))
+    if re.search(r"(?m)^(steps|orchestrator|agents):", file.read_text(encoding="utf-8"))
 ]
 FOREIGN = [
     file
     for file in DOCUMENTS
-    if re.search(r"(?m)^(\$schema|orchestrator):", file.read_text(encoding="utf-8"))
+    if re.search(r"(?m)^(\$schema|orchestrator|agents):", file.read_text(encoding="utf-8"))
 ]
 # What is run besides the document, where its own input is not enough; a child is run by its caller.
 GIVEN = {
@@ -33,6 +33,7 @@ GIVEN = {
     "resume_with_model.yaml": ("--input", "resumes/unseen/33-de-letter.txt"),
     "announce.yaml": ("--input", "2.4 drops the old format"),
     "debate.yaml": ("--input", "Should the office close on Fridays?"),
+    "slogan.yaml": ("--input", '{"product": "a kettle"}'),
 }
 CHILDREN = ("improve_cycle.yaml",)
 named = {"ids": lambda file: file.name}
