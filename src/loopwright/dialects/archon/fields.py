@@ -16,9 +16,9 @@ __all__ = [
     "KINDS",
     "REFUSED",
     "ApprovalSpec",
+    "ArchonNode",
     "GroupSpec",
-    "LoopSpec",
-    "NodeSpec",
+    "LoopNode",
     "WorkflowSpec",
 ]
 
@@ -79,14 +79,14 @@ class _UntilSpec(Open):
         return self
 
 
-class LoopSpec(_UntilSpec):
+class LoopNode(_UntilSpec):
     """One prompt, until a signal or a check ends the loop."""
 
     prompt: str | None = None
     command: str | None = None
 
     @model_validator(mode="after")
-    def _one_text(self) -> LoopSpec:
+    def _one_text(self) -> LoopNode:
         if (self.prompt is None) == (self.command is None):
             raise PydanticCustomError("loop", "needs exactly one of prompt and command", {})
         return self
@@ -99,7 +99,7 @@ class ApprovalSpec(Open):
     capture_response: bool = False
 
 
-class NodeSpec(Open):
+class ArchonNode(Open):
     """A node: exactly one of the KINDS, and what all nodes have in common."""
 
     id: Identifier
@@ -109,7 +109,7 @@ class NodeSpec(Open):
     script: str | None = None
     runtime: Literal["bun", "uv"] | None = None
     deps: list[str] = Field([])
-    loop: LoopSpec | None = None
+    loop: LoopNode | None = None
     loop_group: GroupSpec | None = None
     approval: ApprovalSpec | None = None
     cancel: str | None = None
@@ -136,7 +136,7 @@ class NodeSpec(Open):
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @model_validator(mode="after")
-    def _one_kind(self) -> NodeSpec:
+    def _one_kind(self) -> ArchonNode:
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         # A node of a kind that is not supported is reported at that key.
         if len(kinds) != 1 and not _OTHER_KINDS.keys() & (self.model_extra or {}).keys():
@@ -150,7 +150,7 @@ class NodeSpec(Open):
 class GroupSpec(_UntilSpec):
     """Nodes that are repeated together."""
 
-    nodes: list[NodeSpec] = Field(min_length=1)
+    nodes: list[ArchonNode] = Field(min_length=1)
 
 
 class WorktreeSpec(Open):
@@ -169,7 +169,7 @@ class WorkflowSpec(Open):
     worktree: WorktreeSpec = Field(default_factory=WorktreeSpec)
     inputs: dict[str, Json] = Field({})
     returns: str | None = None
-    nodes: list[NodeSpec] = Field(min_length=1)
+    nodes: list[ArchonNode] = Field(min_length=1)
 
 
-NodeSpec.model_rebuild()
+ArchonNode.model_rebuild()

@@ -21,7 +21,7 @@ from ...documents.yaml.reader import Location, Source
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json
 from ..translation import CHOOSE, Translation, literal, quoted, reference
-from .fields import IGNORED, REFUSED, GroupSpec, LoopSpec, NodeSpec, WorkflowSpec
+from .fields import IGNORED, REFUSED, ArchonNode, GroupSpec, LoopNode, WorkflowSpec
 
 __all__ = ["remarks", "translate"]
 
@@ -45,7 +45,7 @@ _EITHER = {"one_success": " or ", "none_failed_min_one_success": " or ", "all_su
 
 
 @dataclass(frozen=True)
-class Scope:
+class TextScope:
     """The nodes that a text may name: by ID, the expression of its output.
 
     `around` are those outside of the loop whose body has the text; `looping` says that it has one.
@@ -88,7 +88,7 @@ class _Archon(Translation):
             raise DocumentError(self.problems)
         self.unknown(spec, (), IGNORED, REFUSED)
         self.inputs = spec.inputs
-        scope = Scope({}, provider=spec.provider, model=spec.model)
+        scope = TextScope({}, provider=spec.provider, model=spec.model)
         steps = self.nodes(spec.nodes, ("nodes",), ("steps",), scope)
         kind = "copy" if spec.worktree.enabled else "here"
         native: dict[str, Json] = {"schema": "loopwright/1", "name": spec.name}
@@ -116,7 +116,7 @@ class _Archon(Translation):
     # Nodes.
 
     def nodes(
-        self, specs: Sequence[NodeSpec], at: Location, to: Location, scope: Scope
+        self, specs: Sequence[ArchonNode], at: Location, to: Location, scope: TextScope
     ) -> list[Json]:
         """Return nodes as native steps."""
         names = [spec.id for spec in specs]
@@ -152,7 +152,9 @@ class _Archon(Translation):
             steps.append(step)
         return steps
 
-    def _condition(self, spec: NodeSpec, at: Location, scope: Scope, skipped: set[str]) -> str:
+    def _condition(
+        self, spec: ArchonNode, at: Location, scope: TextScope, skipped: set[str]
+    ) -> str:
         """Return the condition of a node: that the nodes it needs were not skipped, and its own."""
         parts = []
         joined = _EITHER.get(spec.trigger_rule, "")
@@ -166,7 +168,7 @@ class _Archon(Translation):
             parts.append(self._when(spec.when, (*at, "when"), scope))
         return " and ".join(parts)
 
-    def _when(self, text: str, at: Location, scope: Scope) -> str:
+    def _when(self, text: str, at: Location, scope: TextScope) -> str:
         """Return a condition as an expression: comparisons with a text or a number, joined by `&&` and `||`."""
         parts, offset, sign = list[str](), 0, "&&"
         while sign:
@@ -197,7 +199,7 @@ class _Archon(Translation):
     # The kinds of nodes.
 
     def _prompt(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         text = self._text(spec.prompt or "", (*at, "prompt"), scope)
         self.places[(*to, "agent", "prompt")] = (*at, "prompt")
@@ -206,7 +208,7 @@ class _Archon(Translation):
         }
 
     def _command(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         text = self._file(str(spec.command), (*at, "command"), scope)
         self.places[(*to, "agent", "prompt")] = (*at, "command")
@@ -215,7 +217,13 @@ class _Archon(Translation):
         }
 
     def _agent(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, prompt: str, session: str
+        self,
+        spec: ArchonNode,
+        at: Location,
+        to: Location,
+        scope: TextScope,
+        prompt: str,
+        session: str,
     ) -> dict[str, Json]:
         provider, model = spec.provider or scope.provider, spec.model or scope.model
         place = (*at, "provider") if spec.provider else ("provider",)
@@ -243,7 +251,7 @@ class _Archon(Translation):
             self.places[(*to, "agent", "output", "schema")] = (*at, "output_format")
         return agent
 
-    def _session(self, spec: NodeSpec, at: Location, scope: Scope, alone: bool) -> str:
+    def _session(self, spec: ArchonNode, at: Location, scope: TextScope, alone: bool) -> str:
         if isinstance(spec.context, dict):
             what = "a conversation cannot be forked; name the output of the node in the prompt, or write context: shared"
             self.report((*at, "context"), what)
@@ -255,7 +263,7 @@ class _Archon(Translation):
         )
 
     def _bash(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         script, env = self._shell(str(spec.bash), (*at, "bash"), scope)
         self.places[(*to, "shell")] = (*at, "bash")
@@ -266,7 +274,7 @@ class _Archon(Translation):
         }
 
     def _script(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         code, place = str(spec.script), (*at, "script")
         self.places[(*to, "shell")] = place
@@ -291,7 +299,7 @@ class _Archon(Translation):
             words.append("" if file is None else os.path.relpath(file, self.folder / self.root))
         return {"shell": words, **self._run(spec, at)}
 
-    def _run(self, spec: NodeSpec, at: Location) -> dict[str, Json]:
+    def _run(self, spec: ArchonNode, at: Location) -> dict[str, Json]:
         if spec.on_timeout == "skip":
             self.report(
                 (*at, "on_timeout"),
@@ -300,14 +308,14 @@ class _Archon(Translation):
         return {"timeout": TIMEOUT if spec.timeout is None else spec.timeout / 1000}
 
     def _cancel(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         self.places[(*to, "env")] = (*at, "cancel")
         reason = self._text(str(spec.cancel), (*at, "cancel"), scope)
         return {"shell": ["sh", "-c", 'echo "$REASON" >&2; exit 1'], "env": {"REASON": reason}}
 
     def _approval(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         assert spec.approval is not None
         self.unknown(spec.approval, (*at, "approval"), IGNORED, REFUSED)
@@ -322,7 +330,7 @@ class _Archon(Translation):
         }
 
     def _workflow(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         text = self._text("$ARGUMENTS" if spec.input is None else spec.input, (*at, "input"), scope)
         return {"workflow": spec.workflow, "input": text}
@@ -333,7 +341,7 @@ class _Archon(Translation):
     # Loops.
 
     def _loop(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         loop, place = spec.loop, (*at, "loop")
         assert loop is not None
@@ -354,7 +362,7 @@ class _Archon(Translation):
         return self._repeated(loop, place, to, inside, execute, signal)
 
     def _loop_group(
-        self, spec: NodeSpec, at: Location, to: Location, scope: Scope, *, alone: bool
+        self, spec: ArchonNode, at: Location, to: Location, scope: TextScope, *, alone: bool
     ) -> dict[str, Json]:
         group, place = spec.loop_group, (*at, "loop_group")
         assert group is not None
@@ -376,7 +384,7 @@ class _Archon(Translation):
         return self._repeated(group, place, to, inside, execute, signal)
 
     def _repeated(
-        self, spec: LoopSpec | GroupSpec, at: Location, to: Location, scope: Scope,
+        self, spec: LoopNode | GroupSpec, at: Location, to: Location, scope: TextScope,
         execute: dict[str, Json], signal: Json,
     ) -> dict[str, Json]:  # fmt: skip
         """Return a loop that ends with its signal or with its check, whichever comes first."""
@@ -408,15 +416,15 @@ class _Archon(Translation):
 
     # Texts.
 
-    def _names_in(self, text: str, scope: Scope) -> list[str]:
+    def _names_in(self, text: str, scope: TextScope) -> list[str]:
         known = {*scope.known, *scope.around, *_VALUES, *_NONE}
         return [m[1] for m in _NAME.finditer(text) if m[1].partition(".")[0] in known]
 
-    def _text(self, text: str, at: Location, scope: Scope) -> str:
+    def _text(self, text: str, at: Location, scope: TextScope) -> str:
         """Return a text as a native template."""
         return self._replaced(text, at, scope, lambda value, _: f"{{{{ {value} }}}}", literal)
 
-    def _shell(self, text: str, at: Location, scope: Scope) -> tuple[str, dict[str, Json]]:
+    def _shell(self, text: str, at: Location, scope: TextScope) -> tuple[str, dict[str, Json]]:
         """Return a constant script, and the values that it reads as variables."""
         env: dict[str, Json] = {}
 
@@ -430,7 +438,7 @@ class _Archon(Translation):
         return self._replaced(text, at, scope, variable, str), env
 
     def _replaced(
-        self, text: str, at: Location, scope: Scope, value: Callable[[str, bool], str], rest: Callable[[str], str]
+        self, text: str, at: Location, scope: TextScope, value: Callable[[str, bool], str], rest: Callable[[str], str]
     ) -> str:  # fmt: skip
         parts, done = list[str](), 0
         for match in _NAME.finditer(text):
@@ -445,7 +453,7 @@ class _Archon(Translation):
             done = match.end()
         return "".join([*parts, rest(text[done:])])
 
-    def _named(self, name: str, at: Location, scope: Scope) -> str | None:
+    def _named(self, name: str, at: Location, scope: TextScope) -> str | None:
         """Return the expression of a name; None for one that is not of Archon, such as a variable of the shell."""
         head, *rest = name.split(".")
         if head in _NONE:
@@ -480,7 +488,7 @@ class _Archon(Translation):
             return None
         return reference(*path_of, *rest[1:])
 
-    def _file(self, name: str, at: Location, scope: Scope) -> str:
+    def _file(self, name: str, at: Location, scope: TextScope) -> str:
         """Return the text of a command, which is a file."""
         file = self._find("commands", [f"{name}.md"], name, at)
         if file is None:
@@ -530,7 +538,7 @@ _ACTIONS = (
 )
 
 
-def _output(spec: NodeSpec) -> tuple[str, ...]:
+def _output(spec: ArchonNode) -> tuple[str, ...]:
     """Return the path of a node's output."""
     if spec.loop_group is not None:
         return (spec.id, _last_of(spec.loop_group))
@@ -544,7 +552,7 @@ def _last_of(group: GroupSpec) -> str:
     return (free or [group.nodes[-1].id])[-1]
 
 
-def _layers(specs: Sequence[NodeSpec]) -> list[int]:
+def _layers(specs: Sequence[ArchonNode]) -> list[int]:
     """Return the layer of each node: nodes of one layer do not need each other. A cycle is reported by the compiler."""
     layers = dict.fromkeys((spec.id for spec in specs), 0)
     for _ in range(min(len(specs), 200)):

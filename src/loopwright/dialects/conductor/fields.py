@@ -14,7 +14,7 @@ from ..translation import Open
 __all__ = [
     "IGNORED",
     "REFUSED",
-    "AgentSpec",
+    "ConductorAgent",
     "ConductorDocument",
     "ForEachSpec",
     "OptionSpec",
@@ -30,7 +30,8 @@ IGNORED = {
     "input": _NAMED, "multiline": "", "options": "", "checkpoint": "every step is recorded", "max_session_seconds": "",
     "default_reasoning_effort": _EFFORT, "reasoning": _EFFORT, "default_context_tier": _EFFORT, "context_tier": _EFFORT,
     "output_mode": "", "dialog": "a person is asked by a human_gate",
-    "hooks": "use listeners of the run", "budget_mode": "", "max_agent_iterations": "rounds of tool calls have their usual limit", "type": "",
+    "hooks": "use listeners of the run", "budget_mode": "", "type": "",
+    "max_agent_iterations": "rounds of tool calls have their usual limit",
     "session_key": "each prompt begins a conversation; name the earlier output in it", "required": "",
 }  # fmt: skip
 # Keys that would change what runs.
@@ -69,7 +70,7 @@ class RetrySpec(Open):
     backoff: str = "exponential"
 
 
-class AgentSpec(Open):
+class ConductorAgent(Open):
     """An agent: a prompt, a command or a question to a person."""
 
     name: Identifier
@@ -91,7 +92,7 @@ class AgentSpec(Open):
     timeout: Seconds | None = None
 
 
-class ItemAgentSpec(AgentSpec):
+class ItemAgentSpec(ConductorAgent):
     """The agent of a list, which may lack a name."""
 
     name: Identifier = "item"
@@ -175,7 +176,7 @@ class ConductorDocument(Open):
 
     workflow: WorkflowDefinition
     tools: list[str] = Field([])
-    agents: list[AgentSpec] = Field([])
+    agents: list[ConductorAgent] = Field([])
     parallel: list[ParallelSpec] = Field([])
     for_each: list[ForEachSpec] = Field([])
     output: dict[str, str] = Field({})

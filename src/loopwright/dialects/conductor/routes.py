@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Entries", "Repeated", "Sequence_", "agents_in", "arranged"]
+__all__ = ["Entries", "RoutedLoop", "Sequence_", "agents_in", "arranged"]
 
 
 class Entries(Exception):
@@ -21,11 +21,11 @@ class Entries(Exception):
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RoutedLoop:
     """A loop: its head, and its body in running order."""
 
     head: str
-    body: tuple[str | Repeated, ...]
+    body: tuple[str | RoutedLoop, ...]
 
     @property
     def name(self) -> str:
@@ -33,10 +33,10 @@ class Repeated:
         return f"{self.head}_loop"
 
 
-Sequence_ = tuple[str | Repeated, ...]
+Sequence_ = tuple[str | RoutedLoop, ...]
 
 
-def agents_in(element: str | Repeated) -> list[str]:
+def agents_in(element: str | RoutedLoop) -> list[str]:
     """Return the agents of an element of a sequence."""
     if isinstance(element, str):
         return [element]
@@ -56,7 +56,7 @@ def arranged(names: Sequence[str], targets: Mapping[str, Iterable[str]], entry: 
 
     Example:
         >>> arranged(["a", "b", "c"], {"a": ["b"], "b": ["a", "c"], "c": []}, "a")
-        (Repeated(head='a', body=('a', 'b')), 'c')
+        (RoutedLoop(head='a', body=('a', 'b')), 'c')
     """
     reached, remaining = {entry}, [entry]
     while remaining:
@@ -71,7 +71,7 @@ def arranged(names: Sequence[str], targets: Mapping[str, Iterable[str]], entry: 
 def _arranged(targets: Mapping[str, list[str]], entries: set[str]) -> Sequence_:
     groups = _groups(targets)
     of = {name: i for i, group in enumerate(groups) for name in group}
-    elements: dict[int, str | Repeated] = {}
+    elements: dict[int, str | RoutedLoop] = {}
     for i, group in enumerate(groups):
         if len(group) == 1 and group[0] not in targets[group[0]]:
             elements[i] = group[0]
@@ -84,7 +84,7 @@ def _arranged(targets: Mapping[str, list[str]], entries: set[str]) -> Sequence_:
         inside = {
             n: [t for t in targets[n] if of[t] == i and t != head] for n in targets if of[n] == i
         }
-        elements[i] = Repeated(head, _arranged(inside, {head}))
+        elements[i] = RoutedLoop(head, _arranged(inside, {head}))
     # In written order, where the routes permit it.
     needs = {
         i: {of[n] for n in targets if of[n] != i and any(of[t] == i for t in targets[n])}
@@ -101,7 +101,7 @@ def _arranged(targets: Mapping[str, list[str]], entries: set[str]) -> Sequence_:
 def _groups(targets: Mapping[str, list[str]]) -> list[list[str]]:
     """Return the agents in groups, of which each can be reached from all others of the group."""
     reach = {name: {name} for name in targets}
-    # Repeated unions, which need no recursion: documents have few agents.
+    # RoutedLoop unions, which need no recursion: documents have few agents.
     changed = True
     while changed:
         changed = False

@@ -24,20 +24,20 @@ from ..translation import CHOOSE, Open, Translation, quoted, reference
 from .fields import (
     IGNORED,
     REFUSED,
-    AgentSpec,
+    ConductorAgent,
     ConductorDocument,
     ForEachSpec,
     ParallelSpec,
     RouteSpec,
 )
-from .routes import Entries, Repeated, Sequence_, agents_in, arranged
+from .routes import Entries, RoutedLoop, Sequence_, agents_in, arranged
 from .templates import InvalidTemplate, Names, converted, expression
 
 __all__ = ["remarks", "translate"]
 
 END = "$end"
 EXITS = range(10)  # exit codes of a script that its routes may read; another one is a failure
-Spec = AgentSpec | ParallelSpec | ForEachSpec
+Spec = ConductorAgent | ParallelSpec | ForEachSpec
 _KINDS = {
     "wait": "pause in a script, such as sleep 60",
     "questions": "ask one question with a human_gate, whose option has prompt_for",
@@ -167,7 +167,7 @@ class _Conductor(Translation):
         for i, group in enumerate(spec.parallel):
             for j, name in enumerate(group.agents):
                 agent = self.specs.get(name, (None,))[0]
-                if not isinstance(agent, AgentSpec):
+                if not isinstance(agent, ConductorAgent):
                     self.report(
                         ("parallel", i, "agents", j),
                         f"there is no agent {name!r}{nearest(name, self.specs)}",
@@ -179,10 +179,10 @@ class _Conductor(Translation):
                     )
                 self.members[name] = group.name
         for name, (one, at) in self.specs.items():
-            if isinstance(one, AgentSpec):
+            if isinstance(one, ConductorAgent):
                 self._check(name, one, at)
 
-    def _check(self, name: str, spec: AgentSpec, at: Location) -> None:
+    def _check(self, name: str, spec: ConductorAgent, at: Location) -> None:
         """Report what an agent of its type lacks, or what has no native form."""
         kinds = {"agent": "prompt", "script": "command", "human_gate": "options"}
         if spec.type not in kinds:
@@ -203,7 +203,7 @@ class _Conductor(Translation):
         """Return the agents to which the routes of an agent lead, each with its route, or the value of a person's choice."""
         spec, at = self.specs[name]
         result: list[tuple[str, RouteSpec | str, Location]] = []
-        for i, option in enumerate(spec.options if isinstance(spec, AgentSpec) else ()):
+        for i, option in enumerate(spec.options if isinstance(spec, ConductorAgent) else ()):
             if option.route is not None:
                 place = (*at, "options", i, "route")
                 result.append(
@@ -239,7 +239,7 @@ class _Conductor(Translation):
     def _place(self, elements: Sequence_, loops: tuple[str, ...]) -> None:
         for element in elements:
             name = element if isinstance(element, str) else element.name
-            if isinstance(element, Repeated):
+            if isinstance(element, RoutedLoop):
                 self._place(element.body, (*loops, element.name))
             self.loops[name] = loops
             self.order[name] = len(self.order)
@@ -258,7 +258,7 @@ class _Conductor(Translation):
         )
 
     def _condition(
-        self, element: str | Repeated, before: Iterable[str | Repeated], loops: tuple[str, ...]
+        self, element: str | RoutedLoop, before: Iterable[str | RoutedLoop], loops: tuple[str, ...]
     ) -> str:
         """Return the condition under which an element of a sequence runs: a route led to it."""
         head = element if isinstance(element, str) else element.head
@@ -282,7 +282,7 @@ class _Conductor(Translation):
                 self.conditional[name] = condition
             head: dict[str, Json] = {"name": name, **({"if": condition} if condition else {})}
             target = (*to, len(steps))
-            if isinstance(element, Repeated):
+            if isinstance(element, RoutedLoop):
                 self.places[target] = self.specs[element.head][1]
                 steps.append({**head, "loop": self._loop(element, loops, target), "required": True})
                 continue
@@ -309,7 +309,7 @@ class _Conductor(Translation):
             parts += [f"{{% {'elif' if parts else 'if'} {condition} %}}", to]
         return "".join([*parts, "{% endif %}"])
 
-    def _loop(self, loop: Repeated, around: tuple[str, ...], to: Location) -> dict[str, Json]:
+    def _loop(self, loop: RoutedLoop, around: tuple[str, ...], to: Location) -> dict[str, Json]:
         inside = (*around, loop.name)
         body = self._sequence(loop.body, inside, (*to, "loop", "execute", "steps"))
         again = self._condition(loop.head, loop.body, inside) or "true"
@@ -329,7 +329,7 @@ class _Conductor(Translation):
             "keep": "last",
         }
 
-    def _length(self, loop: Repeated) -> int:
+    def _length(self, loop: RoutedLoop) -> int:
         """Return the smallest number of agents of an iteration."""
         length, reached, members = 1, {loop.head}, set(agents_in(loop))
         while True:
@@ -370,7 +370,7 @@ class _Conductor(Translation):
         return {**kind(spec, at, position, to), **retry}
 
     def _prompt(
-        self, spec: AgentSpec, at: Location, position: Position, to: Location
+        self, spec: ConductorAgent, at: Location, position: Position, to: Location
     ) -> dict[str, Json]:
         step: dict[str, Json] = {"prompt": self._text(spec.prompt or "", (*at, "prompt"), position)}
         if spec.system_prompt:
@@ -395,7 +395,7 @@ class _Conductor(Translation):
         return step
 
     def _script(
-        self, spec: AgentSpec, at: Location, position: Position, to: Location
+        self, spec: ConductorAgent, at: Location, position: Position, to: Location
     ) -> dict[str, Json]:
         env: dict[str, Json] = dict(spec.env)
         words, given = [spec.command or ""], False
@@ -427,7 +427,7 @@ class _Conductor(Translation):
         return {**step, **({"timeout": spec.timeout} if spec.timeout else {})}
 
     def _gate(
-        self, spec: AgentSpec, at: Location, position: Position, to: Location
+        self, spec: ConductorAgent, at: Location, position: Position, to: Location
     ) -> dict[str, Json]:
         options = []
         for one in spec.options:
@@ -510,7 +510,7 @@ class _Conductor(Translation):
         spec, path = self.specs[name][0], self._path(name, position)
         if not fields:
             return path, 0
-        if isinstance(spec, AgentSpec):
+        if isinstance(spec, ConductorAgent):
             key = fields[1] if len(fields) > 1 else ""
             if spec.type == "human_gate" and fields[0] in ("output", "choice"):
                 if fields[0] == "choice" or key in ("selected", "choice"):
@@ -558,7 +558,7 @@ class _Conductor(Translation):
 
     def _declares(self, name: str) -> bool:
         spec = self.specs[name][0]
-        return isinstance(spec, AgentSpec) and bool(spec.output)
+        return isinstance(spec, ConductorAgent) and bool(spec.output)
 
     def _path(self, name: str, position: Position) -> str:
         """Return the expression of an agent's output: of this iteration, of the one before, or of a loop that has ended."""

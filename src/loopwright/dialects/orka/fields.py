@@ -14,14 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...documents.project import Settings
-from ...documents.schema.fields import Identifier, Names, Part, Pause, Seconds
+from ...documents.schema.fields import Identifier, Names, Pause, Seconds
 from ...errors import listed, nearest
 from ...models.providers.endpoints import PROVIDERS
 from ...records.codec import Json
+from ..translation import Open
 
 __all__ = [
     "AGENT_FIELDS",
@@ -141,12 +142,6 @@ def choose(kind: str, provider: str, model: str, url: str, defaults: Defaults) -
     return Chosen(
         problem="has no model; set model: in the agent or in orchestrator, or use --model provider:model"
     )
-
-
-class Open(Part):
-    """A model that takes unknown keys, which are then noted."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
 
 def _as_branches(value: Json) -> Json:
