@@ -30,9 +30,9 @@ class Open(Part):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
 
-def quoted(text: str) -> str:
-    """Return a text as a string of an expression."""
-    return json.dumps(text, ensure_ascii=False)
+def quoted(value: Json) -> str:
+    """Return a JSON value other than null as an expression."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def literal(text: str) -> str:

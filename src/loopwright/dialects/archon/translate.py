@@ -21,7 +21,7 @@ from ...documents.yaml.reader import Location, Source
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json
 from ..translation import CHOOSE, Translation, literal, quoted, reference
-from .fields import IGNORED, REFUSED, ArchonNode, GroupSpec, LoopNode, WorkflowSpec
+from .fields import IGNORED, KINDS, REFUSED, ArchonNode, GroupSpec, LoopNode, WorkflowSpec
 
 __all__ = ["remarks", "translate"]
 
@@ -146,7 +146,7 @@ class _Archon(Translation):
                 skipped.add(spec.id)
                 self.places[(*target, "if")] = (*place, "when")
             action = getattr(
-                self, f"_{next((k for k in _ACTIONS if getattr(spec, k) is not None), 'none')}"
+                self, f"_{next((k for k in KINDS if getattr(spec, k) is not None), 'none')}"
             )
             step |= action(spec, place, target, scope, alone=alone)
             steps.append(step)
@@ -525,17 +525,6 @@ _VALUES = {
     "ARGUMENTS": "input", "USER_MESSAGE": "input", "LOOP_PREV_OUTPUT": "loop.output", "LOOP_USER_INPUT": "loop.feedback",
     "ARTIFACTS_DIR": quoted(ARTIFACTS), "DOCS_DIR": quoted("docs/"), "INPUTS": '""', "LOOP_PREV": '""',
 }  # fmt: skip
-_ACTIONS = (
-    "command",
-    "prompt",
-    "bash",
-    "script",
-    "loop",
-    "loop_group",
-    "approval",
-    "cancel",
-    "workflow",
-)
 
 
 def _output(spec: ArchonNode) -> tuple[str, ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from ...documents.schema.fields import Identifier, Seconds
 from ...records.codec import Json
@@ -36,6 +35,9 @@ IGNORED = {
 }  # fmt: skip
 # Keys that would change what runs.
 REFUSED = {
+    "mcp_servers": "add servers: to the converted document, and tools: to its steps",
+    "retry": "set on_failure: retry on the step of the converted document",
+    "working_dir": "set cwd: on the step of the converted document",
     "validator": "write a second agent, whose route leads back to this one",
     "instructions": "put the text into system_prompt", "skills": "put the text into system_prompt",
     "plugins": "Loopwright has none", "sandbox": "set sandbox: on the steps of the converted document",
@@ -49,7 +51,6 @@ class RouteSpec(Open):
 
     to: str
     when: str | None = None
-    output: dict[str, Json] | None = None
 
 
 class OptionSpec(Open):
@@ -61,13 +62,10 @@ class OptionSpec(Open):
     route: str | None = None
     prompt_for: str | None = None
 
-
-class RetrySpec(Open):
-    """How often an agent is tried."""
-
-    max_attempts: int = Field(1, ge=1, le=10)
-    delay_seconds: float = Field(2.0, ge=0, le=300)
-    backoff: str = "exponential"
+    @property
+    def word(self) -> str:
+        """The value of the choice."""
+        return self.value or self.label or self.name
 
 
 class ConductorAgent(Open):
@@ -80,14 +78,11 @@ class ConductorAgent(Open):
     system_prompt: str | None = None
     prompt: str | None = None
     output: dict[str, dict[str, Json]] | None = None
-    tools: list[str] | None = None
     routes: list[RouteSpec] = Field([])
-    retry: RetrySpec | None = None
     options: list[OptionSpec] = Field([])
     command: str | None = None
     args: list[str] = Field([])
     env: dict[str, str] = Field({})
-    working_dir: str | None = None
     stdin: str | None = None
     timeout: Seconds | None = None
 
@@ -136,18 +131,6 @@ class LimitsSpec(Open):
     budget_mode: Literal["audit", "enforce"] = "audit"
 
 
-class McpServerSpec(Open):
-    """A server of tools."""
-
-    type: str = "stdio"
-    command: str | None = None
-    args: list[str] = Field([])
-    url: str | None = None
-    headers: dict[str, str] = Field({})
-    env: dict[str, str] = Field({})
-    tools: list[str] = Field(["*"])
-
-
 class RuntimeSpec(Open):
     """The settings of model calls."""
 
@@ -156,8 +139,6 @@ class RuntimeSpec(Open):
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
     timeout: Seconds | None = None
-    mcp_servers: dict[str, McpServerSpec] = Field({})
-    working_dir: str | None = None
 
 
 class WorkflowDefinition(Open):
@@ -175,14 +156,7 @@ class ConductorDocument(Open):
     """A document."""
 
     workflow: WorkflowDefinition
-    tools: list[str] = Field([])
     agents: list[ConductorAgent] = Field([])
     parallel: list[ParallelSpec] = Field([])
     for_each: list[ForEachSpec] = Field([])
     output: dict[str, str] = Field({})
-
-    @model_validator(mode="after")
-    def _has_agents(self) -> ConductorDocument:
-        if not (self.agents or self.for_each):
-            raise PydanticCustomError("agents", "needs agents", {})
-        return self

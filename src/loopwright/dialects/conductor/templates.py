@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from jinja2 import Environment, TemplateSyntaxError
 
@@ -22,15 +20,9 @@ class InvalidTemplate(Exception):
     """A template, or a name in it, that has no native form."""
 
 
-@dataclass(frozen=True)
-class Names:
-    """What a name with its fields means: the expression, and how many of the fields it used.
-
-    `find` returns None for names that stay, such as a variable of a `for`; `bare` also takes names of the fields of an
-    agent's own output.
-    """
-
-    find: Callable[[str, list[str], bool], tuple[str, int] | None]
+# What a name with its fields means: the expression, and how many of the fields it used; None for a name that stays, such
+# as a variable of a `for`. The last argument says that a name may be a field of an agent's own output.
+Names = Callable[[str, list[str], bool], tuple[str, int] | None]
 
 
 def converted(text: str, names: Names) -> str:
@@ -54,18 +46,8 @@ def expression(text: str, names: Names) -> str:
         if not (inner.startswith("{{") and inner.endswith("}}")) or inner.count("{{") > 1:
             raise InvalidTemplate(f"{text!r:.80} is not one condition; write {{{{ CONDITION }}}}")
         inner = inner[2:-2]
-    elif (wrong := _unread(inner)) is not None:
-        raise InvalidTemplate(f"{text!r:.80} is not a condition: {wrong}")
     rewritten = _rewritten(f"{{{{{inner}}}}}", names, bare=bare)
     return rewritten[2:-2].strip()
-
-
-def _unread(text: str) -> str | None:
-    try:
-        ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "a comparison such as score >= 8 was expected"
-    return None
 
 
 def _rewritten(text: str, names: Names, *, bare: bool) -> str:
@@ -84,7 +66,7 @@ def _rewritten(text: str, names: Names, *, bare: bool) -> str:
         kind, value = tokens[i]
         if kind == "name" and value not in _WORDS and before not in (".", "|", "is", "for", "set"):
             fields, ends = _fields(tokens, i + 1)
-            if (found := names.find(value, fields, bare)) is not None:
+            if (found := names(value, fields, bare)) is not None:
                 path, used = found
                 i = ends[used]
                 defined, after = _is_defined(tokens, i)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +31,7 @@ from .fields import (
     RouteSpec,
 )
 from .routes import Entries, RoutedLoop, Sequence_, agents_in, arranged
-from .templates import InvalidTemplate, Names, converted, expression
+from .templates import InvalidTemplate, converted, expression
 
 __all__ = ["remarks", "translate"]
 
@@ -134,9 +134,6 @@ class _Conductor(Translation):
             )
             raise DocumentError(self.problems) from None
         self._place(elements, ())
-        self.left = set(names) - {name for one in elements for name in agents_in(one)}
-        for name in self.left:
-            self.note(self.specs[name][1], f"no route leads to {name!r}, so it never runs")
         steps = self._sequence(elements, (), ("steps",))
         return self.document(self._native(steps))
 
@@ -172,11 +169,6 @@ class _Conductor(Translation):
                         ("parallel", i, "agents", j),
                         f"there is no agent {name!r}{nearest(name, self.specs)}",
                     )
-                elif agent.type != "agent":
-                    self.report(
-                        ("parallel", i, "agents", j),
-                        f"{name!r} is a {agent.type}; a group has prompts only",
-                    )
                 self.members[name] = group.name
         for name, (one, at) in self.specs.items():
             if isinstance(one, ConductorAgent):
@@ -209,7 +201,7 @@ class _Conductor(Translation):
                 result.append(
                     (
                         self._target(option.route, name, place),
-                        option.value or option.label or option.name,
+                        option.word,
                         place,
                     )
                 )
@@ -360,14 +352,7 @@ class _Conductor(Translation):
                 }
             }
         kind = {"script": self._script, "human_gate": self._gate}.get(spec.type, self._prompt)
-        retry: dict[str, Json] = {}
-        if spec.retry is not None and spec.retry.max_attempts > 1:
-            retry = {
-                "on_failure": "retry",
-                "max_retries": spec.retry.max_attempts - 1,
-                "retry_delay": spec.retry.delay_seconds,
-            }
-        return {**kind(spec, at, position, to), **retry}
+        return kind(spec, at, position, to)
 
     def _prompt(
         self, spec: ConductorAgent, at: Location, position: Position, to: Location
@@ -386,12 +371,6 @@ class _Conductor(Translation):
         if spec.output:
             step["output"] = {"schema": _schema(spec.output)}
             self.places[(*to, "output", "schema")] = (*at, "output")
-        servers = list(self.spec.workflow.runtime.mcp_servers)
-        if spec.tools:
-            what = "names of tools are not known before the run; all servers are offered, and `only` of a server selects its tools"
-            self.note((*at, "tools"), what)
-        if servers and spec.tools != []:
-            step["tools"] = servers
         return step
 
     def _script(
@@ -399,12 +378,9 @@ class _Conductor(Translation):
     ) -> dict[str, Json]:
         env: dict[str, Json] = dict(spec.env)
         words, given = [spec.command or ""], False
-        for key in ("command", "working_dir"):
-            if "{{" in (getattr(spec, key) or "") or "{%" in (getattr(spec, key) or ""):
-                self.report(
-                    (*at, key),
-                    f"{key} cannot contain values of a template; pass them in args or stdin",
-                )
+        if "{{" in words[0] or "{%" in words[0]:
+            what = "command cannot contain values of a template; pass them in args or stdin"
+            self.report((*at, "command"), what)
         for i, word in enumerate(spec.args):
             if "{{" in word or "{%" in word:
                 name, given = f"ARGUMENT_{i + 1}", True
@@ -415,30 +391,28 @@ class _Conductor(Translation):
         command: Json = words
         if given:
             # A value is one word of the command, whatever it contains.
-            command = " ".join(w if w.startswith('"$ARGUMENT_') else _shell_word(w) for w in words)
+            command = " ".join(w if w.startswith('"$ARGUMENT_') else shlex.quote(w) for w in words)
         self.places[(*to, "shell")] = (*at, "command")
         step: dict[str, Json] = {"shell": command, "output": "result", "allow_exit": list(EXITS)}
-        step |= {"env": env} if env else {}
         if spec.stdin is not None:
             step["stdin"] = self._text(spec.stdin, (*at, "stdin"), position)
-        if spec.working_dir:
-            step["cwd"] = spec.working_dir
-            self.places[(*to, "cwd")] = (*at, "working_dir")
-        return {**step, **({"timeout": spec.timeout} if spec.timeout else {})}
+        return {
+            **step,
+            **({"env": env} if env else {}),
+            **({"timeout": spec.timeout} if spec.timeout else {}),
+        }
 
     def _gate(
         self, spec: ConductorAgent, at: Location, position: Position, to: Location
     ) -> dict[str, Json]:
-        options = []
-        for one in spec.options:
-            value = one.value or one.label or one.name
-            options.append(
-                {
-                    "value": value,
-                    "label": one.label or value,
-                    **({"text": one.prompt_for} if one.prompt_for else {}),
-                }
-            )
+        options = [
+            {
+                "value": one.word,
+                "label": one.label or one.word,
+                **({"text": one.prompt_for} if one.prompt_for else {}),
+            }
+            for one in spec.options
+        ]
         question = self._text(spec.prompt or "Choose.", (*at, "prompt"), position)
         self.places[(*to, "input")] = (*at, "prompt" if spec.prompt else "options")
         return {"python": CHOOSE, "input": {"question": question, "options": options}}
@@ -453,7 +427,7 @@ class _Conductor(Translation):
 
     def _attempt(self, convert: partial[str], at: Location, position: Position) -> str:
         try:
-            return convert(Names(partial(self._find, position)))
+            return convert(partial(self._find, position))
         except InvalidTemplate as error:
             self.report(at, str(error))
             return ""
@@ -476,10 +450,6 @@ class _Conductor(Translation):
             )
         if name in self.specs:
             return self._output(name, fields, position, shift=0)
-        if name in ("context", "_key"):
-            raise InvalidTemplate(
-                f"{name} has no counterpart; loop.iteration is the number of the iteration"
-            )
         if bare and position.ran:
             return self._output(position.owner, ["output", name], position, shift=2)
         return None
@@ -497,7 +467,7 @@ class _Conductor(Translation):
             if declared is None or (declared.required and declared.default is None):
                 return f"input.{fields[1]}", 2
             default = _ZERO[declared.type] if declared.default is None else declared.default
-            return f"(input.{fields[1]} | default({_literal(default)}))", 2
+            return f"(input.{fields[1]} | default({quoted(default)}))", 2
         constants = {"name": workflow.name, "description": workflow.description, "dir": "."}
         if fields and fields[0] in constants:
             return quoted(constants[fields[0]]), 1
@@ -549,16 +519,10 @@ class _Conductor(Translation):
             raise InvalidTemplate(
                 f"the group {name!r} has no agent {fields[1]!r}{nearest(fields[1], spec.agents)}"
             )
-        used = (
-            3 if len(fields) > 2 and fields[2] == "result" and not self._declares(fields[1]) else 2
-        )
-        return reference(*path.removeprefix("steps.").split("."), fields[1]) if path.startswith(
-            "steps."
-        ) else f"{path}.{fields[1]}", used - shift
-
-    def _declares(self, name: str) -> bool:
-        spec = self.specs[name][0]
-        return isinstance(spec, ConductorAgent) and bool(spec.output)
+        # Without declared fields, `result` is the whole output.
+        whole = fields[2:3] == ["result"] and not getattr(self.specs[fields[1]][0], "output", None)
+        member = reference("group", fields[1]).removeprefix("steps.group")
+        return f"{path}{member}", (3 if whole else 2) - shift
 
     def _path(self, name: str, position: Position) -> str:
         """Return the expression of an agent's output: of this iteration, of the one before, or of a loop that has ended."""
@@ -568,8 +532,10 @@ class _Conductor(Translation):
         shared = 0
         while shared < min(len(around), len(own)) and around[shared] == own[shared]:
             shared += 1
+        # The element of the same sequence that has the text: its agent, or a loop around it.
+        beside = (*around, position.owner)[shared]
         path = (*own[shared:], name)
-        earlier = self.order[path[0]] < self.order.get(_element(position, shared), len(self.order))
+        earlier = self.order[path[0]] < self.order.get(beside, len(self.order))
         # Its own output, which its routes read.
         if earlier or (position.ran and position.owner == name):
             return reference(*path)
@@ -617,10 +583,9 @@ class _Conductor(Translation):
             "temperature": runtime.temperature,
             "max_tokens": runtime.max_tokens,
             "call_timeout": runtime.timeout,
+            "timeout": limits.timeout_seconds,
         }
         native |= {key: value for key, value in settings.items() if value is not None}
-        if limits.timeout_seconds is not None:
-            native["timeout"] = limits.timeout_seconds
         if limits.budget_usd is not None and limits.budget_mode == "enforce":
             native["budget"] = {"usd": limits.budget_usd}
         elif limits.budget_usd is not None:
@@ -628,8 +593,6 @@ class _Conductor(Translation):
                 ("workflow", "limits", "budget_usd"),
                 "a budget is a limit here; write budget_mode: enforce, which budget_mode: audit is not",
             )
-        servers = {n: self._server(n, one) for n, one in runtime.mcp_servers.items()}
-        native |= {"servers": servers} if servers else {}
         native["steps"] = steps
         if self.spec.output:
             position = Position("", ())
@@ -642,26 +605,6 @@ class _Conductor(Translation):
             self.places[("steps", len(steps))] = ("output",)
             steps.append({"name": name, "set": values})
         return native
-
-    def _server(self, name: str, spec: Open) -> dict[str, Json]:
-        at = ("workflow", "runtime", "mcp_servers", name)
-        self.unknown(spec, at, IGNORED, REFUSED)
-        command, url = getattr(spec, "command", None), getattr(spec, "url", None)
-        if (command is None) == (url is None):
-            self.report(at, "needs command, a program, or url")
-        server: dict[str, Json] = (
-            {"url": url} if url else {"command": [command or "-", *getattr(spec, "args", ())]}
-        )
-        for key in ("env", "headers"):
-            if value := getattr(spec, key):
-                server[key] = value
-        tools = getattr(spec, "tools", ["*"])
-        return {**server, **({"only": tools} if "*" not in tools else {})}
-
-
-def _element(position: Position, shared: int) -> str:
-    """Return the element of the shared sequence that has a text: its agent, or the loop around it."""
-    return position.loops[shared] if shared < len(position.loops) else position.owner
 
 
 def _failures(mode: str) -> dict[str, Json]:
@@ -687,20 +630,3 @@ def _field(spec: Mapping[str, Json]) -> dict[str, Json]:
     if isinstance(spec.get("properties"), Mapping):
         schema |= _schema(spec["properties"])
     return schema
-
-
-def _literal(value: Json) -> str:
-    """Return a JSON value as an expression."""
-    return (
-        {True: "true", False: "false"}[value]
-        if isinstance(value, bool)
-        else quoted(value)
-        if isinstance(value, str)
-        else repr(value)
-    )
-
-
-def _shell_word(word: str) -> str:
-    return (
-        word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
-    )
