@@ -100,6 +100,7 @@ INTERNAL = {
 # Parts of a document: the model of the JSON Schema, its heading and the page that explains it.
 PARTS = {
     "Document": ("The document", "../guide/documents.md"),
+    "InputSpec": ("Inputs", "../guide/documents.md#inputs"),
     "StepSpec": ("Steps", "../guide/documents.md"),
     "LoopSpec": ("Loops", "../concepts/loop.md"),
     "EvaluateSpec": ("Evaluators", "../guide/score.md"),

@@ -25,7 +25,7 @@ EDITORS = jsonschema.Draft7Validator(export_schema(draft_07=True))
 # What the models know beyond the schema: kinds of errors that only they tell.
 BEYOND = {
     "action", "misplaced", "check", "evaluate", "adapt", "duration", "string_type", "node", "preset",
-    "address", "finite_number", "int_from_float", "loop",
+    "address", "finite_number", "int_from_float", "loop", "input",
 }  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, 0, 1, -1, 3, 0.5, 1001, "", "text", "two words", [], ["a"], {}, {"a": "b"}, "halt", "best",

@@ -84,6 +84,8 @@ class Submission:
         """Return the row of the run with an input and an id of the caller; `now` is the time of the journal, by default that of here."""
         now = time.time() if now is None else now
         start = now + self.delay if self.delay else self.at or 0.0
+        if self.step.complete_input is not None:
+            value = self.step.complete_input(value)
         run_id = "" if not given or self.cron else run_id_of(given)
         fresh = fresh_row(self.step, value, run_id, self.tags)
         named = {SUBMITTED_AS: given} if given else {}

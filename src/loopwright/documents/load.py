@@ -32,6 +32,7 @@ from .plan import missing, plan
 from .project import SCRIPTED, LateModels, LoadedDocument, Project, Recorded, Settings, shown_path
 from .schema.document import ACTIONS, Document
 from .schema.fields import SETTINGS
+from .schema.inputs import DeclaredInputs
 from .schema.traverse import models_in, variables_in
 from .schema.validate import NOTHING_LEFT_OUT
 from .steps import DocumentWorkflow, RootWorkflow
@@ -52,7 +53,7 @@ __all__ = [
 
 # The order in which people write the fields of a step; the others follow in their order.
 _FIRST = ("name", "description", "needs", "if", *ACTIONS)
-_HEAD = ("schema", "name", "description", "version", "templates", "input", "env")
+_HEAD = ("schema", "name", "description", "version", "templates", "input", "inputs", "env")
 _LAST = ("otherwise",)
 _TEXT = "tag:yaml.org,2002:str"
 _SHORT = 72  # characters of a list of names that stays on one line
@@ -313,12 +314,35 @@ class Loaded(LoadedDocument):
         """
         return missing(self, self.environ, offline=offline)
 
+    def input_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of the input of a run.
+
+        Returns:
+            That of an object with the declared inputs. Without them any JSON value is valid, and its default is
+            the `input` of the document.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> from loopwright.documents import load
+            >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
+            >>> _ = file.write_text(
+            ...     "schema: loopwright/1\\nname: hello\\ninputs: {who: {description: Whom to greet.}}\\n"
+            ...     "steps: [{name: greet, set: 'Hello {{ input.who }}'}]"
+            ... )
+            >>> load(file).input_schema()["properties"]
+            {'who': {'type': 'string', 'description': 'Whom to greet.'}}
+        """
+        if self.inputs is not None:
+            return self.inputs.schema()
+        return {} if self.default_input is None else {"default": self.default_input}
+
     def plan(self) -> dict[str, Json]:
         """Return the plan of the document as JSON.
 
         Returns:
             An object with `name`, `steps`, `models`, `commands`, `python`, `files`, `agents`, `hosts`,
-            `environment`, `keys`, `documents`, `bounds`, `worst_case_calls` (the maximum of model calls) and `notes`.
+            `environment`, `keys`, `documents`, `bounds`, `worst_case_calls` (the maximum of model calls) and `notes`,
+            and `inputs` if it declares some.
         """
         return plan(self)
 
@@ -394,6 +418,8 @@ class _Loader:
         caller: Compilation | None = None,
     ) -> DocumentWorkflow | None:
         """Compile the open document; a document without a model inherits the settings of its caller."""
+        if document.inputs:  # the caller gives inputs instead of variables
+            names = frozenset(name for name in names if name.partition(".")[0] == "loop")
         defaults = {name: getattr(document, name) for name in _INHERITED}
         # Model and settings belong together: a document with a model of its own inherits no key or address.
         if document.model is None and document.models is None:
@@ -410,6 +436,7 @@ class _Loader:
             templates=NATIVE if document.templates == "native" else extension(document.templates),
             gaps=project.gaps.get(source.file, NOTHING_LEFT_OUT),
             in_workspace=caller is not None and caller.in_workspace,
+            inputs=frozenset() if source.file in project.gaps else frozenset(document.inputs),
         )
         workflow = compile_document(document, compilation, names)
         project.problems += compilation.problems
@@ -464,8 +491,11 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LoopwrightWarning)
         workflow = loader.compile(dialect, source, document, frozenset(settings.sets))
+    inputs = None
     # A part that was left out may use the variable.
-    if not project.gaps:
+    if not project.gaps and document.inputs:
+        inputs = _inputs(document, source.file, settings, project)
+    elif not project.gaps:
         _refuse_unused(settings, project)
     # Notes become errors, for continuous integration.
     if settings.strict:
@@ -485,9 +515,13 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         run_resources = {**run_resources, "permits": SharedLimits(MemoryPermits(), limits)}
     if project.problems:
         raise DocumentError(project.problems)
-    step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
+    step: Step = workflow
+    if settings.sets and inputs is None:
+        step = RootWorkflow(workflow, settings.sets)
     if document.timeout is not None:
         step = with_timeout(step, document.timeout)
+    if inputs is not None:
+        object.__setattr__(step, "complete_input", inputs.complete)
     if not settings.former:
         recorded = Recorded(
             {str(name): content for name, content in project.contents.items()}, project.calls
@@ -520,6 +554,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         keys=tuple(dict.fromkeys(project.keys)),
         agreed=settings.agreed,
         sent=tuple(dict.fromkeys(project.sent)),
+        inputs=inputs,
     )
 
 
@@ -597,13 +632,25 @@ def _refuse_unused(settings: Settings, project: Project) -> None:
             project.problems.append(problem)
 
 
+def _inputs(document: Document, file: str, settings: Settings, project: Project) -> DeclaredInputs:
+    """Return the inputs of a document with the values of the caller; those that are not valid are problems."""
+    inputs, given = DeclaredInputs(document.name, document.inputs), dict[str, Json]()
+    for name, text in settings.sets.items():
+        try:
+            given[name] = inputs.value(name, text, text=True)
+        except ConfigurationError as error:
+            project.problems.append(Problem(file, 0, 0, "", f"--set: {error}"))
+    return replace(inputs, given=given)
+
+
 def _source(path: str | Path, settings: Settings, project: Project) -> dict[str, Json]:
     """Return the settings to load the document again, with its contents in case its files are deleted."""
     files = {str(file): content for file, content in project.contents.items()}
     fields = {
         "file": os.path.realpath(path),
         "dialect": project.dialect,
-        "sets": dict(settings.sets),
+        # Inputs are recorded as the input of the run.
+        "sets": {} if project.documents[os.path.realpath(path)].inputs else dict(settings.sets),
         "model": settings.model,
         "model_url": settings.model_url,
         "replies": settings.replies and os.path.realpath(settings.replies),

@@ -84,6 +84,7 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         _collect(document, result)
     return {
         "name": loaded.name,
+        **({"inputs": rows} if (rows := _inputs(root)) else {}),
         "steps": [_described(step) for step in root.steps],
         **{key: list(dict.fromkeys(values)) for key, values in result.items()},
         **({"protected": files} if (files := _protected(loaded)) else {}),
@@ -96,6 +97,14 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         ),
         "notes": [str(note) for note in loaded.notes],
     }
+
+
+def _inputs(document: Document) -> list[Json]:
+    """Return the declared inputs, each with its JSON Schema."""
+    return [
+        {"name": name, "required": spec.required, **spec.schema_of()}
+        for name, spec in document.inputs.items()
+    ]
 
 
 def _until(step: Step) -> Iterator[str]:

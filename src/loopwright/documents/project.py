@@ -14,6 +14,7 @@ from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..records.codec import Json
 from .schema.document import Document
+from .schema.inputs import DeclaredInputs
 from .schema.traverse import functions_in
 from .schema.validate import Gaps
 from .yaml.reader import Source
@@ -80,7 +81,7 @@ class Settings(RunLimits):
     """The decisions of the caller of a document.
 
     Attributes:
-        sets: Values of variables by name.
+        sets: Values of variables by name; of a document that declares inputs, the texts of inputs.
         model: `provider:model` instead of the models of the document.
         model_url: The address of an OpenAI-compatible server for models without one.
         replies: A file of scripted replies, used instead of models.
@@ -187,7 +188,8 @@ class LoadedDocument:
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
     settings of model calls with their places, `needs` what says that a program, a folder, a file of a list or git is
     missing, with its place, `models` the models with their addresses, `contents` the files with their bytes, `keys` the
-    variables and the hosts that receive them, `sent` the files of this machine that a model may receive.
+    variables and the hosts that receive them, `sent` the files of this machine that a model may receive. `inputs` are
+    those that the document declares; None if it declares none.
     """
 
     name: str
@@ -210,6 +212,7 @@ class LoadedDocument:
     keys: tuple[str, ...] = ()
     agreed: Mapping[Path, bytes] | None = None
     sent: tuple[Sent, ...] = ()
+    inputs: DeclaredInputs | None = None
 
     @property
     def needs_python(self) -> bool:

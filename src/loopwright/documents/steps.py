@@ -21,11 +21,12 @@ from ..engine.lists import ItemsStep
 from ..engine.loop_memory import MemoryEffect
 from ..engine.step import UNREAD, CompositeStep, Leaf, Step, StepLike, digest_of, fingerprinted
 from ..engine.workflow import Workflow
-from ..errors import StepError
+from ..errors import ConfigurationError, StepError
 from ..records import Reason, Result, Status, Usage, codec
 from ..records.codec import Json, text_of
 from ..records.typed import CARRIERS, ValueType, json_of, own_json
 from ..templates.variables import TemplatedValue, rendered
+from .schema.inputs import DeclaredInputs
 
 __all__ = [
     "FILE",
@@ -443,7 +444,7 @@ class Required(_InPlace):
 class DocumentWorkflow(Workflow):
     """The workflow of a document, with its own variables, which steps outside cannot change.
 
-    `exposed` makes of its output what steps outside receive.
+    `exposed` makes of its output what steps outside receive. `inputs` are those that it declares.
     """
 
     def __init__(
@@ -453,10 +454,11 @@ class DocumentWorkflow(Workflow):
         *,
         env: Mapping[str, str],
         exposed: Callable[[Json], Json] | None = None,
+        inputs: DeclaredInputs | None = None,
         **options: Any,
     ):
         super().__init__(name, steps, **options)
-        self.env, self.exposed = dict(env), exposed
+        self.env, self.exposed, self.inputs = dict(env), exposed, inputs
 
     def _scope(self, value: Json, outer: Scope | None) -> Scope:
         return self._scope_with({"env": self.env}, value, outer)
@@ -509,10 +511,21 @@ class CallDocument(CompositeStep):
 
     @fingerprinted
     def fingerprint(self) -> str:
-        return digest_of("call", self.workflow.fingerprint, codec.canonical(self.variables.source))
+        inputs = self.workflow.inputs
+        declared = [] if inputs is None else [codec.canonical(inputs.schema())]
+        given = codec.canonical(self.variables.source)
+        return digest_of("call", self.workflow.fingerprint, given, *declared)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         filled = codec.normalise(rendered(self.variables, ctx, value), what="with")
+        if (inputs := self.workflow.inputs) is not None:
+            try:
+                complete = inputs.of_call(filled, value)
+            except ConfigurationError as error:
+                raise StepError(
+                    str(error), path=ctx.path, kind="bad_input", retryable=False
+                ) from None
+            return await self.workflow.called(complete, {}, ctx, self.expose)
         # `input` in `with:` is the input of the called document, not a variable.
         variables = {k: v for k, v in filled.items() if k != "input"}
         text = filled.get("input", value if not variables else lines(variables))

@@ -23,7 +23,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast, runtime_checkable
 
 from ..conditions import CEILING, UNITS, Budget, amount, unit_of
-from ..errors import ConfigurationError, JournalError, ReplayMismatch, StepError, nearest
+from ..errors import (
+    ConfigurationError,
+    JournalError,
+    ReplayMismatch,
+    RunNotFound,
+    StepError,
+    nearest,
+)
 from ..journal import Entry, Journal, NoLog, Rewind, RunInfo, RunLog, surviving
 from ..journal.protocol import checked_tags
 from ..records import (
@@ -615,6 +622,8 @@ async def open_run(
     Raises:
         JournalError: if it cannot be opened, or holds another run under this ID.
     """
+    if step.complete_input is not None and (has_input or not await _is_recorded(store, run_id)):
+        value = step.complete_input(value)
     fresh = fresh_row(step, value, run_id, tags)
     if redactor is None and step.asks_model and "models" not in resources:
         # The default models read these keys at the first call, when the input is on record.
@@ -658,6 +667,16 @@ async def open_run(
     if bounds is not None and info.source.get("bounds") != bounds:
         info = replace(info, source={**info.source, "bounds": bounds})
     return info, log
+
+
+async def _is_recorded(store: Journal | None, run_id: str) -> bool:
+    """Return whether a journal has a run with exactly this ID."""
+    if store is None or not run_id:
+        return False
+    try:
+        return (await store.find(run_id)).run_id == run_id
+    except RunNotFound:
+        return False
 
 
 def _check_same(

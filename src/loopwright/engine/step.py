@@ -108,6 +108,7 @@ class Step(Generic[In_contra, Out_co]):
             """A digest that changes when the step's meaning does."""
 
         former: Callable[[], str] | None  # the fingerprint that an earlier version gave it
+        complete_input: Callable[[Any], Json] | None  # checks and completes the input of a new run
 
         @property
         def renewed(self) -> Sequence[tuple[int, str]]:
@@ -161,6 +162,7 @@ class Step(Generic[In_contra, Out_co]):
         renewed = ()
         input_type = None
         output_type = None
+        complete_input = None
         former = None
         required = False
         accept = ()

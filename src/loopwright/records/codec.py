@@ -317,6 +317,22 @@ def decode(text: str | bytes) -> Json:
     return json.loads(text)
 
 
+def strict_json(text: str) -> Json:
+    """Return the value of a JSON text, without NaN and duplicate keys. Raises ValueError or RecursionError."""
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+
+
+def _refuse_constant(constant: str) -> Json:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("duplicate key")
+    return value
+
+
 def canonical(value: Json, *, volatile: Iterable[str] = ()) -> str:
     """Return JSON text that is equal for equal meaning: sorted keys, Unicode NFC, no `volatile` keys.
 

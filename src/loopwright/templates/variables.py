@@ -228,7 +228,7 @@ class TemplatedValue:
     """A value with compiled templates. A text that is one expression has its value, other text is rendered.
 
     `names` are the names that need a value. A member of `given`, `steps` or `loops`, and a field of `loop`
-    that not every loop has, includes its parent: `given.max-words`, `steps.draft`, `loop.index`.
+    that not every loop has, includes its parent: `given.max-words`, `steps.draft`, `input.topic`, `loop.index`.
     `variables_of` returns the variables of a context.
     """
 
@@ -303,7 +303,8 @@ def needed(part: Template | Expression) -> frozenset[str]:
         for of in ("loop.last", "loop.best")
         for name in part.members(of) - OF_ITERATIONS
     }
-    return part.required | supplied | items | steps | wrong
+    inputs = {f"input.{name}" for name in part.members("input")}
+    return part.required | supplied | items | steps | wrong | inputs
 
 
 def rendered(part: TemplatedValue, ctx: Context, value: Json) -> Json:

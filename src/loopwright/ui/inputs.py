@@ -11,7 +11,6 @@ ends without a byte. A file works on all platforms; a pipe could not be inherite
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -19,9 +18,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, LoopwrightError
 from ..journal import Entry, RunInfo
-from ..records.codec import Json
+from ..records.codec import Json, strict_json, text_of
 
 # Seconds without data on stdin before a note explains the wait: a pipe from another program is silent at first.
 PATIENCE = 1.0
@@ -46,22 +45,6 @@ def input_value(text: str, note: Callable[[str], None] | None = None) -> Json:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
             note(f"the input starts like JSON, but it is used as text: {why}")
         return text
-
-
-def strict_json(text: str) -> Json:
-    """Return the value of a JSON text, without NaN and duplicate keys. Raises ValueError or RecursionError."""
-    return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
-
-
-def _refuse(constant: str) -> Json:
-    raise ValueError(f"{constant} is not a number of JSON")
-
-
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("duplicate key")
-    return value
 
 
 def read_input(text: str | None, file: str | None, note: Callable[[str], None]) -> Json:
@@ -111,6 +94,24 @@ def _silent() -> bool:
         return not select.select([sys.stdin], [], [], PATIENCE)[0]
     except (OSError, ValueError):  # this system cannot wait for files
         return False
+
+
+def input_rows(file: str) -> list[tuple[str, str]]:
+    """Return the inputs that a document declares, each with its description, for the help of a command."""
+    from .sources import SourceSettings, load_source  # loads documents
+
+    try:
+        inputs = load_source(file, SourceSettings(), execute=False).inputs
+    except LoopwrightError as error:
+        return [("", str(error).splitlines()[0])]
+    if inputs is None:
+        return [("", "It declares none.")]
+    rows = []
+    for name, spec in inputs.specs.items():
+        kind = "|".join(spec.texts()) or spec.type
+        state = "required" if spec.required else f"default: {text_of(spec.default)}"
+        rows.append((name, f"{spec.description}  [{kind}; {state}]".strip()))
+    return rows
 
 
 def variables(assignments: Sequence[str], option: str = "--set") -> dict[str, str]:

@@ -24,6 +24,7 @@ from ..records.redaction import Redactor, secrets_in
 from .inputs import variables
 
 if TYPE_CHECKING:
+    from ..documents.schema.inputs import DeclaredInputs
     from ..documents.trust import LocalActions
     from .cli.options import DocumentOptions
 
@@ -49,6 +50,8 @@ class RunSource(Protocol):
     def notes(self) -> tuple[Problem, ...]: ...
     @property
     def needs_python(self) -> bool: ...
+    @property
+    def inputs(self) -> DeclaredInputs | None: ...
     def local_actions(self) -> LocalActions | None: ...
     def lints(self) -> list[Problem]: ...
     def missing(self, *, offline: bool = False) -> list[Problem]: ...
@@ -98,6 +101,7 @@ class PythonStep:
     resources: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
     needs_python: bool = True
+    inputs: None = None  # a function declares its input by its types
     kind: str = "step"  # of what the name stands for; workers load nothing but steps by their names
 
     def local_actions(self) -> LocalActions | None:
@@ -191,11 +195,19 @@ def load_again(
     *,
     execute: bool = True,
     contents: Mapping[Path, bytes] | None = None,
+    anew: bool = False,
 ) -> RunSource:
     """Load the source of a recorded run; settings of this command replace the recorded ones.
 
+    Args:
+        info: the run.
+        settings: the settings of this command.
+        execute: whether the modules of a document's functions are run.
+        contents: the approved files, in place of those on disk.
+        anew: whether it is for a new run, which may have other inputs.
+
     Raises:
-        ConfigurationError: if a Python program started the run.
+        ConfigurationError: if a Python program started the run, or for values of inputs that it has recorded.
         DocumentError: if the document is missing or wrong.
     """
     recorded_source = info.source
@@ -239,6 +251,10 @@ def load_again(
     source = load_source(
         recorded_source["file"], settings_of_resume, execute=execute, root=root, contents=contents
     )
+    if source.inputs is not None and settings.sets and not anew:
+        raise ConfigurationError(
+            f"--set: {info.run_id} keeps its recorded inputs. To run it with others, use loopwright again {info.run_id}"
+        )
     return _measured(source, recorded_source)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,57 @@ def test_a_shell_completes_what_the_journal_knows(
 ) -> None:
     """A journal or a run that does not exist completes nothing, without a message."""
     assert completed(recorded, monkeypatch, line, shell) == words
+
+
+POEM = """\
+schema: loopwright/1
+name: poem
+inputs:
+  topic: {description: What it is about.}
+  tone: {description: How it sounds., choices: [calm, dry], default: calm}
+  rhyme: {description: Whether lines rhyme., type: boolean, default: false}
+steps: [{name: a, set: 1}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("run poem.yaml --set t", ["topic=", "tone="]),
+        ("submit poem.yaml --set rhy", ["rhyme="]),
+        ("check poem.yaml --set tone=d", ["tone=dry"]),
+        ("run poem.yaml --set rhyme=", ["rhyme=true", "rhyme=false"]),
+        ("run poem.yaml --set topic=", []),
+        ("run none.yaml --set t", []),
+        ("run --set t", []),
+    ],
+)
+def test_a_shell_completes_the_inputs_of_a_document(
+    project: Project, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
+) -> None:
+    """Their names, and behind the `=` their choices, also where bash breaks the words there."""
+    (project.folder / "poem.yaml").write_text(POEM)
+    for shell in ("zsh", "fish"):
+        assert completed(project, monkeypatch, f"loopwright {line}", shell) == words
+    broken = f"loopwright {line}".replace("=", " = ").removesuffix(" ")
+    assert completed(project, monkeypatch, broken, "bash") == words
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [("--set tone = d", "dry"), ("--set tone =", "dry"), ("--set tone", "tone=dry")],
+)
+def test_bash_receives_what_stands_behind_the_equals_sign(
+    project: Project, tmp_path: Path, line: str, offered: str
+) -> None:
+    """Its function inserts at the cursor, where the name of the input stands already."""
+    script = project.call("completion", "bash").out
+    (tmp_path / "loopwright").write_text("#!/bin/sh\necho tone=dry\n")
+    (tmp_path / "loopwright").chmod(0o755)
+    call = f"COMP_WORDS=(loopwright {line}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))\n"
+    call += f'_loopwright_completion {tmp_path}/loopwright; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", f"{script}\n{call}"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, offered)
 
 
 def test_queues_are_those_of_the_latest_runs(

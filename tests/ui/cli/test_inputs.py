@@ -98,3 +98,61 @@ def test_stdin_is_the_input_when_nothing_else_is(
 def test_a_pipe_reaches_the_step(project: Project) -> None:
     """The whole way, from the pipe into the run."""
     assert project.run("run", "steps:echo", "--json", given="[1, 2]\n").json["output"] == [1, 2]
+
+
+POEM = """\
+schema: loopwright/1
+name: poem
+inputs:
+  topic: {description: What it is about.}
+  tone: {choices: [calm, dry], default: calm}
+  lines: {type: integer, default: 4}
+steps:
+  - {name: all, set: "{{ input.topic }} {{ input.tone }} {{ input.lines }}"}
+"""
+
+
+def test_the_command_line_takes_what_a_document_declares(project: Project) -> None:
+    """By name, as an object or as the one text; help lists it, and a missing one leaves no journal."""
+    (project.folder / "poem.yaml").write_text(POEM)
+    listed = project.call("run", "poem.yaml", "--help")
+    assert "Inputs of poem.yaml:\n  topic  What it is about.  [string; required]\n" in listed.out
+    assert "  tone   [calm|dry; default: calm]\n" in listed.out
+    refused = project.call("run", "poem.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert "poem needs the input topic; give it with --set topic=…" in refused.err
+    assert not (project.folder / ".loopwright").exists()
+    for words, output in (
+        (["--set", "topic=rain", "--set", "lines=2"], "rain calm 2"),
+        (["--input", '{"topic": "rain", "tone": "dry"}'], "rain dry 4"),
+        (["--input", "rain"], "rain calm 4"),
+    ):
+        done = project.call("run", "poem.yaml", *words, "--json")
+        assert json.loads(done.out)["output"] == output
+    # The input is recorded, so that a resume needs and takes none.
+    shown = json.loads(project.call("show", "last", "--json").out)
+    assert shown["input"] == {"topic": "rain", "tone": "calm", "lines": 4}
+    assert "sets" not in shown["source"]
+    assert project.call("check", "poem.yaml", "--set", "topc=a").code == 2
+    checked = json.loads(project.call("check", "poem.yaml", "--json").out)["documents"][0]
+    assert [one["name"] for one in checked["plan"]["inputs"]] == ["topic", "tone", "lines"]
+
+
+def test_a_resumed_run_takes_no_other_inputs(project: Project) -> None:
+    """The refusal names the command that runs it with others."""
+    asks = POEM.replace('lines }}"}', "lines }}\"}\n  - {name: ask, python: 'steps:asking'}")
+    (project.folder / "poem.yaml").write_text(asks)
+    assert project.call("run", "poem.yaml", "--yes", "-i", "rain", "--run-id", "r").code == 4
+    refused = project.call("resume", "r", "--set", "topic=snow")
+    assert refused.code == 2
+    assert "--set: r keeps its recorded inputs" in refused.err
+    assert "loopwright again r" in refused.err
+
+
+def test_the_lines_of_a_submission_are_inputs(project: Project) -> None:
+    """A line that the document refuses is named, and nothing is submitted."""
+    (project.folder / "poem.yaml").write_text(POEM)
+    (project.folder / "texts.jsonl").write_text('{"topic": "a"}\n{"topc": "b"}\n')
+    refused = project.call("submit", "poem.yaml", "--inputs", "texts.jsonl")
+    assert refused.code == 2
+    assert "--inputs: line 2: poem has no input 'topc'; did you mean 'topic'?" in refused.err

@@ -37,6 +37,17 @@ steps:
       adapt: {python: "steps:longer"}
       until: [passed, {max_iterations: 6}]
 """
+POEM = """
+schema: loopwright/1
+name: poem
+inputs:
+  topic: {description: What it is about.}
+  tone: {choices: [calm, dry], default: calm}
+  lines: {type: integer, default: 4}
+  rhyme: {type: boolean, default: false}
+steps:
+  - {name: all, set: "{{ input.topic }} {{ input.tone }} {{ input.lines }} {{ input.rhyme }}"}
+"""
 
 
 @dataclass
@@ -109,6 +120,7 @@ def prepared(folder: Path) -> Path:
     """Fill a folder with steps, a document that was agreed to, and runs of each kind."""
     (folder / "steps.py").write_text(STEPS, "utf-8")
     (folder / "count.yaml").write_text(DOCUMENT, "utf-8")
+    (folder / "poem.yaml").write_text(POEM, "utf-8")
     (folder / "other.yaml").write_text(DOCUMENT.replace("count_words", "other"), "utf-8")
     words = ["-c", "import steps; steps.make()"]
     made = warm_python().run(words, cwd=folder, env=environ(folder), timeout=120)

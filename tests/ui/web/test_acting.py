@@ -27,6 +27,29 @@ def test_a_run_is_started_followed_and_cancelled(browser: Any, server: Server) -
         assert "approved" in other[1]
 
 
+def test_a_form_has_a_field_for_each_declared_input(browser: Any, server: Server) -> None:
+    """Texts, choices and boxes become one input; what the document refuses is said below the form."""
+    with visiting(browser, server, at="/start", refused=True) as page:
+        form = page.locator("form.start", has_text="poem.yaml")
+        assert "What it is about." in form.text_content()
+        assert form.locator("select option").all_text_contents() == ["calm", "dry"]
+        form.locator("textarea").fill("rain")
+        form.locator("select").select_option("dry")
+        form.locator("input[name='input.lines']").fill("7")
+        form.locator("input[type=checkbox]").check()
+        form.get_by_role("button", name="Start").click()
+        page.wait_for_url("**/runs/*")
+        page.wait_for_selector("#head[data-status=satisfied]")
+        assert page.text_content("#output") == "rain dry 7 True"
+        for fields, sentence in (
+            ({"input.topic": ""}, "poem needs the input topic"),
+            ({"input.topic": "a", "input.tone": "wet"}, "input tone: 'wet' is not one of"),
+        ):
+            status, answer = server.ask("/start", {"file": "poem.yaml", **fields})
+            assert status == 400
+            assert sentence in answer
+
+
 def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Server) -> None:
     """Rows come as they are committed, the list follows too, and Cancel ends it."""
     folder = server.folder

@@ -133,7 +133,7 @@ class Compilation:
     `defined` holds the names that templates can use, `used` the names that they use, by place. `kinds` name what compiles
     the kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
     `declared` also has the names of those with problems. `gaps` are the parts that were left out for their problems.
-    `in_workspace` is whether a workspace surrounds the part.
+    `in_workspace` is whether a workspace surrounds the part, `inputs` are the names of the declared inputs.
     """
 
     source: Source
@@ -150,6 +150,7 @@ class Compilation:
     declared: frozenset[str] = frozenset()
     gaps: Gaps = NOTHING_LEFT_OUT
     in_workspace: bool = False
+    inputs: frozenset[str] = frozenset()
 
     def problem(
         self, path: Location, message: str, *, key: bool = False, own: bool = False
@@ -225,6 +226,10 @@ class Compilation:
             # `steps.x` is empty for a step that has not run, so it may name a later step.
             if value.startswith(("steps.", "loops.")):
                 continue
+            of_input, _, field = value.partition(".")
+            # The members of an input that is not declared are not known.
+            if of_input == "input" and (not self.inputs or field in self.inputs):
+                continue
             name = value.removeprefix("given.")
             if name not in self.defined and name not in known:
                 message = f"template: {name!r} is not defined{self._suggestion(name)}"
@@ -246,6 +251,11 @@ class Compilation:
             return nearest(name, fields) or f"; the fields are {', '.join(fields)}"
         if name.partition(".")[0] == "loop":
             return "; no loop contains this step or ends before it"
+        if name in self.inputs:
+            return f"; did you mean 'input.{name}'?"
+        if name.startswith("input."):
+            inputs = sorted(f"input.{one}" for one in self.inputs)
+            return self._nearest(name, inputs) or listed(name, inputs, lead="its inputs are")
         own = sorted(name for name in self.defined if not name.startswith("loop."))
         hint = self._nearest(name, [*own, "input", "value", "env"])
         if hint:

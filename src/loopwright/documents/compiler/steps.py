@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from ...engine.composites import fallback, parallel, retry, with_timeout
@@ -16,8 +17,10 @@ from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
+from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
+from ..schema.inputs import DeclaredInputs
 from ..schema.traverse import given_needs, has_groups, needs_of
 from ..steps import FILE, CallDocument, DocumentWorkflow, Items, RecallFacts, RememberFact, SetValue
 from ..yaml.reader import Location
@@ -66,11 +69,25 @@ def compile_call(
     child = compilation.call(compilation, spec.workflow, (*at, "workflow"), supplied)
     if child is None:
         return None
+    if child.inputs is not None:
+        _check_inputs(compilation, child.inputs, spec.with_ or {}, (*at, "with"))
     for i, step in enumerate(spec.expose):
         if step not in child.steps:
             message = f"{spec.workflow} has no step {step!r}{nearest(step, child.steps)}"
             compilation.problem((*at, "expose", i), message)
     return CallDocument(name, child, variables, tuple(spec.expose))
+
+
+def _check_inputs(
+    compilation: Compilation, inputs: DeclaredInputs, given: Mapping[str, Json], at: Location
+) -> None:
+    """Add a problem for each value of a call that the called document would refuse, as far as it is known."""
+    for name, value in given.items():
+        known = not isinstance(value, dict | list) and "{" not in str(value)
+        if name != "input" and (known or name not in inputs.specs):
+            compilation.attempt((*at, name), partial(inputs.value, name, value, text=True))
+    if given and "input" not in given:
+        compilation.attempt(at, partial(inputs.require, given, called=True))
 
 
 def compile_steps(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
@@ -241,6 +258,7 @@ def compile_document(
             exposed=extension("output") if has_groups(document) else None,
             # With concurrent steps, a template that names a step waits for that step.
             needs=needs_of(document, inner.used),
+            inputs=DeclaredInputs(document.name, document.inputs) if document.inputs else None,
             at_once=document.at_once,
             output=document.output or "",
             workspace=workspace,

@@ -47,6 +47,7 @@ from .fields import (
     SettingsFields,
     ToolSpec,
 )
+from .inputs import InputName, InputSpec
 from .models import (
     BudgetSpec,
     CodingAgentSpec,
@@ -572,6 +573,11 @@ class Document(ModelFields):
     version: str = Field("", description="Text for readers.")
     templates: Templates = "native"
     input: Json = Field(None, description="The input if the caller sets none.")
+    inputs: dict[InputName, InputSpec] = Field(
+        {},
+        description="The inputs of a run by name, as `input.NAME` in templates. Commands, pages and callers check their "
+        "values and show their descriptions.",
+    )
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field(
         {}, description="Prices of models, by name."
@@ -601,6 +607,14 @@ class Document(ModelFields):
         None,
         description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
+
+    @model_validator(mode="after")
+    def _one_input(self) -> Document:
+        if self.inputs and self.input is not None:
+            raise PydanticCustomError(
+                "input", "has both input and inputs; give each input a default instead", {}
+            )
+        return self
 
 
 # Built once, with all of its parts. Otherwise each part would be built again for each model that contains it.

@@ -241,9 +241,10 @@ def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hin
         return f"{shorten(_for_display(item['input']))} is not {choices}{near}"
     if kind == "string_pattern_mismatch":
         display = shorten(_for_display(item["input"]))
-        return (
-            f"{display} is not a name; use letters, digits, _, - and spaces, starting with a letter"
-        )
+        marks = "letters, digits, _, - and spaces"
+        if item["ctx"]["pattern"].isascii() and r"\p" not in item["ctx"]["pattern"]:
+            marks = "letters from a to z, digits and _"
+        return f"{display} is not a name; use {marks}, starting with a letter"
     message: str = item["msg"][0].lower() + item["msg"][1:]
     display = _for_display(item["input"])
     return message if kind in _COMPLETE or len(display) > _LONG else f"{message}, not {display}"
@@ -251,7 +252,7 @@ def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hin
 
 # The errors of our own validators, whose messages quote the value already.
 _COMPLETE = frozenset(
-    {"address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"}
+    {"address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop", "input"}
 )
 
 
@@ -332,7 +333,12 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
     return []
 
 
-_BY_NAME = ("tools", "servers", "prices")  # mappings whose entries are left out one by one
+_BY_NAME = (
+    "tools",
+    "servers",
+    "prices",
+    "inputs",
+)  # mappings whose entries are left out one by one
 
 
 @dataclass(frozen=True)

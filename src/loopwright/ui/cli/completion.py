@@ -18,6 +18,15 @@ VARIABLE = "_LOOPWRIGHT_COMPLETE"  # by which a shell asks for words
 _LATEST = 100  # runs that are offered, or whose queues are
 
 
+# Bash breaks words at `=` and completes what stands behind it; the value of an input follows without a space.
+_BEHIND_EQUALS = """\
+    if [[ ${COMP_WORDS[COMP_CWORD]} == = || ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then
+        COMPREPLY=( "${COMPREPLY[@]#*=}" )
+    fi
+    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+    return 0"""
+
+
 class Shell(StrEnum):
     """The shells whose completion is tested."""
 
@@ -39,6 +48,8 @@ def completion(
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name=NAME, complete_var=VARIABLE, shell=shell.value)
+    if shell is Shell.BASH:
+        script = script.replace("    return 0", _BEHIND_EQUALS)
     with Output() as output:
         output.write_result(script)
     return 0
@@ -70,6 +81,46 @@ def paths(ctx: typer.Context, incomplete: str) -> list[str]:
         }
 
     return _sorted(_read(ctx, recorded) or (), incomplete)
+
+
+def inputs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the inputs of the document that the command line names, or after the `=` the choices of one."""
+    from ..sources import SourceSettings, load_source  # loads documents
+
+    # An option without its value ends the parser before it names the arguments.
+    file = ctx.params.get("file") or next(iter(ctx.params.get("files") or ctx.args), "")
+    try:
+        source = load_source(str(file), SourceSettings(), execute=False)
+    except Exception:  # as in `_read`
+        return []
+    specs = {} if source.inputs is None else source.inputs.specs
+    name, equals, _ = incomplete.partition("=")
+    if not equals:
+        return [
+            (f"{one}=", spec.description) for one, spec in specs.items() if one.startswith(name)
+        ]
+    found = [f"{name}={text}" for text in specs[name].texts()] if name in specs else []
+    return [(word, "") for word in found if word.startswith(incomplete)]
+
+
+def joined(words: str, index: int) -> tuple[str, int]:
+    """Return a line of words and the index of the last one, with `name=value` as one word again.
+
+    Bash breaks words at `=`.
+
+    >>> joined("loopwright run a.yaml --set tone = d", 6)
+    ('loopwright run a.yaml --set tone=d', 4)
+    """
+    between = "\n" if "\n" in words else " "
+    parts: list[str] = []
+    after = False  # whether the last part waits for its value
+    for word in words.split(between)[: index + 1]:
+        if parts and (word == "=" or after):
+            parts[-1] += word
+        else:
+            parts.append(word)
+        after = word == "="
+    return between.join(parts), len(parts) - 1
 
 
 def _sorted(words: Iterable[str], incomplete: str) -> list[str]:

@@ -127,7 +127,12 @@ class DocumentOptions:
 
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Variable of the document; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Input or variable of the document; repeatable.",
+            autocompletion=completion.inputs,
+        ),
     ] = None
     model: Annotated[
         str | None,

@@ -21,11 +21,29 @@ from . import COMMANDS, DEBUG, FAMILIES, GROUPS, Command, version
 __all__ = ["documented", "leaf", "parser"]
 
 
+_ARGUMENTS = f"{__name__}.arguments"  # of the command whose help is shown
+
+
 class _Leaf(TyperCommand):
     """A command whose examples are lines to copy, which no narrow terminal breaks."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _quick(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        if all(parameter.name != "sets" for parameter in self.params):
+            return
+        given, _, _ = self.make_parser(ctx).parse_args(ctx.meta.get(_ARGUMENTS, []))
+        if isinstance(file := given.get("file"), str):
+            from ..inputs import input_rows
+
+            with formatter.section(f"Inputs of {file}"):
+                formatter.write_dl(input_rows(file))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Examples"):
@@ -125,6 +143,11 @@ def parser() -> TyperGroup:
 
     if any(name.startswith("_LOOPWRIGHT") for name in os.environ):  # a shell asks for words
         completion_init()
+        if (words := os.environ.get("COMP_WORDS")) is not None:
+            from .completion import joined
+
+            words, index = joined(words, int(os.environ["COMP_CWORD"]))
+            os.environ |= {"COMP_WORDS": words, "COMP_CWORD": str(index)}
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     return group

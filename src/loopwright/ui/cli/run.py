@@ -235,7 +235,8 @@ def run(
 ) -> int:
     """Run a document, or a step of a Python module (package.module:attribute).
 
-    The input is --input, --input-file or piped stdin, or else the document's default.
+    The input is --input, --input-file or piped stdin, or else the document's default. With a FILE, this help lists
+    the inputs that the document declares: --set gives one of them, --input an object with several.
 
     With --dry-run, nothing acts: rules in the file of --replies give the results of model calls,
     commands, Python functions and tools. The journal is in memory.
@@ -268,6 +269,9 @@ def run(
             raise DocumentError(gone)
         # After the approval: the answer and the input may both come from stdin.
         value = read_input(text, input_file, output.note)
+        # Before anything is written; a recorded run has its inputs.
+        if source.inputs is not None and not (run_id and value is None):
+            value = source.inputs.complete(value)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         job = Job(source, value, run_id or new_run_id(), options, telemetry_options, tags=tags)
         return drive(job, output)

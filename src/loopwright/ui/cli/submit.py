@@ -23,11 +23,11 @@ from ...journal.protocol import shown_url
 from ...journal.questions import pending
 from ...journal.replay import recorded_result
 from ...records import Result, Status
-from ...records.codec import Json
+from ...records.codec import Json, strict_json
 from .. import formatting as texts
 from ..consent import actions_text, is_approved, trust_contents
 from ..finding import tags_of
-from ..inputs import read_input, strict_json
+from ..inputs import read_input
 from ..journals import DEFAULT, command_line, find_run, opened
 from ..read_limits import seconds
 from ..run_summary import Returns, result_json, returns_of, wait_of
@@ -256,6 +256,8 @@ def _inputs(
             if text is None and input_file is None
             else read_input(text, input_file, output.note)
         )
+        if source.inputs is not None:
+            return [(source.inputs.complete(value), options.id)]
         return [(source.default_input if value is None else value, options.id)]
     if text is not None or input_file is not None:
         raise ConfigurationError(
@@ -272,6 +274,12 @@ def _inputs(
             why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise ConfigurationError(
                 f"--inputs: line {number} is not JSON: {why}: {line[:60]!r}. Nothing was submitted."
+            ) from None
+        try:
+            value = value if source.inputs is None else source.inputs.complete(value)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"--inputs: line {number}: {error}. Nothing was submitted."
             ) from None
         inputs.append((value, f"{options.id}/{number}" if options.id else ""))
     if not inputs:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...conditions import CEILING
+from ...documents.schema.inputs import DeclaredInputs, InputSpec
 from ...errors import ConfigurationError
 from ...journal.questions import Question
 from ...records.codec import Json, text_of
@@ -28,6 +29,7 @@ _BUTTONS = {
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }
+_INPUT = "input."  # before the name of an input in the name of its field
 # These are in the heading or in a field of the form.
 _HIDDEN = ("kind", "loop", "iteration", "more")
 
@@ -104,6 +106,38 @@ def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:
     if choice == "accept":
         answer["accept"] = True
     return {**answer, **_edits(question, fields)}
+
+
+@dataclass(frozen=True, slots=True)
+class InputField:
+    """A declared input as a field of a form, with the name of the field and its first value as text."""
+
+    name: str
+    field: str
+    spec: InputSpec
+    first: str
+
+
+def fields_of(inputs: DeclaredInputs | None) -> list[InputField]:
+    """Return the fields of declared inputs; none if a document declares none."""
+    return [
+        InputField(name, f"{_INPUT}{name}", spec, text_of(spec.default))
+        for name, spec in (inputs.specs if inputs else {}).items()
+    ]
+
+
+def input_in(inputs: DeclaredInputs, fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the input of a run in a submitted form; an empty field is a value that was not given.
+
+    Raises:
+        ConfigurationError: for a value that is not valid, or that is missing.
+    """
+    given = {
+        one.name: inputs.value(one.name, fields[one.field], text=True)
+        for one in fields_of(inputs)
+        if fields.get(one.field) not in (None, "")
+    }
+    return inputs.complete(given)
 
 
 def _verdict(question: Question, choice: str, fields: Mapping[str, Json]) -> Json:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from ..._platform import new_group
+from ...documents.schema.inputs import DeclaredInputs
 from ...errors import ConfigurationError, DocumentError, JournalDamaged, LoopwrightError
 from ...journal import Journal, RunInfo
 from ...journal.views import LiveLines, RunPage, RunView, Wanted
@@ -43,13 +44,14 @@ _LAST = 2000  # characters of the messages of a failed process
 
 @dataclass(frozen=True, slots=True)
 class KnownDocument:
-    """A document: its file, its name, whether it may be started, its actions and its default input."""
+    """A document: its file, its name, whether it may be started, its actions, its default input and declared inputs."""
 
     file: str
     name: str
     trusted: bool = False
     runs: str = ""
     input: str = ""
+    inputs: DeclaredInputs | None = None
     problem: str = ""
 
 
@@ -97,6 +99,7 @@ class ProjectFolder:
             trusted=is_approved(actions),
             runs=actions_text(actions) if actions else "",
             input=text_of(source.default_input),
+            inputs=source.inputs,
         )
 
 

@@ -6,6 +6,7 @@ They use the same functions as the command line. A run is a separate process.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -27,7 +28,7 @@ from ..formatting import discarded
 from ..inputs import input_value
 from ..journals import has_step
 from .access import MAX_BODY, is_loop
-from .forms import answer_of
+from .forms import answer_of, input_in
 from .page import Page
 from .render import sentence_of
 from .routes_runs import run_in
@@ -94,6 +95,8 @@ async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
     }  # fmt: skip
     words += [f"{option}={maximum!r}" for option, maximum in limits.items() if maximum is not None]
     text = text_of(fields.get("input"))
+    if document.inputs is not None:
+        text = json.dumps(input_in(document.inputs, fields), ensure_ascii=False)
     if text and text != document.input:
         # Through stdin, because other users of the machine can read the command line of a process.
         words += ["--input-file", "-"]

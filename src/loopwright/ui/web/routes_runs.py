@@ -44,7 +44,7 @@ from ..run_files import (
 from ..run_summary import sessions_in
 from .access import is_loop, is_run_id
 from .events import RunProgress
-from .forms import QuestionForm, form_of
+from .forms import QuestionForm, fields_of, form_of
 from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
 from .run_page import (
@@ -335,7 +335,9 @@ async def start(page: Page, request: Request) -> Response:
     # Not below the home folder, or there is none.
     with contextlib.suppress(ValueError, RuntimeError):
         folder = Path("~") / folder.relative_to(Path.home())
-    return HTMLResponse(render("start.html", documents=documents, folder=str(folder)))
+    return HTMLResponse(
+        render("start.html", documents=documents, folder=str(folder), fields_of=fields_of)
+    )
 
 
 async def _files(page: Page, run_id: str, loop: str) -> RunFiles:
