@@ -18,8 +18,10 @@ from statistics import median, quantiles
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "loopwright"
+TEMPLATES = PACKAGE / "templates_new"  # programs of users
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+_DOCUMENT = "only the inputs or the schema of documents need it"
 _ERROR = "a run without an error or a secret needs it not"
 _RECORDED = "a run without a journal needs it not"
 _HELP = "--version and --help need it not"
@@ -135,6 +137,10 @@ LATE = {
     ("loopwright.ui.cli", "loopwright.ui.cli.output"): _HELP,
     ("loopwright.ui.cli", "loopwright.ui.cli.parser"): "--version needs it not",
     ("loopwright.ui.cli", "loopwright.ui.formatting"): _HELP,
+    ("loopwright.ui.cli.completion", "loopwright.ui.sources"): _DOCUMENT,
+    ("loopwright.ui.cli.new", "loopwright.documents.schema.export"): _DOCUMENT,
+    ("loopwright.ui.cli.parser", "loopwright.ui.cli.completion"): "only a shell asks for words",
+    ("loopwright.ui.cli.parser", "loopwright.ui.sources"): _DOCUMENT,
     (
         "loopwright.ui.cli.doctor",
         "loopwright.models.providers.transport",
@@ -276,7 +282,9 @@ class House:
     """All modules, and what connects them."""
 
     def __init__(self) -> None:
-        self.modules = [Module(path) for path in sorted(PACKAGE.rglob("*.py"))]
+        self.modules = [
+            Module(path) for path in sorted(PACKAGE.rglob("*.py")) if TEMPLATES not in path.parents
+        ]
         self.known = frozenset(module.name for module in self.modules)
         self.imports = {m.name: list(m.imports(self.known)) for m in self.modules}
 

@@ -18,9 +18,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import ConfigurationError, LoopwrightError
+from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo
-from ..records.codec import Json, strict_json, text_of
+from ..records.codec import Json, strict_json
 
 # Seconds without data on stdin before a note explains the wait: a pipe from another program is silent at first.
 PATIENCE = 1.0
@@ -94,24 +94,6 @@ def _silent() -> bool:
         return not select.select([sys.stdin], [], [], PATIENCE)[0]
     except (OSError, ValueError):  # this system cannot wait for files
         return False
-
-
-def input_rows(file: str) -> list[tuple[str, str]]:
-    """Return the inputs that a document declares, each with its description, for the help of a command."""
-    from .sources import SourceSettings, load_source  # loads documents
-
-    try:
-        inputs = load_source(file, SourceSettings(), execute=False).inputs
-    except LoopwrightError as error:
-        return [("", str(error).splitlines()[0])]
-    if inputs is None:
-        return [("", "It declares none.")]
-    rows = []
-    for name, spec in inputs.specs.items():
-        kind = "|".join(spec.texts()) or spec.type
-        state = "required" if spec.required else f"default: {text_of(spec.default)}"
-        rows.append((name, f"{spec.description}  [{kind}; {state}]".strip()))
-    return rows
 
 
 def variables(assignments: Sequence[str], option: str = "--set") -> dict[str, str]:

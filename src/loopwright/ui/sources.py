@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..conditions import Budget, RunLimits
 from ..engine.step import Step, as_step
-from ..errors import ConfigurationError, Problem, nearest
+from ..errors import ConfigurationError, LoopwrightError, Problem, nearest
 from ..journal import RunInfo
 from ..records.codec import Json, text_of
 from ..records.redaction import Redactor, secrets_in
@@ -180,6 +180,22 @@ def load_source(
         what, settings, execute=execute, root=root, contents=contents
     )
     return loaded
+
+
+def input_rows(file: str) -> list[tuple[str, str]]:
+    """Return the inputs that a document declares, each with its description, for the help of a command."""
+    try:
+        inputs = load_source(file, SourceSettings(), execute=False).inputs
+    except LoopwrightError as error:
+        return [("", str(error).splitlines()[0])]
+    if inputs is None:
+        return [("", "It declares none.")]
+    rows = []
+    for name, spec in inputs.specs.items():
+        kind = "|".join(spec.texts()) or spec.type
+        state = "required" if spec.required else f"default: {text_of(spec.default)}"
+        rows.append((name, f"{spec.description}  [{kind}; {state}]".strip()))
+    return rows
 
 
 def documents_module() -> ModuleType:

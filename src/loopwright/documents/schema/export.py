@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ...records.codec import Json
 from .document import Document
 
-__all__ = ["EDITOR_SCHEMA", "MODELINE", "export_schema"]
+__all__ = ["EDITOR_SCHEMA", "MODELINE", "editor_schema", "export_schema"]
 
 # Beside the documents, so that editors find it in each clone, without an address and without the environment of this one.
 EDITOR_SCHEMA = "loopwright.schema.json"
@@ -32,6 +33,11 @@ def export_schema(*, draft_07: bool = False) -> dict[str, Json]:
     if draft_07:
         return {"$schema": "http://json-schema.org/draft-07/schema#", **_draft_07(schema)}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def editor_schema() -> str:
+    """Return the content of the file that the first line of documents names."""
+    return json.dumps(export_schema(draft_07=True), separators=(",", ":")) + "\n"
 
 
 def _draft_07(part: Any) -> Any:

@@ -49,6 +49,7 @@ GROUPS = {
     "Start": (
         Command("run", "run", "Run a document, or a step of a Python module."),
         Command("until", "until", "Let an agent work until a check passes."),
+        Command("new", "new", "Copy a template that runs at once."),
         Command("check", "check", "Report the problems of documents, or their plan."),
         Command("submit", "submit", "Queue runs for workers."),
     ),

@@ -12,7 +12,7 @@ import typer
 
 from ...documents import Settings, export_schema, load
 from ...documents.load import to_native_yaml
-from ...documents.schema.export import EDITOR_SCHEMA, MODELINE
+from ...documents.schema.export import EDITOR_SCHEMA, MODELINE, editor_schema
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...records.codec import Json
 from .. import formatting as texts
@@ -187,8 +187,7 @@ def convert(
             target = Path(folder) / f"{Path(name).stem}.yaml"
             target.write_text(MODELINE + to_native_yaml(document), encoding="utf-8")
             output.write(str(target))
-        schema = json.dumps(export_schema(draft_07=True), separators=(",", ":"))
-        (Path(folder) / EDITOR_SCHEMA).write_text(schema + "\n", encoding="utf-8")
+        (Path(folder) / EDITOR_SCHEMA).write_text(editor_schema(), encoding="utf-8")
     return 0
 
 

@@ -40,7 +40,7 @@ class _Leaf(TyperCommand):
             return
         given, _, _ = self.make_parser(ctx).parse_args(ctx.meta.get(_ARGUMENTS, []))
         if isinstance(file := given.get("file"), str):
-            from ..inputs import input_rows
+            from ..sources import input_rows
 
             with formatter.section(f"Inputs of {file}"):
                 formatter.write_dl(input_rows(file))
