@@ -43,7 +43,12 @@ def main(wheel: Path) -> None:
         result = json.loads(loopwright("run", "words.yaml", "--yes", "--json"))
         assert (result["status"], result["iterations"]) == ("satisfied", 3), result
         assert result["run_id"] in loopwright("show", result["run_id"])
-        print(f"{wheel.name}: checks, runs and shows a loop in an environment of its own")
+        assert "run: cd text && loopwright run text.yaml" in loopwright("new", "text")
+        words = ("text/text.yaml", "--replies", "text/replies.yaml", "--json")
+        assert json.loads(loopwright("run", *words))["status"] == "satisfied"
+        print(
+            f"{wheel.name}: checks, runs and shows a loop, and has its templates, in an environment of its own"
+        )
 
 
 if __name__ == "__main__":
