@@ -243,14 +243,17 @@ def load_again(
         step, actions = documents_module().program_of(
             reference, root, execute=execute, contents=contents
         )
+        program = {key: recorded_source[key] for key in ("program", "root")}
         return ProgramStep(
-            reference, step or as_step(_nothing), dict(recorded_source), settings.budget_of_limits(),
+            reference, step or as_step(_nothing), program if anew else dict(recorded_source),
+            settings.budget_of_limits(),
             resources=_Models(settings), actions=actions,
         )  # fmt: skip
     if "file" not in recorded_source:
+        call = "run_sync(step, …" if anew else f"resume_sync(step, {info.run_id!r}"
         raise ConfigurationError(
             f"{info.run_id} was started by a Python program, which is the only one that has its step. "
-            f"Resume it there: resume_sync(step, {info.run_id!r}, journal=…)"
+            f"{'Run it again' if anew else 'Resume it'} there: {call}, journal=…)"
         )
     settings_of_resume = SourceSettings(
         sets={**recorded_source.get("sets", {}), **settings.sets},

@@ -220,10 +220,10 @@ def test_a_terminal_is_asked_before_runs_are_cancelled(shared: Project, postgres
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "Name either a RUN, or select runs with --queue, --status, --name, --since, --tag or --search."),
+        ((), "Name either a RUN, or select runs with --queue, --status, --name, --since, --tag, --search or --source."),
         (("r", "--queue", "nightly"), "Name either a RUN, or select runs"),
-        (("r", "--yes"), "--yes is for --queue, --status, --name, --since, --tag or --search; a RUN needs none."),
-        (("--status", "failed"), "--status: failed runs do not change; use one of queued, running"),
+        (("r", "--yes"), "--yes is for --queue, --status, --name, --since, --tag, --search or --source; a RUN needs none."),
+        (("--status", "failed"), "--status: this is not for failed runs; use one of queued, running"),
         (("--status", "queud"), "--status: 'queud' is not a status; did you mean 'queued'?"),
         (("--queue", "nightli", "--yes"), "--queue: 'nightli' is not a queue of this journal; did you mean 'nightly'?"),
     ],

@@ -50,6 +50,7 @@ GROUPS = {
         Command("run", "run", "Run a document, or a step of a Python module."),
         Command("until", "until", "Let an agent work until a check passes."),
         Command("new", "new", "Copy a template that runs at once."),
+        Command("again", "again", "Run the document of a run again, as a new run."),
         Command("check", "check", "Report the problems of documents, or their plan."),
         Command("submit", "submit", "Queue runs for workers."),
     ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +16,7 @@ from ...journal.views import RunPage, Wanted
 from .. import formatting as texts
 from ..consent import can_be_asked, says_yes
 from ..finding import STATUSES, wanted_of
+from ..run_summary import origin_of
 from . import completion
 from .output import Output
 
@@ -97,28 +100,37 @@ class ListFilter:
         return [word for name, value in pairs for word in (f"--{name}", value)]
 
 
-_OPTIONS = "--queue, --status, --name, --since, --tag or --search"
+_OPTIONS = "--queue, --status, --name, --since, --tag, --search or --source"
 
 
 @dataclass(frozen=True)
 class RunFilter(ListFilter):
     """Options that select the runs which a command changes."""
 
+    of_source: Annotated[
+        str,
+        typer.Option("--source", metavar="FILE", help="Document or step of the run; only these."),
+    ] = ""
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Answer yes: change all runs that match.")
     ] = False
 
     def is_given(self, run: str) -> bool:
-        """Return whether runs are selected by the filter, and not by `run`.
+        """Return whether runs are selected by the filter, and not by `run`, which needs no `--yes`.
 
         Raises:
             ConfigurationError: for neither or both.
         """
-        given = bool(self.options)
-        if given == bool(run):
-            raise ConfigurationError(f"Name either a RUN, or select runs with {_OPTIONS}.")
+        given = self.selects(run)
         if self.yes and not given:
             raise ConfigurationError(f"--yes is for {_OPTIONS}; a RUN needs none.")
+        return given
+
+    def selects(self, run: str) -> bool:
+        """Return whether runs are selected by the filter, and not by `run`. Raises ConfigurationError for neither or both."""
+        given = bool(self.options or self.of_source)
+        if given == bool(run):
+            raise ConfigurationError(f"Name either a RUN, or select runs with {_OPTIONS}.")
         return given
 
     async def select(self, store: Journal, statuses: Sequence[str]) -> list[RunInfo]:
@@ -131,7 +143,7 @@ class RunFilter(ListFilter):
         for status in wanted.statuses:
             if status not in statuses:
                 raise ConfigurationError(
-                    f"--status: {status} runs do not change; use one of {', '.join(statuses)}"
+                    f"--status: this is not for {status} runs; use one of {', '.join(statuses)}"
                 )
         await matching(store, replace(wanted, limit=1))
         rows: dict[str, RunInfo] = {}  # a run may change its status meanwhile, and be there twice
@@ -141,7 +153,17 @@ class RunFilter(ListFilter):
                 page = replace(wanted, status=status, before=max(before, 0), limit=_PAGE)
                 infos, before = await store.listing(page, _infos)
                 rows |= infos
-        return sorted(rows.values(), key=lambda row: row.created)
+        found = sorted(rows.values(), key=lambda row: row.created)
+        if not self.of_source:
+            return found
+        # Rows of a list have no source.
+        return [row for row in found if self._is_of_source(await store.find(row.run_id))]
+
+    def _is_of_source(self, info: RunInfo) -> bool:
+        """Return whether a run is of the document or step; a file may be given by its name alone."""
+        origin = origin_of(info)
+        named = self.of_source in (origin, Path(origin).name)
+        return named or origin == os.path.realpath(self.of_source)
 
     def confirm(self, rows: Sequence[RunInfo], verb: str, output: Output, also: str = "") -> None:
         """Show how many runs would change, the first of them and what `also` happens, and ask.

@@ -47,6 +47,7 @@ from .live import (
     reports_conditions,
     view_of,
 )
+from .many import ManyRunOptions, run_many
 from .options import (
     DryRun,
     InputFile,
@@ -71,7 +72,7 @@ class Job:
     """A run to drive. `value` None stands for the recorded input, or for the source's default.
 
     `raised` are the limits to raise first, with `loop` as `raise_limit` takes them; `recorded` is what the source of the
-    run has too, such as its name.
+    run has too, such as its name. A `quiet` one is not shown while it runs.
     """
 
     source: RunSource
@@ -83,6 +84,7 @@ class Job:
     raised: Mapping[str, Any] = field(default_factory=dict)
     recorded: Mapping[str, Json] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,11 @@ def drive(job: Job, output: Output) -> int:
     Raises:
         LoopwrightError: if the run cannot start or resume.
     """
-    outcome, questions = perform(job, output)
+    return report(job, *perform(job, output), output)
+
+
+def report(job: Job, outcome: Result, questions: list[Question], output: Output) -> int:
+    """Report how a job ended, and return the exit code."""
     if output.as_json:
         output.write_json(result_json(outcome, questions))
     else:
@@ -116,7 +122,7 @@ def perform(job: Job, output: Output) -> tuple[Result, list[Question]]:
     Raises:
         LoopwrightError: if the run cannot start or resume.
     """
-    for note in job.source.notes:
+    for note in () if job.quiet else job.source.notes:
         output.note(f"note: {note}")
     questions: list[Question] = []
     with contextlib.ExitStack() as stack, asyncio.Runner() as runner:
@@ -160,16 +166,15 @@ async def _run_job(
             conditions=reports_conditions(job.source.source),
             cap=cap if isinstance(cap, Budget) else None,
             seconds=getattr(job.source.step, "seconds", math.inf),
-            shared=job.telemetry_options.on_terminal,
+            shared=job.telemetry_options.on_terminal or job.quiet,
         )
         before = await _entries_of(store, job.run_id)
         state = "resuming run" if before else "run"
         name = texts.one_line(text_of(job.recorded.get("name") or job.source.name))
-        view.recall(
-            f"{name}: {state} {job.run_id} in {shown_url(job.options.journal)}",
-            before,
-            bounds_of(job.source.step),
-        )
+        if not job.quiet:
+            where = shown_url(job.options.journal)
+            bounds = bounds_of(job.source.step)
+            view.recall(f"{name}: {state} {job.run_id} in {where}", before, bounds)
         try:
             value = job.source.default_input if job.value is None and not before else job.value
             text_to_view: dict[str, Any] = {"on_text": view.show_text}
@@ -186,7 +191,7 @@ async def _run_job(
                         run_id=job.run_id,
                         tags=job.tags,
                         budget=job.source.budget,
-                        listeners=[view.show_entry, *job.listeners],
+                        listeners=[*([] if job.quiet else [view.show_entry]), *job.listeners],
                         resources=resources,
                         source={**job.source.source, **job.recorded},
                         accept_changes=job.options.accept_changes,
@@ -279,8 +284,8 @@ def run(
 
 @expanded
 def retry(
-    name: RunName,
-    options: RunCommandOptions,
+    options: ManyRunOptions,
+    name: RunName = "",
     item: Annotated[
         int | None,
         typer.Option("--item", metavar="N", help="Do only this failed item of a list again."),
@@ -289,26 +294,46 @@ def retry(
     """Do again what failed in a run, and keep what succeeded.
 
     That is the failed step, the latest failed iterations of a loop, or all failed items of a list. If the run is
-    refused before it begins, such as for a changed document, nothing has changed.
+    refused before it begins, such as for a changed document, nothing has changed. With filters such as --status
+    it does so for all failed runs that match; it first shows how many, and asks.
 
     Examples:
         loopwright retry last
         loopwright retry last --item 3
+        loopwright retry --status failed --source polish.yaml --yes
     """
     with Output(as_json=options.as_json) as output:
-        settings = SourceSettings.of(options)
-        info, _ = reading(options.journal, lambda store: on_record(store, name))
-        # Before anything is discarded: whether the run can continue here at all.
-        source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
-        done = reading(options.journal, lambda store: discard_failed(store, info.run_id, item))
+        if options.selects(name):
+            if item is not None:
+                raise ConfigurationError("--item is for one RUN")
+            act = functools.partial(_retried, item=None, options=options, output=output, quiet=True)
+            return run_many(options, ("failed",), "retry", lambda run_id: act(run_id)[1], output)
+        return report(*_retried(name, item=item, options=options, output=output), output)
+
+
+def _retried(
+    name: str, *, item: int | None, options: RunCommandOptions, output: Output, quiet: bool = False
+) -> tuple[Job, Result, list[Question]]:
+    """Do again what failed in a run, and return the job, the result and the open questions.
+
+    Raises:
+        LoopwrightError: if it cannot; the run is as it was before.
+    """
+    settings = SourceSettings.of(options)
+    info, _ = reading(options.journal, lambda store: on_record(store, name))
+    # Before anything is discarded: whether the run can continue here at all.
+    source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
+    done = reading(options.journal, lambda store: discard_failed(store, info.run_id, item))
+    if not quiet:
         output.note(f"{info.run_id} does again what failed: {texts.discarded(done)}")
-        telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-        try:
-            return drive(Job(source, None, info.run_id, options, telemetry_options), output)
-        except (ConfigurationError, JournalError):
-            with contextlib.suppress(JournalError):  # it began, and keeps what it has done
-                reading(options.journal, lambda store: store.rewind(info.run_id, undo=True))
-            raise
+    telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+    job = Job(source, None, info.run_id, options, telemetry_options, quiet=quiet)
+    try:
+        return job, *perform(job, output)
+    except (ConfigurationError, JournalError):
+        with contextlib.suppress(JournalError):  # it began, and keeps what it has done
+            reading(options.journal, lambda store: store.rewind(info.run_id, undo=True))
+        raise
 
 
 @expanded

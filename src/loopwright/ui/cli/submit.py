@@ -34,6 +34,7 @@ from ..run_summary import Returns, result_json, returns_of, wait_of
 from ..sources import RunSource, SourceSettings, load_source
 from . import completion
 from .live import report_result
+from .many import worst_of
 from .options import (
     AsJson,
     InputFile,
@@ -47,9 +48,6 @@ from .options import (
     expanded,
 )
 from .output import Output
-
-# The exit code of several runs is that of the first status in this order.
-_WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")
 
 REASON_SECONDS = 1.0  # seconds between two looks at why a run waits
 
@@ -408,8 +406,7 @@ async def _waited(
             output.write_json(result_json(results[0], questions))
         else:
             report_result(results[0], output, options.journal, questions, info=info)
-    worst = min(results, key=lambda result: _WORST.index(result.status.value))
-    return worst.status.exit_code
+    return worst_of(results).exit_code
 
 
 async def _again(options: SubmitOptions, name: str, output: Output) -> int:
