@@ -19,6 +19,7 @@ steps:
 BREAKS = """schema: loopwright/1
 name: breaks
 steps:
+  - {name: begin, shell: 'true'}
   - {name: try, shell: 'echo "$X" >> done; test ! -e broken', env: {X: "{{ input }}"}}
 """
 
