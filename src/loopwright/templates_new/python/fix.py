@@ -5,7 +5,7 @@ import sys
 from loopwright import Workspace, run_sync, until
 
 # A script stands for the agent. With a coding agent, such as Claude Code: AGENT = ["claude"]
-AGENT = [sys.executable, "agent.py"]
+AGENT = ["python3", "agent.py"]
 
 
 def show(item):
@@ -14,7 +14,7 @@ def show(item):
 
 def main():
     loop = until(
-        f"{sys.executable} -m unittest",
+        "python3 -m unittest",
         AGENT,
         max_iterations=3,
         workspace=Workspace(".", merge="patch"),
