@@ -53,15 +53,29 @@ def test_a_run_is_run_again_with_other_inputs(project: Project) -> None:
 
 
 def test_a_run_has_the_same_settings_again(project: Project) -> None:
-    """Limits and variables are those of the run; an option of the command replaces one."""
+    """Limits, tags and variables are those of the run; an option of the command replaces one."""
     (project.folder / "vary.yaml").write_text(
         "schema: loopwright/1\nname: vary\nsteps: [{name: a, set: '{{ word }} {{ input }}'}]\n"
     )
-    words = ("--set", "word=red", "--max-effects", "9", "-i", "x", "--run-id", "one")
+    words = (
+        "--set",
+        "word=red",
+        "--max-effects",
+        "9",
+        "-i",
+        "x",
+        "--tag",
+        "team=a",
+        "--run-id",
+        "one",
+    )
     project.call("run", "vary.yaml", *words)
     assert project.call("again", "one", "--json").json["output"] == "red x"
     assert project.call("again", "one", "--set", "word=blue", "--json").json["output"] == "blue x"
     assert project.call("show", "last", "--json").json["source"]["max_effects"] == 9
+    assert [one["tags"] for one in project.call("runs", "--json").json["runs"]] == [
+        {"team": "a"}
+    ] * 3
     # A step of a module is found by its name.
     project.call("run", "steps:echo", "-i", "hello", "--run-id", "two")
     assert project.call("again", "two", "--json").json["output"] == "hello"

@@ -56,9 +56,7 @@ def run_many(
         act: runs one of them by its ID. What it raises is a refusal of that run.
         output: receives a line for each run and their count.
     """
-    rows: list[RunInfo] = reading(
-        options.journal, lambda store: options.select(store, statuses)
-    )
+    rows: list[RunInfo] = reading(options.journal, lambda store: options.select(store, statuses))
     if rows:
         options.confirm(rows, verb, output)
     results: list[Result] = []
