@@ -66,14 +66,14 @@ def approved(load: Load, person: Person, *, yes: bool) -> RunSource:
         if is_approved(actions):
             break
         if yes:
-            _store(actions, person)
+            approve(actions, person.note)
             break
         _ask(read, actions, person)
         read, before = load(execute=False), actions
         actions = read.local_actions()
         assert actions is not None
         if actions.digest == before.digest:
-            _store(actions, person)
+            approve(actions, person.note)
             break
         person.note(f"{read.name} has changed in the meantime; you are asked again")
     if not read.needs_python:
@@ -92,6 +92,18 @@ def is_approved(actions: LocalActions | None) -> bool:
         return True
     store = _trust_store()
     return store is not None and store.has(actions)
+
+
+def approve(actions: LocalActions, note: Callable[[str], None]) -> None:
+    """Record the approval of these contents; `note` receives the reason if it cannot be stored."""
+    store, why = _trust_store(), "there is no home folder"
+    if store is not None:
+        try:
+            store.add(actions)
+            return
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+    note(f"note: your approval cannot be stored, and you will be asked again: {why}")
 
 
 def trust_contents(digest: str, note: Callable[[str], None]) -> None:
@@ -159,17 +171,6 @@ def _trust_store() -> TrustStore | None:
     if folder is not None:
         store = documents_module().TrustStore(folder / "trusted")
     return store
-
-
-def _store(actions: LocalActions, person: Person) -> None:
-    store, why = _trust_store(), "there is no home folder"
-    if store is not None:
-        try:
-            store.add(actions)
-            return
-        except OSError as error:
-            why = f"{error.filename}: {error.strerror}"
-    person.note(f"note: your approval cannot be stored, and you will be asked again: {why}")
 
 
 def can_be_asked(person: Person) -> bool:

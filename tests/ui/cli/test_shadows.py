@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.testing.fake_agent import manifest
-from loopwright.ui.web.page import RunProcesses
+from loopwright.ui.processes import RunProcesses
 
 from .conftest import Project
 

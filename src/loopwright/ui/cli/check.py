@@ -6,30 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import typer
 
 from ...documents import Settings, export_schema, load
 from ...documents.load import to_native_yaml
 from ...documents.schema.export import EDITOR_SCHEMA, MODELINE, editor_schema
-from ...errors import ConfigurationError, DocumentError, Problem
 from ...records.codec import Json
 from .. import formatting as texts
-from ..sources import SourceSettings, load_source
+from ..check_report import CheckReport, report_on
+from ..sources import SourceSettings
 from .options import AsJson, DocumentOptions, Lenient, ModelOptions, expanded
 from .output import Output
-
-
-class CheckReport(TypedDict):
-    """The report on one document, as `check --json` prints it."""
-
-    file: str
-    ok: bool
-    problems: list[dict[str, Json]]
-    missing: list[dict[str, Json]]
-    notes: list[dict[str, Json]]
-    plan: dict[str, Json] | None
 
 
 @expanded
@@ -58,7 +47,7 @@ def check(
     """
     with Output(as_json=as_json) as output:
         settings = replace(SourceSettings.of(options), lenient=lenient)
-        reports = [_report(file, settings, offline=offline) for file in files]
+        reports = [report_on(file, settings, offline=offline) for file in files]
         if as_json:
             output.write_json({"ok": all(report["ok"] for report in reports), "documents": reports})
         else:
@@ -68,32 +57,6 @@ def check(
         # A wrong document counts more than a missing key: the first cannot run anywhere.
         return 2
     return 0 if all(report["ok"] for report in reports) else 1
-
-
-def _report(file: str, settings: SourceSettings, *, offline: bool) -> CheckReport:
-    """Return the report on one document."""
-    problems: Sequence[Problem]
-    try:
-        # A check must not run the code that it is asked about.
-        source = load_source(file, settings, execute=False)
-        plan = source.plan()
-    except DocumentError as error:
-        problems = error.problems
-    except ConfigurationError as error:
-        problems = [Problem(file, 0, 0, "", str(error))]
-    else:
-        missing = [_json(problem) for problem in source.missing(offline=offline)]
-        notes = [_json(note) for note in (*source.notes, *source.lints())]
-        return CheckReport(
-            file=file, ok=not missing, problems=[], missing=missing, notes=notes, plan=plan
-        )
-    wrong = [_json(problem) for problem in problems]
-    return CheckReport(file=file, ok=False, problems=wrong, missing=[], notes=[], plan=None)
-
-
-def _json(problem: Problem) -> dict[str, Json]:
-    names = ("file", "line", "column", "path", "code", "message")
-    return {**{name: getattr(problem, name) for name in names}, "text": str(problem)}
 
 
 def _write(report: CheckReport, output: Output) -> None:

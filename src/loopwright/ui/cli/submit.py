@@ -13,8 +13,6 @@ from typing import Annotated
 import typer
 
 from ...cluster import Submission, requeue
-from ...cluster.carried import carry
-from ...cluster.shared_runs import CARRIED
 from ...cluster.submit import place, wait_until_over
 from ...cluster.worker import uses_workspace
 from ...errors import ConfigurationError
@@ -25,13 +23,13 @@ from ...journal.replay import recorded_result
 from ...records import Result, Status
 from ...records.codec import Json, strict_json
 from .. import formatting as texts
-from ..consent import actions_text, is_approved, trust_contents
 from ..finding import tags_of
 from ..inputs import read_input
 from ..journals import DEFAULT, command_line, find_run, opened
 from ..read_limits import seconds
 from ..run_summary import Returns, result_json, returns_of, wait_of
 from ..sources import RunSource, SourceSettings, load_source
+from ..submitted_source import carried_source
 from . import completion
 from .live import report_result
 from .many import worst_of
@@ -156,7 +154,7 @@ def submit(
         source = load_source(
             file, replace(SourceSettings.of(options), lenient=lenient), execute=False
         )
-        carried, trust_line = _carried(source, output, yes=options.yes)
+        carried, trust_line = carried_source(source, output.note, yes=options.yes)
         submission = Submission(
             source.step,
             source=carried,
@@ -179,43 +177,6 @@ def submit(
         if trust_line:
             output.note(trust_line)
         return code
-
-
-def _carried(source: RunSource, output: Output, *, yes: bool) -> tuple[dict[str, Json], str]:
-    """Return how workers load a source, and how other machines trust it.
-
-    Its contents are trusted here if they are approved.
-    """
-    if "python" in source.source:
-        if (kind := getattr(source, "kind", "step")) != "step":
-            output.note(
-                f"{source.source['python']} is a {kind}, and a worker with --root runs only steps: decorate a function "
-                "with @step. Other workers run it if they register it"
-            )
-        # A folder of this machine means nothing to a worker, which has its own --root.
-        return {key: value for key, value in source.source.items() if key != "root"}, ""
-    actions = source.local_actions()
-    contents = dict(actions.contents) if actions is not None else {}
-    # A submission reads the files that a model may receive, and a worker sends them.
-    if actions is not None and actions.files and not (yes or is_approved(actions)):
-        raise ConfigurationError(
-            f"{source.name} needs your approval: it {actions_text(actions)}. Review it with loopwright check, then "
-            "approve it with --yes."
-        )
-    acts = actions is not None and actions.acts
-    data = carry(source, contents, acts=acts)  # type: ignore[arg-type]
-    digest = str(data[CARRIED]["digest"])
-    # Who names functions by --agent chose them; the workers still decide.
-    if not acts and "agents" not in data:
-        return data, ""
-    if yes or is_approved(actions):
-        trust_contents(digest, output.note)
-    does = (
-        actions_text(actions) if actions is not None and acts else "runs the functions of --agent"
-    )
-    return data, (
-        f"{source.name} {does}: other machines run it with loopwright worker start --trust {digest[:16]}"
-    )
 
 
 def _start(options: SubmitOptions, output: Output) -> float | None:

@@ -1,4 +1,4 @@
-"""Access control of the page.
+"""Access control of the page, and of the servers that programs call.
 
 Rules:
 
@@ -6,7 +6,8 @@ Rules:
 2. Every request needs the token of the printed address, or the cookie that replaces it. A redirect
    removes the token from the address, so that it stays out of the history and of referrers.
 3. A request from another site is refused by its Origin or Sec-Fetch-Site.
-4. A change is a POST of JSON with a header that forms cannot send.
+4. A change is a POST of JSON with a header that forms cannot send; for a server that programs call, that is the
+   header with the token.
 5. Pages load nothing from other hosts, run no inline script, and are not shown in frames.
 """
 
@@ -53,11 +54,32 @@ def is_loop(text: str) -> bool:
 
 
 class AccessGuard:
-    """The middleware for all requests; `token` is the secret of this server."""
+    """The middleware for all requests.
 
-    def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
+    Args:
+        app: the application behind it.
+        port: the port of the server.
+        token: the secret of this server.
+        program: the command that started it, for sentences. Default: that of the page.
+        changing: the methods of a change, for a server that programs call; with its cookie alone, nothing changes.
+        any_host: whether it listens on other interfaces, and may be called by any name.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        port: int,
+        token: str,
+        program: str = "loopwright ui",
+        changing: tuple[str, ...] = (),
+        any_host: bool = False,
+    ) -> None:
         self._app = app
         self._token = token
+        self._program = program
+        self._changing = changing
+        self._any_host = any_host
         # Cookies do not depend on the port, and several pages may be open.
         self.cookie = f"loopwright_{port}"
         # Derived, so that the cookie does not disclose the token of the address.
@@ -84,8 +106,8 @@ class AccessGuard:
         """Return the response to a refused request, or None to accept it."""
         headers = _headers(scope)
         # Another site may let its own name resolve to this machine (DNS rebinding).
-        if headers.get("host", "") not in self._hosts:
-            return _refused(421, "use the loopback address that loopwright ui printed")
+        if headers.get("host", "") not in self._hosts and not self._any_host:
+            return _refused(421, f"use the loopback address that {self._program} printed")
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return _refused(403, "this request came from another site")
@@ -108,16 +130,17 @@ class AccessGuard:
             answer = RedirectResponse(f"{path}?{query}" if query else path, 303)
             answer.set_cookie(self.cookie, self.session, path="/", httponly=True, samesite="strict")
             return answer
-        if not self._has_session(headers):
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        by_program = hmac.compare_digest(bearer.encode(), self._token.encode())
+        if not by_program and self._changing and scope["method"] != "GET":
+            return _refused(401, "send the header Authorization: Bearer TOKEN")
+        if not by_program and not self._has_session(headers):
             return _refused(
-                401, "open the address that loopwright ui printed; it contains the token"
+                401, f"open the address that {self._program} printed; it contains the token"
             )
-        return _method(scope["method"], headers)
+        return _method(scope["method"], headers, self._changing)
 
     def _has_session(self, headers: dict[str, str]) -> bool:
-        token = headers.get("authorization", "").removeprefix("Bearer ")
-        if hmac.compare_digest(token.encode(), self._token.encode()):
-            return True
         try:
             jar = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
@@ -138,13 +161,13 @@ def _headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def _method(method: str, headers: dict[str, str]) -> Response | None:
-    if method in ("GET", "HEAD"):
+def _method(method: str, headers: dict[str, str], changing: tuple[str, ...]) -> Response | None:
+    if method in ("GET", "HEAD", *(one for one in changing if one != "POST")):
         return None
     if method != "POST":
         return _refused(405, "use GET to read and POST to change")
     # Browsers let no form set a header, and ask before a script of another site may.
-    if CHANGE_HEADER not in headers:
+    if CHANGE_HEADER not in headers and not changing:
         return _refused(403, f"a change needs the header {CHANGE_HEADER}")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _refused(415, "a change must be sent as application/json")

@@ -1,170 +1,24 @@
 """The state that the routes of one server share: the project folder, processes of runs, and the journal.
 
-A run is a separate `loopwright` process, which outlives the page. Lists and views of runs are read from the indexes of
-the store if it has them.
+Lists and views of runs are read from the indexes of the store if it has them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import re
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
-from ..._platform import new_group
-from ...documents.schema.inputs import DeclaredInputs
-from ...errors import ConfigurationError, DocumentError, JournalDamaged, LoopwrightError
+from ...errors import JournalDamaged
 from ...journal import Journal, RunInfo
 from ...journal.views import LiveLines, RunPage, RunView, Wanted
 from ...records import NOTHING
-from ...records.codec import text_of
-from ..consent import actions_text, is_approved
-from ..inputs import VARIABLE
-from ..journals import PROGRAM
+from ..processes import RunProcesses
+from ..project import ProjectFolder
 from ..rows import scores_of
-from ..sources import SourceSettings, load_source
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
-
-MAX_DOCUMENTS = 60  # each is loaded for the list, which takes milliseconds
-MAX_DEPTH = 3  # folders below the project folder
-_MAX_SIZE = 1 << 20  # bytes
-_KINDS = (".yaml", ".yml")
-# A project has other YAML files too, such as those of CI, which must not be listed as broken workflows.
-_BEGINS = re.compile(rb"^(schema|\$schema|orchestrator)\s*:", re.MULTILINE)
-_SKIPPED = ("node_modules", "__pycache__", "venv", "build", "dist")
-POLL_SECONDS = 0.05  # seconds between two checks of the signal; a person does not notice the delay
-_LAST = 2000  # characters of the messages of a failed process
-
-
-@dataclass(frozen=True, slots=True)
-class KnownDocument:
-    """A document: its file, its name, whether it may be started, its actions, its default input and declared inputs."""
-
-    file: str
-    name: str
-    trusted: bool = False
-    runs: str = ""
-    input: str = ""
-    inputs: DeclaredInputs | None = None
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectFolder:
-    """A folder with workflows in it."""
-
-    folder: Path
-
-    def documents(self) -> list[KnownDocument]:
-        """Return the documents in the folder, by name."""
-        return [self._document(file) for file in self._files()]
-
-    def find(self, file: str) -> KnownDocument | None:
-        """Return a document by its file in `documents`, or None."""
-        # Only listed files: a request must not name another file of the machine.
-        return self._document(file) if file in self._files() else None
-
-    def _files(self) -> list[str]:
-        return sorted(name for name, _ in zip(self._walk(), range(MAX_DOCUMENTS), strict=False))
-
-    def _walk(self) -> Iterator[str]:
-        for root, folders, files in os.walk(self.folder):
-            here = Path(root).relative_to(self.folder)
-            deep = len(here.parts) >= MAX_DEPTH
-            folders[:] = (
-                [] if deep else sorted(n for n in folders if n[0] != "." and n not in _SKIPPED)
-            )
-            for name in sorted(files):
-                if name.endswith(_KINDS) and _is_document(Path(root) / name):
-                    yield str(here / name)
-
-    def _document(self, file: str) -> KnownDocument:
-        try:
-            # Listing a folder must not run the code in it.
-            source = load_source(str(self.folder / file), SourceSettings(), execute=False)
-            actions = source.local_actions()
-        except DocumentError as error:
-            return KnownDocument(file, file, problem=str(error.problems[0]))
-        except LoopwrightError as error:
-            return KnownDocument(file, file, problem=str(error))
-        return KnownDocument(
-            file,
-            source.name,
-            trusted=is_approved(actions),
-            runs=actions_text(actions) if actions else "",
-            input=text_of(source.default_input),
-            inputs=source.inputs,
-        )
-
-
-def _is_document(path: Path) -> bool:
-    with suppress(OSError):
-        if path.is_file() and path.stat().st_size <= _MAX_SIZE:
-            return _BEGINS.search(path.read_bytes()) is not None
-    return False
-
-
-class RunProcesses:
-    """Starts processes and watches them; they continue when the page ends."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self._url = url
-        self._folder = folder
-        self._watched: set[asyncio.Task[int]] = set()
-
-    async def launch(self, words: Sequence[str], stdin: str | None = None) -> None:
-        """Start `loopwright WORDS…` and return once it has opened and accepted the run.
-
-        Raises:
-            ConfigurationError: with its last message, if it ended without opening the run, or refused
-                to resume it.
-        """
-        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as messages:
-            signal = Path(folder, "opened")
-            signal.touch()
-            process = await self._start(words, stdin, messages, signal)
-            ended = asyncio.create_task(process.wait())
-            # asyncio keeps only weak references to tasks, and an ended process must be collected.
-            self._watched.add(ended)
-            ended.add_done_callback(self._watched.discard)
-            while not ended.done() and not signal.stat().st_size:
-                await asyncio.wait({ended}, timeout=POLL_SECONDS)
-            if not signal.stat().st_size:
-                messages.seek(0)
-                said = messages.read().decode("utf-8", "replace")[-_LAST:].splitlines()
-                lines = [line for line in said if line.strip()]
-                ours = "loopwright: "
-                errors = [line.removeprefix(ours) for line in lines if line.startswith(ours)]
-                silent = f"the process ended with exit code {ended.result()} and no message"
-                # The last error is the reason; notes and warnings precede it.
-                raise ConfigurationError((errors or lines or [silent])[-1])
-
-    async def _start(
-        self, words: Sequence[str], stdin: str | None, messages: IO[bytes], signal: Path
-    ) -> asyncio.subprocess.Process:
-        # The journal as a variable: a URL may contain a password, and arguments are visible to all users.
-        environment = {**os.environ, "LOOPWRIGHT_JOURNAL": self._url, "NO_COLOR": "1"}
-        environment[VARIABLE] = str(signal)
-        process = await asyncio.create_subprocess_exec(
-            *PROGRAM, *words, cwd=self._folder, env=environment,
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL, stderr=messages,
-            **new_group(),  # Ctrl-C ends the page, not the runs
-        )  # fmt: skip
-        if process.stdin is not None:
-            with suppress(BrokenPipeError, ConnectionResetError):
-                # A process that refuses its command line ends before it reads the input.
-                process.stdin.write((stdin or "").encode())
-                await process.stdin.drain()
-            process.stdin.close()
-        return process
-
 
 T = TypeVar("T")
 SPARK = 24  # iterations in the sparkline of a run, as many as its width shows
