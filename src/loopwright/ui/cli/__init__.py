@@ -108,6 +108,8 @@ GROUPS = {
         Command("agents", "agents", "List coding agents, show one, or try one."),
         Command("convert", "check", "Convert a document to the native dialect."),
         Command("schema", "check", "Print the JSON Schema of documents."),
+        Command("mcp", "serve", "Offer the workflows of a folder as tools of an MCP server."),
+        Command("serve", "serve", "Offer the workflows of a folder over HTTP."),
         Command("completion", "completion", "Print what a shell needs to complete commands."),
     ),
 }  # in the order of the help

@@ -82,6 +82,15 @@ Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", metavar="NAME=VALUE", help="Tag of the run; repeatable."),
 ]
+DelivererName = Annotated[
+    str,
+    typer.Option(
+        "--deliverer",
+        envvar="LOOPWRIGHT_DELIVERER",
+        metavar="NAME[:ADDRESS]",
+        help="Engine that delivers runs: pgqueuer, celery, temporal or dbos.  [default: pgqueuer]",
+    ),
+]
 LoopName = Annotated[
     str,
     typer.Option("--loop", metavar="NAME", help="Name or path of the loop.  [default: outermost]"),

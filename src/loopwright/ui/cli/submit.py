@@ -35,6 +35,7 @@ from .live import report_result
 from .many import worst_of
 from .options import (
     AsJson,
+    DelivererName,
     InputFile,
     InputText,
     JournalUrl,
@@ -48,16 +49,6 @@ from .options import (
 from .output import Output
 
 REASON_SECONDS = 1.0  # seconds between two looks at why a run waits
-
-DelivererName = Annotated[
-    str,
-    typer.Option(
-        "--deliverer",
-        envvar="LOOPWRIGHT_DELIVERER",
-        metavar="NAME[:ADDRESS]",
-        help="Engine that delivers runs: pgqueuer, celery, temporal or dbos.  [default: pgqueuer]",
-    ),
-]
 
 
 @dataclass(frozen=True)

@@ -111,18 +111,18 @@ class KeptToken:
             self.home.private_file(self.name).unlink()
 
 
-def _listen(port: int, kept: int = 0) -> socket.socket:
+def listen(port: int, kept: int = 0, host: str = HOST) -> socket.socket:
     """Return a socket that listens at a port; 0 is the kept port if it is free, or any other."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     # A port stays reserved for a minute after its server ended.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port or kept))
+        listener.bind((host, port or kept))
         listener.listen(128)  # a browser may connect before the server is ready
     except OSError as error:
         listener.close()
         if kept and not port:
-            return _listen(0)
+            return listen(0, host=host)
         why = error.strerror or type(error).__name__
         raise ConfigurationError(
             f"--port: {port} cannot be used: {why}. Choose another port, or 0."
@@ -138,7 +138,7 @@ async def _serve(web: ModuleType, url: str, port: int, *, new_token: bool, no_op
             kept.forget()
         with Output() as output:
             token, last = kept.read(output.note)
-            with _listen(port, last) as listener:
+            with listen(port, last) as listener:
                 port = listener.getsockname()[1]
                 token = token or kept.make(port)
                 address = f"http://{HOST}:{port}/?token={token}"

@@ -6,9 +6,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from types import FrameType
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,6 +27,7 @@ from . import routes_runs as reading
 from .access import AccessGuard
 from .page import Page
 from .render import STATIC, render, sentence_of, static_path
+from .server import serve_app
 
 Show = Callable[[Page, Request], Awaitable[Response]]
 SHOWN: dict[str, Show] = {
@@ -129,16 +128,5 @@ async def serve(
     """Serve the page at a listening socket until Ctrl-C; see `create_app` for the arguments."""
     app = create_app(journal, url=url, folder=folder, port=port, token=token)
 
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            app.state.page.close()  # the server would wait for open streams
-            super().handle_exit(sig, frame)
-
-    server = Server(
-        uvicorn.Config(
-            # No access log: its lines would contain the token of the first request.
-            app, access_log=False, log_level="warning", lifespan="on", server_header=False,
-            date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30,
-        )
-    )  # fmt: skip
-    await server.serve(sockets=[listener])
+    # The server would wait for open streams.
+    await serve_app(app, listener, app.state.page.close)

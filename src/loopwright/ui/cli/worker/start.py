@@ -24,9 +24,8 @@ from ... import formatting as texts
 from ...consent import trusted_contents
 from ...finding import age
 from ...journals import DEFAULT
-from ..options import Collector, InDoubt, JournalUrl, WhenInDoubt
+from ..options import Collector, DelivererName, InDoubt, JournalUrl, WhenInDoubt
 from ..output import Output
-from ..submit import DelivererName
 from ..telemetry_options import TelemetryOptions
 
 _BUDGET = re.compile(r"([^=]+)=([0-9]+(?:\.[0-9]+)?)(usd|tokens|calls)")
