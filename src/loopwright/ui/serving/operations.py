@@ -67,13 +67,7 @@ class Operation:
 
 
 def _text(description: str, longest: int = 2000) -> Schema:
-    # Without NUL, which records cannot hold.
-    return {
-        "type": "string",
-        "description": description,
-        "maxLength": longest,
-        "pattern": "^[^\\x00]*$",
-    }
+    return {"type": "string", "description": description, "maxLength": longest}
 
 
 _RUN = _text("Run ID, or its unique beginning.", 64)
@@ -84,8 +78,8 @@ _WAIT: Schema = {
 }  # fmt: skip
 
 
-def _limit(what: str, kind: str = "integer") -> Schema:
-    return {"type": kind, "minimum": 0, "description": f"Limit on {what}."}
+def _limit(what: str) -> Schema:
+    return {"type": "integer", "minimum": 1, "description": f"Limit on {what}."}
 
 
 OPERATIONS = (
@@ -113,7 +107,7 @@ OPERATIONS = (
             },
             "id": _text("A text of yours that makes the request idempotent: it has one run.", 200),
             "confirmation": _text("The confirmation that check returned, for a workflow with effects."),
-            "max_usd": _limit("the cost, in USD", "number"),
+            "max_usd": {"type": "number", "exclusiveMinimum": 0, "description": "Limit on the cost, in USD."},
             "max_calls": _limit("model calls"),
             "max_total_tokens": _limit("input and output tokens"),
             "max_effects": _limit("effects: functions, commands, tool calls and model calls"),

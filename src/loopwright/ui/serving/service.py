@@ -35,6 +35,7 @@ from ..processes import RunProcesses
 from ..project import ProjectFolder
 from ..run_summary import is_for_workers, recorded_json, wait_of
 from ..sources import RunSource, SourceSettings, load_source
+from ..web.access import is_run_id
 from .confirmations import Confirmations
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 _POLL = 0.1  # seconds between two looks at a run that somebody waits for
 _RUNS = 20  # in a list
 _LIMITS = ("max_usd", "max_calls", "max_total_tokens", "max_effects")
-# Of the recorded run: the texts of documents and digests mean nothing to a caller.
-_INTERNAL = ("source", "fingerprint", "also")
+# Of the recorded run: the outputs of all iterations would fill the context of a model.
+_LEFT_OUT = (
+    "source", "fingerprint", "input", "also", "loops", "steps", "outcomes", "usage_by", "active",
+)  # fmt: skip
 
 Arguments = Mapping[str, Json]
 Progress = Callable[[float, str], Awaitable[None]]
@@ -180,6 +183,8 @@ class Service:
 
     async def find(self, run: Json) -> RunInfo:
         """Return a run that this service sees. Raises RunNotFound."""
+        if not is_run_id(text_of(run)):
+            raise RunNotFound(f"{text_of(run)[:80]!r} is not a run ID")
         info = await self.journal.find(text_of(run))
         if not self.sees(info):
             raise RunNotFound(
@@ -338,7 +343,7 @@ def is_settled(info: RunInfo) -> bool:
 def result_of(info: RunInfo, entries: Any) -> dict[str, Json]:
     """Return a run with its output so far."""
     data = recorded_json(info, entries)
-    return {key: value for key, value in data.items() if key not in _INTERNAL}
+    return {key: value for key, value in data.items() if key not in _LEFT_OUT}
 
 
 def progress_text(info: RunInfo) -> str:

@@ -132,9 +132,11 @@ class AccessGuard:
             return answer
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         by_program = hmac.compare_digest(bearer.encode(), self._token.encode())
-        if not by_program and self._changing and scope["method"] != "GET":
-            return _refused(401, "send the header Authorization: Bearer TOKEN")
-        if not by_program and not self._has_session(headers):
+        if not by_program and self._changing:
+            if scope["method"] != "GET" or not self._has_session(headers):
+                why = f"send the header Authorization: Bearer TOKEN; {self._program} printed the file of the token"
+                return _refused(401, why)
+        elif not by_program and not self._has_session(headers):
             return _refused(
                 401, f"open the address that {self._program} printed; it contains the token"
             )
