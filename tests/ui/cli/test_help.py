@@ -33,7 +33,7 @@ NEEDS = {
     "a model": ("run polish.yaml", "measure judge polish.yaml#improve"),
     "a coding agent": ("until pytest", "until make", "agents try"),
     "a database": ("worker", "submit", "journal init postgres", "journal move postgres", "journal prune"),
-    "a person or a server": ("ui", "doctor"),
+    "a person or a server": ("ui", "mcp", "serve", "doctor"),
     "a folder from elsewhere": ("journal adopt backup",),
     "a run that failed, see test_retrying.py": ("retry",),
 }  # fmt: skip

@@ -136,7 +136,7 @@ WORDS = st.one_of(
     st.text(max_size=20),
     st.integers().map(str),
 )  # fmt: skip
-NAMES = sorted(command.name for command in COMMANDS if command.name != "ui")
+NAMES = sorted(command.name for command in COMMANDS if command.name not in ("ui", "mcp", "serve"))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

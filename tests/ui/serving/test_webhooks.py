@@ -96,7 +96,9 @@ async def test_the_events_that_a_person_or_a_program_acts_on(
             return len(receiver.seen) >= count
 
         await until(has)
-        await answer(service.journal, "asks", "asks/grow/1/approve", {"approve": False, "accept": True})
+        await answer(
+            service.journal, "asks", "asks/grow/1/approve", {"approve": False, "accept": True}
+        )
         await run(load("asks.yaml"), journal=service.journal, run_id="asks")
         await until(lambda: has(4))
     events = {
