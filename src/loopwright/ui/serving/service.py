@@ -165,10 +165,10 @@ class Service:
         if not key:
             return await self._started(arguments, new_run_id())
         from ...cluster.shared_runs import (
-            id_of_key,
+            run_id_of,
         )  # a third of a second, which other runs do not need
 
-        run_id = id_of_key(f"{key}/{self._name}")
+        run_id = run_id_of(f"{key}/{self._name}")
         lock = self._starting.setdefault(run_id, asyncio.Lock())
         async with lock:  # two requests at once are one run
             if await self._is_there(run_id, arguments):

@@ -25,6 +25,7 @@ from typing import IO, Self
 
 from ...errors import ConfigurationError, JournalError
 from ...journal import RunInfo
+from ...journal.questions import pending
 from ...records.codec import Json
 from .service import OVER, Service
 
@@ -48,15 +49,6 @@ def signature(secret: str, message_id: str, timestamp: int, body: str) -> str:
     key = base64.b64decode(secret.removeprefix(_PREFIX))
     signed = hmac.new(key, f"{message_id}.{timestamp}.{body}".encode(), hashlib.sha256).digest()
     return f"v1,{base64.b64encode(signed).decode()}"
-
-
-def event_of(info: RunInfo) -> str:
-    """Return the type of the event that the status of a run is; "" for none."""
-    if info.status == "suspended" and not info.wake_at:  # else it continues by itself
-        return "run.suspended"
-    if info.status == "failed":
-        return "run.failed"
-    return "run.ended" if info.status in OVER else ""
 
 
 class Webhooks:
@@ -84,6 +76,7 @@ class Webhooks:
         self._attempts: dict[
             str, tuple[int, float]
         ] = {}  # by event: their number, and the time of the next
+        self._seen: dict[str, float] = {}  # by run: when it was last changed, as of the last look
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -127,11 +120,26 @@ class Webhooks:
         rows = {run_id: row for run_id, row in rows.items() if self._service.sees(row)}
         state.open = [run_id for run_id, row in rows.items() if row.status not in OVER]
         for row in rows.values():
-            # By its opening: a run that is continued may wait or end again.
-            kind, event = event_of(row), f"{row.run_id}-{row.epoch}-{event_of(row)}"
-            if kind and row.updated >= state.since and event not in state.sent:
+            if row.updated < state.since or self._seen.get(row.run_id) == row.updated:
+                continue
+            kind, event = await self._event(row)
+            if kind and event not in state.sent:
                 state.pending.setdefault(event, _message(kind, row))
+            self._seen[row.run_id] = row.updated
+        self._seen = {run_id: self._seen[run_id] for run_id in rows if run_id in self._seen}
         state.write(self._file)
+
+    async def _event(self, row: RunInfo) -> tuple[str, str]:
+        """Return the type and the ID of the event that the state of a run is; "" for none."""
+        if row.status in OVER:
+            kind = "run.failed" if row.status == "failed" else "run.ended"
+            return kind, f"{row.run_id}-{row.epoch}-ended"  # a run that is retried ends again
+        if row.status != "suspended" or row.wake_at:
+            return "", ""
+        # By its last question: an answer to one of several is no event, and after the last answer nobody is needed.
+        questions = await pending(self._service.journal, row.run_id)
+        last = max((question.asked for question in questions), default=0)
+        return ("run.suspended", f"{row.run_id}-{last}-asked") if last else ("", "")
 
     async def _deliver(self) -> None:
         for event, message in list(self._state.pending.items()):
