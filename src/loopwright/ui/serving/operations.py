@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.json_schema import problem_with
-from .service import Arguments, Caller, Service
+from .service import INPUT, Arguments, Caller, Service
 
 Schema = Mapping[str, Json]
 
@@ -101,10 +101,7 @@ OPERATIONS = (
         Service.run, "POST", "/runs",
         {
             "workflow": _WORKFLOW,
-            "input": {
-                "type": ["string", "object", "array"],
-                "description": "Input of the run. Default: the input in the workflow.",
-            },
+            "input": {**INPUT, "description": "Input of the run. Default: the input in the workflow."},
             "id": _text("A text of yours that makes the request idempotent: it has one run.", 200),
             "confirmation": _text("The confirmation that check returned, for a workflow with effects."),
             "max_usd": {"type": "number", "exclusiveMinimum": 0, "description": "Limit on the cost, in USD."},

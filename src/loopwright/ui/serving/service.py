@@ -50,6 +50,10 @@ _LEFT_OUT = (
     "source", "fingerprint", "input", "also", "loops", "steps", "outcomes", "usage_by", "active",
 )  # fmt: skip
 
+# Not a list of types, which some clients refuse.
+INPUT: dict[str, Json] = {
+    "anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array", "items": {}}]
+}
 Arguments = Mapping[str, Json]
 Progress = Callable[[float, str], Awaitable[None]]
 """Receives the number of iterations, and what happened in words."""
@@ -331,7 +335,7 @@ class Service:
 
 def input_schema(default: Json) -> dict[str, Json]:
     """Return the JSON Schema of the input of a workflow, with its default."""
-    return {"type": ["string", "object", "array"], "default": default}
+    return {**INPUT, "default": default}
 
 
 def is_settled(info: RunInfo) -> bool:
