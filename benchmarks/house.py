@@ -163,6 +163,19 @@ LATE = {
         "loopwright.ui.run_summary",
         "loopwright.cluster.shared_runs",
     ): "only shared journals have workers",
+    ("loopwright.ui.serving.service", "loopwright.cluster"): "only shared journals have workers",
+    (
+        "loopwright.ui.serving.service",
+        "loopwright.cluster.shared_runs",
+    ): "only a request with an id needs it",
+    (
+        "loopwright.ui.serving.service",
+        "loopwright.cluster.submit",
+    ): "only shared journals have workers",
+    (
+        "loopwright.ui.serving.service",
+        "loopwright.ui.submitted_source",
+    ): "only shared journals have workers",
     ("loopwright.ui.sources", "loopwright.ui.documents"): "only sources in YAML need the compiler",
 }
 

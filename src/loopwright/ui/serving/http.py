@@ -17,16 +17,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ...errors import (
-    ConfigurationError,
     DocumentError,
     JournalError,
     JournalUnavailable,
     LoopwrightError,
     RunNotFound,
 )
-from ...records import codec
 from ...records.codec import Json
-from ..web.access import MAX_BODY
+from ..web.access import json_object
 from .operations import OPERATIONS, Operation
 from .service import Caller, Service
 from .webhooks import Webhooks
@@ -112,7 +110,7 @@ async def _arguments(request: Request, operation: Operation) -> dict[str, Json]:
             numeric = operation.properties.get(name, {}).get("type") in _NUMBERS
             arguments[name] = _number(text) if numeric else text
     else:
-        arguments |= await _body(request)
+        arguments |= await json_object(request)
         # By the draft of the IETF; a key in the body is the same.
         if "id" in operation.properties and (key := request.headers.get("idempotency-key")):
             arguments.setdefault("id", key.strip('"'))
@@ -124,21 +122,6 @@ def _number(text: str) -> Json:
         return float(text)
     except ValueError:
         return text  # the schema refuses it by name
-
-
-async def _body(request: Request) -> dict[str, Json]:
-    raw = bytearray()
-    async for part in request.stream():
-        raw += part
-        if len(raw) > MAX_BODY:
-            raise ConfigurationError(f"the request is longer than {MAX_BODY} bytes")
-    try:
-        body = codec.decode(bytes(raw).decode() or "{}")
-    except (ValueError, RecursionError, LoopwrightError):
-        raise ConfigurationError("the request is not JSON") from None
-    if not isinstance(body, dict):
-        raise ConfigurationError("the request is not a JSON object")
-    return body
 
 
 def openapi() -> dict[str, Json]:

@@ -20,8 +20,13 @@ from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...errors import ConfigurationError, LoopwrightError
+from ...records import codec
+from ...records.codec import Json
 
 CHANGE_HEADER = "x-loopwright"
 MAX_BODY = 4 << 20  # bytes of a POST: an edited output may be long
@@ -51,6 +56,22 @@ def is_run_id(text: str) -> bool:
 def is_loop(text: str) -> bool:
     """Return whether a text can be the path of a loop."""
     return 0 < len(text) <= _MAX_PATH and text.isprintable()
+
+
+async def json_object(request: Request) -> dict[str, Json]:
+    """Return the JSON object in the body of a request; an empty body is an empty one. Raises ConfigurationError."""
+    raw = bytearray()
+    async for part in request.stream():
+        raw += part
+        if len(raw) > MAX_BODY:
+            raise ConfigurationError(f"the request is longer than {MAX_BODY} bytes")
+    try:
+        fields = codec.decode(bytes(raw).decode() or "{}")
+    except (ValueError, RecursionError, LoopwrightError):
+        raise ConfigurationError("the request is not JSON") from None
+    if not isinstance(fields, dict):
+        raise ConfigurationError("the request is not a JSON object")
+    return fields
 
 
 class AccessGuard:

@@ -21,13 +21,12 @@ from ...engine.run_record import rewind_with_input
 from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
 from ...journal.questions import answer, pending
 from ...journal.rewinding import rewind_entry, rewind_of
-from ...records import codec
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from ..formatting import discarded
 from ..inputs import input_value
 from ..journals import has_step
-from .access import MAX_BODY, is_loop
+from .access import is_loop, json_object
 from .forms import answer_of, input_in
 from .page import Page
 from .render import sentence_of
@@ -42,7 +41,7 @@ def changing(page: Page, change: Change) -> Callable[[Request], Awaitable[Respon
 
     async def act(request: Request) -> Response:
         try:
-            return JSONResponse(await change(page, request, await _body(request)))
+            return JSONResponse(await change(page, request, await json_object(request)))
         except DocumentError as error:
             return _refused(str(error.problems[0]), 400)
         except LoopwrightError as error:
@@ -53,21 +52,6 @@ def changing(page: Page, change: Change) -> Callable[[Request], Awaitable[Respon
 
 def _refused(sentence: str, status: int) -> Response:
     return JSONResponse({"error": sentence}, status)
-
-
-async def _body(request: Request) -> dict[str, Json]:
-    raw = bytearray()
-    async for part in request.stream():
-        raw += part
-        if len(raw) > MAX_BODY:
-            raise ConfigurationError(f"the request is longer than {MAX_BODY} bytes")
-    try:
-        fields = codec.decode(bytes(raw).decode() or "{}")
-    except (ValueError, RecursionError, LoopwrightError):
-        raise ConfigurationError("the request is not JSON") from None
-    if not isinstance(fields, dict):
-        raise ConfigurationError("the request is not a JSON object")
-    return fields
 
 
 def _at(run_id: str) -> dict[str, Json]:
