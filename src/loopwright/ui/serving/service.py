@@ -168,9 +168,8 @@ class Service:
         key = text_of(arguments.get("id")) or (new_run_id() if self._shared else "")
         if not key:
             return await self._started(arguments, new_run_id())
-        from ...cluster.shared_runs import (
-            run_id_of,
-        )  # a third of a second, which other runs do not need
+        # A third of a second, which other runs do not need.
+        from ...cluster.shared_runs import run_id_of
 
         run_id = run_id_of(f"{key}/{self._name}")
         lock = self._starting.setdefault(run_id, asyncio.Lock())
