@@ -29,8 +29,8 @@ def mcp(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port",
-            "-p",
+            "--http",
+            metavar="PORT",
             min=0,
             max=65535,
             help="Streamable HTTP at this port instead of stdio; 0 chooses a free one.",
@@ -46,7 +46,7 @@ def mcp(
 
     Examples:
         loopwright mcp
-        loopwright mcp flows --port 8765
+        loopwright mcp flows --http 8765
     """
     with needs("the MCP server", "mcp"):
         # By name, because this module is also loaded for the help, without the extra.

@@ -30,7 +30,7 @@ from ...records.codec import Json
 from .service import OVER, Service
 
 _PREFIX = "whsec_"
-_TIMEOUT = 15.0  # seconds for an answer
+_TIMEOUT = 10.0  # seconds for an answer
 _LOOK = 0.5  # seconds between two looks whether the journal has changed
 _AGAIN = 30.0  # seconds to a look without a change that is known of
 _PAUSE = 2.0  # seconds to the second attempt; each next pause is twice as long
@@ -78,6 +78,7 @@ class Webhooks:
         ] = {}  # by event: their number, and the time of the next
         self._seen: dict[str, float] = {}  # by run: when it was last changed, as of the last look
         self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._state.write(self._file)
@@ -90,23 +91,24 @@ class Webhooks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # A delivery in progress is finished and recorded, so that it is not repeated without need.
+        self._stopping.set()
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await self._task
 
     async def _work(self) -> None:
         watch = self._service.journal.watch()
         version, looked = -1, 0.0
         try:
-            while True:
+            while not self._stopping.is_set():
                 with contextlib.suppress(JournalError):  # it may be there again later
                     now = watch.version()
                     if now != version or time.monotonic() - looked > _AGAIN:
                         await self._look()
                         version, looked = now, time.monotonic()
                 await self._deliver()
-                await asyncio.sleep(min(_LOOK, self._pause))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), min(_LOOK, self._pause))
         finally:
             watch.close()
 
@@ -144,7 +146,7 @@ class Webhooks:
     async def _deliver(self) -> None:
         for event, message in list(self._state.pending.items()):
             count, due = self._attempts.get(event, (0, 0.0))
-            if time.monotonic() < due:
+            if time.monotonic() < due or self._stopping.is_set():
                 continue
             problem = await asyncio.to_thread(self._post, event, json.dumps(message))
             if not problem:
