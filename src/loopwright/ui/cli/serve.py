@@ -107,7 +107,7 @@ def serve(
                     output.note(
                         f"webhooks are signed with the secret in {service.home.private_file('webhook')}"
                     )
-                with listen(port, host) as listener:
+                with listen(port, host=host) as listener:
                     _announce(output, service, listener, "/")
                     app = serving.create_app(service, hooks)
                     await _serve(app, listener, service, "loopwright serve", any_host=host != HOST)
