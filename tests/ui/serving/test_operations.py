@@ -98,6 +98,27 @@ async def test_secrets_are_files_of_the_user_outside_of_the_folder(
     )
 
 
+async def test_declared_inputs_are_the_schema_and_are_checked(
+    service: Service, folder: Path
+) -> None:
+    """A workflow with declared inputs is listed with their schema, and an input that does not fit starts nothing."""
+    text = "schema: loopwright/1\nname: greet\ninputs: {who: {choices: [Ann, Bob]}}\n"
+    (folder / "greet.yaml").write_text(
+        text + "steps: [{name: greet, set: 'Hello {{ input.who }}'}]"
+    )
+    listed: Any = await service.workflows({}, WHO)
+    (row,) = [one for one in listed["workflows"] if one["name"] == "greet"]
+    assert (row["input"]["required"], row["input"]["properties"]["who"]["enum"]) == (
+        ["who"], ["Ann", "Bob"],
+    )  # fmt: skip
+    with pytest.raises(ConfigurationError, match="who"):
+        await service.run({"workflow": "greet.yaml", "input": {"who": "Eve"}}, WHO)
+    done: Any = await service.run(
+        {"workflow": "greet.yaml", "input": {"who": "Bob"}, "wait": 60}, WHO
+    )
+    assert done["output"] == "Hello Bob"
+
+
 async def test_a_check_reports_problems_and_effects(service: Service, folder: Path) -> None:
     """A wrong workflow has its problems and no confirmation, one without effects needs none."""
     (folder / "plain.yaml").write_text(PLAIN.replace("set:", "sett:"), "utf-8")

@@ -32,7 +32,7 @@ from ..check_report import report_on
 from ..consent import actions_text, approve
 from ..inputs import input_value
 from ..processes import RunProcesses
-from ..project import ProjectFolder
+from ..project import KnownDocument, ProjectFolder
 from ..run_summary import is_for_workers, recorded_json, wait_of
 from ..sources import RunSource, SourceSettings, load_source
 from ..web.access import is_run_id
@@ -237,7 +237,7 @@ class Service:
             if document.problem:
                 row["problem"] = document.problem
             else:
-                row |= {"effects": document.runs, "input": input_schema(document.input)}
+                row |= {"effects": document.runs, "input": input_schema(document)}
             rows.append(row)
         return rows
 
@@ -332,9 +332,11 @@ class Service:
         return source.default_input if value is None else value
 
 
-def input_schema(default: Json) -> dict[str, Json]:
-    """Return the JSON Schema of the input of a workflow, with its default."""
-    return {**INPUT, "default": default}
+def input_schema(document: KnownDocument) -> dict[str, Json]:
+    """Return the JSON Schema of the input of a workflow: that of its declared inputs, or any, with its default."""
+    if document.inputs is not None:
+        return document.inputs.schema()
+    return {**INPUT, "default": document.input}
 
 
 def is_settled(info: RunInfo) -> bool:
