@@ -253,7 +253,7 @@ def test_no_key_is_written_down_anywhere(tmp_path: Path) -> None:
             for more in ((), ("--json",))
         ]  # fmt: skip
     told += [
-        command("show", "last", *more, cwd=tmp_path) for more in ((), ("--timeline",), ("--json",))
+        command("show", "last", *more, cwd=tmp_path) for more in ((), ("--trace",), ("--json",))
     ]
     assert told[0].returncode in (0, 3), told[0].stderr
     assert "[redacted]" in told[1].stdout

@@ -76,7 +76,7 @@ def test_no_sink_holds_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert again.output == live.output
     assert [item.to_json() for item in again.history] == [item.to_json() for item in live.history]
     said = [json.dumps([live.output, live.detail, [i.to_json() for i in live.history]]), *heard]
-    for words in (["show", "r"], ["show", "r", "--json"], ["show", "r", "--output"], ["show", "r", "--timeline"],
+    for words in (["show", "r"], ["show", "r", "--json"], ["show", "r", "--output"], ["show", "r", "--trace"],
                   ["export", "r", "-f", "csv"], ["export", "r", "-f", "html"], ["export", "r", "-f", "jsonl"]):  # fmt: skip
         assert main([*words, "--journal", url]) in (0, 1, 3)
         said.append("".join(capsys.readouterr()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import codec
@@ -306,10 +306,12 @@ def curve(
     shown: Callable[[float], str] = score,
     width: int = 340,
     height: int = 130,
+    marked: Collection[float] | None = None,
 ) -> str:
     """Return values by iteration as a curve from 0, or the lowest value, to `top` (default: the highest).
 
-    `line_at` is the value of a horizontal line; `shown` formats the values at the axis.
+    `line_at` is the value of a horizontal line; `shown` formats the values at the axis; `marked` are the iterations
+    with a dot (default: all of a short curve).
     """
     if not points:
         return ""
@@ -334,6 +336,8 @@ def curve(
     placed = [place(x, y) for x, y in points]
     # More dots would cover the line.
     dotted = placed if len(placed) <= DOTTED else []
+    if marked is not None:
+        dotted = [at for at, (x, _) in zip(placed, points, strict=True) if x in marked]
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in dotted)
     drawn = ""
     if line_at is not None:

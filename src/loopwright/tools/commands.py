@@ -520,6 +520,15 @@ class ShellStep(Leaf):
     def __repr__(self) -> str:
         return f"shell({self.name})"
 
+    @property
+    def asks(self) -> Json:
+        """The command for the journal, so that a trace can name it, and the exit codes that are no errors."""
+        command: Json = self.command if isinstance(self.command, str) else list(self.command)
+        return {
+            "command": command,
+            **({} if self.allow_exit == (0,) else {"allow_exit": list(self.allow_exit)}),
+        }
+
     async def act(self, value: Json, ctx: Context) -> Json:
         """Run the command on a value and return its output."""
         result = await self.run_command(value, ctx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from .run_files import files_text, protected_text
 
 # Characters of a long text that are prepared for one line; cleaning megabytes is slow.
 LINE_INPUT = 2000
+PAGE = 50  # rows that are shown at once
 SHORT = 240  # characters of feedback in a row of a page
 
 
@@ -135,6 +137,23 @@ class Notice(_AtPath):
 
 
 Shown = Row | Ending | Notice
+
+
+def status_of(item: Iteration) -> str:
+    """Return the verdict of an iteration or of an item of a list as a word; `done` if nothing judged it."""
+    return verdict_word(item) or "done"
+
+
+def counts_of(items: Iterable[Iteration]) -> dict[str, int]:
+    """Return how many rows have each status: failures first, then the most frequent."""
+    counts = Counter(map(status_of, items))
+    return dict(sorted(counts.items(), key=lambda pair: (pair[0] != "failed", -pair[1])))
+
+
+def counts_text(counts: Mapping[str, int], unit: str) -> str:
+    """Return counts by status in words, as `300 items: 8 failed, 292 done`."""
+    total = texts.plural(sum(counts.values()), unit)
+    return f"{total}: {', '.join(f'{count:,} {word}' for word, count in counts.items())}"
 
 
 def short(text: str, maximum: int) -> str:

@@ -241,6 +241,12 @@ class HandedOver:
     problem: str = ""
 
 
+def workspaces_of(result: Result) -> list[Mapping[str, Json]]:
+    """Return where the files of a result are; a loop may have the workspace in place of its document."""
+    own = [loop.workspace for loop in result.loops.values() if loop.workspace]
+    return [result.workspace] if result.workspace else own
+
+
 def handed_over(workspace: Mapping[str, Json], result: Result) -> list[HandedOver]:
     """Return how the files of a workspace were handed over, with the commands that take them."""
     folder = Path(text_of(workspace.get("folder", "")))

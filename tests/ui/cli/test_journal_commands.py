@@ -98,7 +98,7 @@ def test_show_is_an_overview(done: Project) -> None:
     assert "input: x\nrefine scores ▃▅█ 0.25 → 0.90\n" in out
     assert sum(line.startswith("refine ") and "░" in line for line in out.splitlines()) == 3
     assert "output:\ndraft 3\nof x\njournal: sqlite:.loopwright/runs.db\n" in out
-    assert out.endswith("loopwright show refined --iteration 3; or --diff I J, --timeline\n")
+    assert out.endswith("loopwright show refined --iteration 3; or --diff I J, --trace\n")
 
 
 def test_show_gives_the_output_alone(done: Project) -> None:
@@ -107,11 +107,11 @@ def test_show_gives_the_output_alone(done: Project) -> None:
 
 
 def test_show_gives_all_of_one_iteration(done: Project) -> None:
-    """Its input, output, feedback, and the effects inside it."""
+    """Its input, output, feedback, and what it consists of."""
     out = done.call("show", "refined", "--iteration", "2").out
     assert "input:\nx\noutput:\ndraft 2\nof x\nfeedback:\nround 2 is long\n" in out
-    assert "refine/2/execute" in out
-    assert "refine/1/execute" not in out
+    assert "step execute  draft 2 of x" in out
+    assert "draft 1" not in out
     data = done.call("show", "refined", "--iteration", "2", "--json").json
     assert (data["loop"], data["iteration"], data["score"]) == ("refine", 2, 0.5)
 
@@ -125,15 +125,17 @@ def test_show_compares_two_iterations(done: Project) -> None:
     assert same == "the outputs of iterations 2 and 2 are the same\n"
 
 
-def test_show_lists_every_effect_in_order(done: Project) -> None:
-    """When it began, how long it took, what it cost, what it gave."""
-    lines = done.call("show", "refined", "--timeline").out.splitlines()
-    paths = [word for line in lines for word in line.split() if "/" in word]
-    assert paths == [f"refine/{n}/{stage}" for n in (1, 2, 3) for stage in ("execute", "evaluate")]
-    kinds = {
-        e["kind"] for e in done.call("show", "refined", "--timeline", "--json").json["timeline"]
-    }
-    assert kinds == {"started", "finished", "iteration", "ended"}
+def test_show_has_a_trace(done: Project) -> None:
+    """A tree in words: the loop, its iterations, and what each of them consists of."""
+    lines = done.call("show", "refined", "--trace").out.splitlines()
+    heads = [
+        line.split("  ")[0] if line[0] != " " else line.strip().split("  ")[0] for line in lines
+    ]
+    each = [w for n in (1, 2, 3) for w in (f"iteration {n}", "step execute", "judge evaluate")]
+    assert [head for head in heads if "adapt" not in head] == ["loop refine", *each]
+    (loop,) = done.call("show", "refined", "--trace", "--json").json["trace"]
+    assert (loop["kind"], loop["path"], len(loop["children"])) == ("loop", "refine", 3)
+    assert loop["children"][0]["children"][0]["path"] == "refine/1/execute"
 
 
 @pytest.mark.parametrize(

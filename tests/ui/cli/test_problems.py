@@ -48,7 +48,7 @@ WRONG = {
     "satisfied, exhausted, failed, impossible, suspended, cancelled",
     "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
     "show last": "there is no journal at .loopwright/runs.db yet; loopwright run creates it",
-    "show x --iteration 1 --timeline": "give only one of --iteration, --diff, --timeline, "
+    "show x --iteration 1 --trace": "give only one of --iteration, --item, --diff, --trace, --failed, "
     "--lifecycle, --traceback, --output and --files",
     "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run creates it",
 }

@@ -156,8 +156,8 @@ def test_a_killed_run_shows_what_was_in_flight(project: Project) -> None:
     out = project.call("show", "one").out
     assert "Interrupted: its process has ended; the recorded results are kept (2 iter" in out
     assert out.endswith("resume: loopwright resume one\n")
-    last = project.call("show", "one", "--timeline").out.splitlines()[-1]
-    assert last.endswith("waits/2/evaluate  0.50 round 2 is long") or "in flight" in last
+    last = project.call("show", "one", "--trace").out.splitlines()[-1]
+    assert "judge evaluate  0.50 round 2 is long" in last or "in flight" in last
     (project.folder / "go.txt").touch()
     assert project.call("resume", "one", "--json").json["iterations"] == 3
     assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
@@ -203,9 +203,9 @@ def test_a_run_of_python_steps_loads_no_model_library(project: Project) -> None:
 def test_completion_knows_options_of_commands(project: Project) -> None:
     """A shell is told a command's options, though its module is loaded only when it is called."""
     answer = project.run(
-        _LOOPWRIGHT_COMPLETE="complete_bash", COMP_WORDS="loopwright show --tim", COMP_CWORD="2"
+        _LOOPWRIGHT_COMPLETE="complete_bash", COMP_WORDS="loopwright show --tra", COMP_CWORD="2"
     )
-    assert answer.out.split() == ["--timeline"]
+    assert answer.out.split() == ["--trace", "--traceback"]
 
 
 def on_terminal(project: Project, *arguments: str, **environ: str) -> tuple[int, str]:

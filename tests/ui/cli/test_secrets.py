@@ -123,7 +123,7 @@ def test_no_sink_of_the_command_line_holds_a_key(leaking: Project) -> None:
         said["metrics"] = repr(sink.metrics())
     said["terminal"] = on_terminal(leaking, *run, "--run-id", "t")[1]
     for words in (
-        ["show", "r"], ["show", "r", "--json"], ["show", "r", "--output"], ["show", "r", "--timeline"],
+        ["show", "r"], ["show", "r", "--json"], ["show", "r", "--output"], ["show", "r", "--trace"],
         *(["show", "r", "--iteration", str(n)] for n in (1, 2, 3)), ["runs"], ["runs", "--json"],
         *(["export", "r", "-f", form] for form in ("csv", "html", "jsonl", "json")),
         ["memory", "list"], ["memory", "show", "notes"],

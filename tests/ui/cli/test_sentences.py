@@ -98,10 +98,10 @@ def test_a_verdict_that_was_read_is_no_failed_call(
     url = "sqlite:runs.db"
     main(["run", "main.yaml", "--input", "x", "--replies", "replies.yaml", "--journal", url, "--run-id", "r"])  # fmt: skip
     capsys.readouterr()
-    main(["show", "r", "--timeline", "--journal", url])
+    main(["show", "r", "--trace", "--journal", url])
     shown = capsys.readouterr().out
-    assert (shown.count("until/1"), shown.count("failed:"), "again" in shown) == (2, 0, False)
-    main(["show", "r", "--timeline", "--json", "--journal", url])
+    assert (shown.count("judge until"), "failed" in shown, "again" in shown) == (2, False, False)
+    main(["show", "r", "--trace", "--json", "--journal", url])
     assert '"malformed"' not in capsys.readouterr().out
 
 

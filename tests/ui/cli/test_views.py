@@ -108,14 +108,16 @@ def test_the_line_below_says_what_is_in_flight(
     assert view.effects_line(20.0) == line
 
 
-def test_a_long_output_is_cut_on_a_terminal_and_whole_on_a_pipe(
-    more: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sixty lines and how many more there are, for people; all of it for programs."""
+def test_a_long_output_is_cut_on_a_screen(more: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty lines at the end of a run, less in `show`; how many more there are, and the command that prints all."""
     _, shown = watched(monkeypatch, "run", "more:graded", "--run-id", "one")
     assert "  line 59\n  … 8 more lines; show --output prints all\n" in shown
     assert "line 60" not in shown
-    assert "line 67\n" in more.call("show", "one").out
+    shown = more.call("show", "one").out
+    assert len(shown.splitlines()) <= 40
+    left = int(shown.partition("  … ")[2].partition(" more lines: loopwright show one --output")[0])
+    assert f"line {67 - left}\n" in shown and f"line {68 - left}\n" not in shown
+    assert "line 67\n" in more.call("show", "one", "--output").out
 
 
 def test_the_final_output_is_wrapped_on_a_terminal(
@@ -137,11 +139,11 @@ def test_an_iteration_is_shown_with_its_criteria(more: Project) -> None:
 
 
 def test_failures_are_told_as_such(more: Project) -> None:
-    """A failed round has its error, and so have its effects in the timeline."""
+    """A failed round has its error, and so has its step in the trace."""
     assert more.call("run", "more:tries", "--run-id", "one").code == 1
     assert "error:\nValueError: no such thing\n" in more.call("show", "one", "--iteration", "1").out
-    lines = more.call("show", "one", "--timeline").out.splitlines()
-    assert [line.split("  ")[-1] for line in lines] == ["failed: ValueError: no such thing"] * 2
+    out = more.call("show", "one", "--trace").out
+    assert "step execute" in out and "ValueError: no such thing  failed" in out
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from .hostile import OUTPUTS
 
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 AXE = {"runOnly": WCAG, "resultTypes": ["violations"]}
-OPEN = """document.querySelectorAll(".numbers, .timeline, .action").forEach((one) => {
+OPEN = """document.querySelectorAll(".numbers, .trace, .action").forEach((one) => {
   one.removeAttribute("name");  // all panels at once, which a person cannot do
   if (!one.open) one.querySelector("summary").click();
 })"""
@@ -34,7 +34,7 @@ def accessible(page: Any) -> None:
         assert (scheme, told) == (scheme, [])
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1280, 1920])
 @pytest.mark.parametrize("name", ["noted", "asking", "nested"])
 def test_every_run_can_be_read_by_all(browser: Any, server: Server, width: int, name: str) -> None:
     """The page of a run, with what opens on it, meets WCAG 2.2 AA on a phone and a desk."""
@@ -42,7 +42,7 @@ def test_every_run_can_be_read_by_all(browser: Any, server: Server, width: int, 
         page.locator("button.open").first.click()
         page.wait_for_selector(".opened .detail")
         page.evaluate(OPEN)
-        page.wait_for_selector(".timeline table")
+        page.wait_for_selector(".trace .node")
         if name == "nested":
             page.locator(".opened .inner summary").first.click()
             page.wait_for_selector(".opened .inner table")
@@ -88,16 +88,23 @@ def test_no_output_is_more_than_text(
     with ThreadPoolExecutor() as apart:
         apart.submit(run_sync, named, OUTPUTS[1], journal=url, run_id="named").result()
     with visiting(browser, server, at="/runs/hostile") as page:
-        page.evaluate("document.querySelectorAll('button.open').forEach(b => b.click())")
-        counted(page, ".opened .detail", 100)
-        shown = page.eval_on_selector_all(
-            ".opened pre[aria-label^=Output]", "all => all.map(one => one.textContent)"
-        )
+        shown: list[str] = []
+        for turned in ("", "Next"):
+            if turned:
+                page.get_by_role("button", name=turned, exact=True).click()
+                page.wait_for_selector("button.open[data-number='51']")
+            page.evaluate("document.querySelectorAll('button.open').forEach(b => b.click())")
+            counted(page, ".opened .detail", 50)
+            shown += page.eval_on_selector_all(
+                ".opened pre[aria-label^=Output]", "all => all.map(one => one.textContent)"
+            )
         assert [text.strip() for text in shown] == [
             text.replace("\x1b", "\x1b").strip() for text in OUTPUTS
         ]
-        page.locator(".timeline summary").click()
-        page.wait_for_selector(".timeline table")
+        page.locator(".trace > summary").click()
+        page.locator(".trace .lazy > summary").first.click()
+        page.locator(".trace .lazy .lazy > summary").nth(18).click()
+        page.wait_for_selector(".trace .of-judge")
         for number in range(1, 100, 9):
             page.fill("input[name=a]", str(number))
             page.fill("input[name=b]", str(number + 1))
@@ -130,14 +137,17 @@ def test_a_run_is_told_at_a_glance(browser: Any, server: Server) -> None:
         facts = page.text_content(".facts")
         for word in ("of 0.80 required", "of 8", "of $0.5000", "of 1m 00s"):
             assert word in facts
-        assert page.locator(".chart").count() == 3
-        said = page.get_attribute(".chart[data-kind=score] .plot", "aria-label")
+        assert page.locator(".chart").count() == 1
+        said = page.get_attribute(".chart .plot", "aria-label")
         assert said == (
             "Score of 8 iterations: first 0.30, highest 0.74 in iteration 8, last 0.74; 0.80 is required"
         )
-        page.locator(".chart[data-kind=score] .numbers summary").click()
+        page.locator(".numbers summary").click()
         # That it opened is told afterwards.
-        counted(page, ".chart[data-kind=score] .numbers tr", 9)
+        counted(page, ".numbers tr", 9)
+        page.check(".chart input[name=cost]")
+        counted(page, ".numbers th", 3)
+        assert "$0.03" in page.text_content(".numbers tbody tr:last-child")
         assert page.text_content("tr.best th") is not None
         assert "8" in page.text_content("tr.best th button")
         assert "audience it names nobody" in " ".join(page.text_content(".gaps").split())
@@ -184,15 +194,30 @@ def test_the_keyboard_is_enough(browser: Any, server: Server) -> None:
         assert page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
 
 
-def test_a_thousand_iterations_scroll(browser: Any, server: Server) -> None:
-    """A long run opens with its ends, and the rest comes as it comes into sight."""
+def test_a_thousand_iterations_have_pages(browser: Any, server: Server) -> None:
+    """A long run shows 50 rows by index; an iteration is reached by its number, its address and a key."""
     with visiting(browser, server, at="/runs/thousand") as page:
         page.wait_for_selector(".uplot")
-        assert page.locator("tr.iteration").count() <= 200
-        chunk = page.locator("tbody.chunk").nth(4)
-        chunk.scroll_into_view_if_needed()
-        page.wait_for_selector("tr.iteration:has(button[data-number='210'])")
-        assert page.locator("tr.iteration").count() < 1000
+        counted(page, "tr.iteration", 50)
+        page.get_by_role("button", name="Next", exact=True).click()
+        page.wait_for_selector("button.open[data-number='51']")
+        assert page.evaluate("document.activeElement.textContent") == "Next"
+        page.keyboard.press("g")
+        page.keyboard.type("777")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("tr.here + .opened pre[aria-label='Output of iteration 777']")
+        assert page.evaluate("location.hash") == "#thousand/777"
+        page.keyboard.press("b")
+        page.wait_for_selector("tr.here button[data-number='8']")
+        page.goto("about:blank")
+        page.goto(f"{server.base}/runs/thousand#thousand/777/evaluate")
+        page.wait_for_selector(".node.here[data-path='thousand/777/evaluate']")
+        assert "Say first who must act" in page.text_content(".node.here")
+        place = page.locator(".node.here").bounding_box()
+        assert 0 < place["y"] < 900
+        page.goto(f"{server.base}/runs/nested")
+        page.evaluate("location.hash = '#chapter/2/execute/paragraph/1'")
+        page.wait_for_selector(".inner tr.here button[data-number='1']")
 
 
 def test_runs_are_filtered_and_paged(browser: Any, server: Server) -> None:

@@ -138,11 +138,11 @@ def test_a_workflow_without_loops_lists_its_steps(told: Server) -> None:
 
 
 def test_every_row_of_a_list_names_its_item(told: Server) -> None:
-    """The rows of a list are items, by name; what an item holds is text."""
+    """The rows of a list are items, by name, the failed ones first; what an item holds is text."""
     status, raw = told.ask("/runs/listed")
     assert status == 200
     assert re.findall(r'<span class="item">(.*?)</span>', raw) == [
-        "alpha", "bad", "&lt;b&gt;gamma&lt;/b&gt;",
+        "bad", "alpha", "&lt;b&gt;gamma&lt;/b&gt;",
     ]  # fmt: skip
     assert '<th scope="col">Item</th>' in raw
     assert "3 items" in raw

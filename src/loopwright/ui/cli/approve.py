@@ -88,7 +88,7 @@ def approve(
         bool, typer.Option("--passed", help="Judge the output in place of the judge: it is good.")
     ] = False,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Judge the output: it is not good; see --reason.")
+        bool, typer.Option("--failed", help="What failed: the output is not good; see --reason.")
     ] = False,
     score: Annotated[
         float | None,

@@ -37,6 +37,7 @@ from ..run_summary import (
     handed_over,
     is_for_workers,
     result_json,
+    workspaces_of,
 )
 from . import DEBUG
 from .output import Output, Part
@@ -463,6 +464,7 @@ def view_of(
 _FIGURE = re.compile(
     r"\b(\d[\d.e+-]*) (?:of|used|calls|tokens|usd|effects|iterations|phase iterations)\b"
 )
+LONG_LINE = 400  # characters of a line of the output on a screen without a terminal
 SHOWN_LINES = 60  # of an output on a terminal, so that the reason stays visible; a pipe gets all
 _STYLES = {
     Status.SATISFIED: "bold green",
@@ -516,12 +518,6 @@ def report_result(
         output.write(("continue: ", "dim"), line)
     elif result.status is Status.SUSPENDED:
         report_continuation(row, output, url)
-
-
-def workspaces_of(result: Result) -> list[Mapping[str, Json]]:
-    """Return where the files of a result are; a loop may have the workspace in place of its document."""
-    own = [loop.workspace for loop in result.loops.values() if loop.workspace]
-    return [result.workspace] if result.workspace else own
 
 
 def report_handed_over(workspace: Mapping[str, Json], result: Result, output: Output) -> bool:
@@ -654,10 +650,13 @@ def report_interruption(
         _report_doubt(doubt, output)
 
 
-def report_output(value: Json, output: Output, questions: Sequence[Question] = ()) -> None:
+def report_output(
+    value: Json, output: Output, questions: Sequence[Question] = (), *, whole: bool = False
+) -> None:
     """Write the output of a run, or the one that a question is about.
 
-    A terminal gets SHOWN_LINES lines, wrapped at words; a pipe gets the text unchanged. Empty text is omitted.
+    A terminal gets SHOWN_LINES lines, wrapped at words, or with `whole` all, a line each; a pipe gets the text
+    unchanged. Empty text is omitted.
     """
     title = "output:"
     waiting = [question.request["output"] for question in questions if "output" in question.request]
@@ -673,14 +672,18 @@ def report_output(value: Json, output: Output, questions: Sequence[Question] = (
         return
     if not output.terminal:
         output.write(title)
-        output.write(text)
+        lines = text.split("\n") if whole else [text]
+        for line in lines:
+            output.write(texts.fit(line, LONG_LINE, output.signs) if whole else line)
+        if whole and any(len(line) > LONG_LINE for line in lines):
+            output.write(f"  {output.signs.more} long lines are cut; show --output prints all")
         return
     # Tabs have no fixed width, so they cannot be wrapped.
     lines = output.wrapped(texts.clean(text).expandtabs(4), output.width - 2)
     output.write((title, "dim"))
-    for line in lines[:SHOWN_LINES]:
+    for line in lines if whole else lines[:SHOWN_LINES]:
         output.write("  " + line)
-    if len(lines) > SHOWN_LINES:
+    if len(lines) > SHOWN_LINES and not whole:
         left = texts.plural(len(lines) - SHOWN_LINES, "more line")
         output.write((f"  {output.signs.more} {left}; show --output prints all", "dim"))
 

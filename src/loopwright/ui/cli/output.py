@@ -28,7 +28,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO, cast
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ...records.codec import Json
 
 Part = str | tuple[str, str]
+Line = tuple[tuple[Part, ...], bool]  # the parts of a line, and whether it is broken between words
 # The reader is gone: a closed pipe, a closed terminal, a closed file descriptor.
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
 # Of the statuses of runs.
@@ -65,6 +66,7 @@ STYLES = {
     "interrupted": "yellow", "failed": "red", "cancelled": "red", "damaged": "red",
 }  # fmt: skip
 PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
+PIPE_LINES = 40  # of a screen without a terminal
 _MAX_LINE = 2000  # characters of a line about an error
 # The page has a table of the same codes, because its reader has buttons and no commands.
 _ADVICE = {
@@ -138,6 +140,7 @@ class Output:
         )  # fmt: skip
         self.signs: Signs = UNICODE if _shows(UNICODE, self._people.encoding) else ASCII
         self._console: Console | None = None
+        self._held: list[Line] | None = None
 
     def __enter__(self) -> Self:
         if self.as_json:
@@ -197,11 +200,43 @@ class Output:
             return max(20, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
         return max(20, self.console.width)
 
+    @property
+    def height(self) -> int:
+        """The lines of a screen: those of the terminal with room for the next prompt; without one, 40."""
+        return max(12, self.console.height - 1) if self.terminal else PIPE_LINES
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[list[Line]]:
+        """Collect the lines that are written inside, so that a part of them can be left out."""
+        outer, self._held = self._held, []
+        try:
+            yield self._held
+        finally:
+            self._held = outer
+
+    def height_of(self, lines: Sequence[Line]) -> int:
+        """Return how many lines of the screen collected lines take."""
+        total = 0
+        for parts, wrap in lines:
+            text = "".join(part if isinstance(part, str) else part[0] for part in parts)
+            for line in text.split("\n"):
+                cells = texts.width(line) if self.terminal else 0
+                broken = wrap and cells > self.width  # between words, which takes more lines
+                total += (
+                    len(self.wrapped(line, self.width))
+                    if broken
+                    else max(1, -(-cells // self.width))
+                )
+        return total
+
     def write(self, *parts: Part, wrap: bool = False) -> None:
         """Write a line for people: to stdout, under `--json` to stderr.
 
         `wrap` breaks it between words on a narrow terminal; do not wrap commands, which are copied.
         """
+        if self._held is not None:
+            self._held.append((parts, wrap))
+            return
         # An output of a model must not move the cursor or change the title of the terminal.
         if self._people.isatty():
             parts = tuple(

@@ -288,7 +288,9 @@ def retry(
     name: RunName = "",
     item: Annotated[
         int | None,
-        typer.Option("--item", metavar="N", help="Do only this failed item of a list again."),
+        typer.Option(
+            "--item", metavar="N", help="One item of a list: do only this one, which failed, again."
+        ),
     ] = None,
 ) -> int:
     """Do again what failed in a run, and keep what succeeded.

@@ -1,13 +1,13 @@
 """`show`: one recorded run.
 
-It has the status, scores and iterations of a run; one iteration; a diff of two; the timeline.
+It has the status, scores and iterations of a run on one screen; one iteration; a diff of two; the trace.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +32,19 @@ from ..journals import (
     reading,
     resume_line,
 )
-from ..rows import Ending, Notice, Progress, Row, item_at, scores_of, verdicts_of
+from ..rows import (
+    PAGE,
+    Ending,
+    Progress,
+    Row,
+    Shown,
+    counts_of,
+    counts_text,
+    item_at,
+    scores_of,
+    status_of,
+    verdicts_of,
+)
 from ..run_files import (
     UNRECORDED,
     files_text,
@@ -56,12 +68,15 @@ from ..run_summary import (
     sessions_in,
     submitted_json,
     waiting_text,
+    workspaces_of,
 )
+from ..trace import Node, trace_of, walk
 from .live import (
     ColumnWidths,
     continuation_line,
     ending_line,
     ending_text,
+    indented,
     note_line,
     report_coding,
     report_continuation,
@@ -72,10 +87,10 @@ from .live import (
     row_line,
     show_tracebacks,
     step_line,
-    workspaces_of,
 )
 from .options import AsJson, JournalUrl, LoopName, RunName
-from .output import STYLES, Output, Part
+from .output import STYLES, Line, Output, Part
+from .screen import Block, beginning, chosen, write_screen
 
 if TYPE_CHECKING:
     from ...agents.lifecycle import LifecycleListener
@@ -137,9 +152,23 @@ def show(
         ),
     ] = None,
     loop: LoopName = "",
-    timeline: Annotated[
-        bool, typer.Option("--timeline", help="Show all effects in order.")
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace", help="Show what the run did, as a tree: calls, tools, commands, judges."
+        ),
     ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="What failed: show it, with the reason.")
+    ] = False,
+    item: Annotated[
+        int | None,
+        typer.Option("--item", metavar="N", min=1, help="One item of a list: show it in full."),
+    ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option("--from", metavar="N", min=1, help=f"Show {PAGE} rows, from this one on."),
+    ] = None,
     lifecycle: Annotated[
         bool, typer.Option("--lifecycle", help="Show the states of the run in order.")
     ] = False,
@@ -154,7 +183,9 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show a run: its status, the reason for its end, its scores and its iterations.
+    """Show a run on one screen: its status, the reason for its end, its scores and its iterations.
+
+    What does not fit is counted, with the command that shows it.
 
     Examples:
         loopwright show last
@@ -163,8 +194,10 @@ def show(
     """
     views = [
         iteration is not None,
+        item is not None,
         diff is not None,
-        timeline,
+        trace,
+        failed or first is not None,
         lifecycle,
         traceback,
         only_output,
@@ -172,7 +205,8 @@ def show(
     ]
     if sum(views) > 1:
         raise ConfigurationError(
-            "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback, --output and --files"
+            "give only one of --iteration, --item, --diff, --trace, --failed, --lifecycle, --traceback, "
+            "--output and --files"
         )
 
     async def read(store: Journal) -> tuple[RunInfo, list[Entry], Returns, Path | None]:
@@ -187,13 +221,12 @@ def show(
             _diff(info, entries, loop, diff, folder, output)
         elif files:
             _files(info, entries, loop, folder, output)
-        elif timeline:
-            kept = surviving(entries)
-            if as_json:
-                rows = [entry.to_json() for entry in kept]
-                output.write_json({"run_id": info.run_id, "timeline": rows})
-            else:
-                _effects(kept, output)
+        elif item is not None:
+            _iteration(info, entries, list_of(info, entries, loop), item, output)
+        elif trace:
+            _trace(info, trace_of(surviving(entries)), output)
+        elif failed or first is not None:
+            _page(info, entries, loop, first or 1, journal, output, failed=failed)
         elif lifecycle:
             _lifecycle(info, entries, output)
         elif traceback:
@@ -223,47 +256,89 @@ def _overview(
     path = loop_of(info, loops, loop) if loops or loop else ""
     result = recorded_result(info, entries, detail)
     status = "" if ended(entries) or info.status == result.status.value else info.status
-    started = texts.ago(info.created) if output.terminal else texts.when(info.created)
-    rest = f"  run {info.run_id}, started {started}"
-    name = texts.one_line(info.name)
-    if output.terminal:
-        name = texts.fit(name, max(8, output.width - len(rest)), output.signs)
-    output.write((name, "bold"), rest)
-    if info.tags:
-        tags = texts.one_line(" ".join(f"{key}={value}" for key, value in info.tags.items()))
-        output.write(("tags: ", "dim"), tags, wrap=True)
-    if origin := origin_of(info):
-        output.write((f"from {origin}", "dim"))
-    output.write(
-        (ending_text(result, status, scripted=info.scripted), STYLES.get(info.status, "")),
-        wrap=True,
-    )
-    report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
-    if text := texts.value_line(info.input):
-        output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
+    with output.holding() as head:
+        started = texts.ago(info.created) if output.terminal else texts.when(info.created)
+        rest = f"  run {info.run_id}, started {started}"
+        name = texts.one_line(info.name)
+        if output.terminal:
+            name = texts.fit(name, max(8, output.width - len(rest)), output.signs)
+        output.write((name, "bold"), rest)
+        if info.tags:
+            tags = texts.one_line(" ".join(f"{key}={value}" for key, value in info.tags.items()))
+            output.write(("tags: ", "dim"), tags, wrap=True)
+        if origin := origin_of(info):
+            output.write((f"from {origin}", "dim"))
+        ending = ending_text(result, status, scripted=info.scripted)
+        output.write((ending, STYLES.get(info.status, "")), wrap=True)
+        report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
+        if text := texts.value_line(info.input):
+            output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
     outcomes = [] if loop else step_outcomes(info, entries)
     columns = ColumnWidths.within(output.width - 1)
-    # A single step that is a loop would repeat the last row of the loop.
-    for step in outcomes if len(outcomes) != 1 or not loops else ():
-        output.write(*step_line(step, columns, output.signs))
-    if path:
-        _scores(path, loops[path], output)
-        _entry_rows(info, entries, path if loop else "", output)
-    _agents(info, entries, output)
-    if (coding := coding_of(info, entries)) is not None:
-        report_coding(coding, output)
-    for one in () if coding is not None else sessions_in(entries):
-        name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
-        output.write((f"session {name}: ", "dim"), one.text)
-    report_output(result.output, output, open_questions(surviving(entries)))
+    with output.holding() as steps:
+        # A single step that is a loop would repeat the last row of the loop.
+        for step in outcomes if len(outcomes) != 1 or not loops else ():
+            output.write(*step_line(step, columns, output.signs))
+    with output.holding() as curve:
+        if path:
+            _scores(path, loops[path], output)
+    with output.holding() as agents_lines:
+        _agents(info, entries, output)
+        coding = coding_of(info, entries)
+        if coding is not None:
+            report_coding(coding, output)
+        for one in () if coding is not None else sessions_in(entries):
+            name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
+            output.write((f"session {name}: ", "dim"), one.text)
+    with output.holding() as written:
+        questions = open_questions(surviving(entries))
+        report_output(result.output, output, questions, whole=True)
+    with output.holding() as end:
+        _end(info, entries, result, loop, path, loops, url, folder, output)
+
+    def more(what: str, *words: str) -> Callable[[int], Line]:
+        command = command_line("show", info.run_id, url, *words)
+        return lambda count: (
+            ((f"  {output.signs.more} {texts.plural(count, what)}: {command}", "dim"),),
+            False,
+        )
+
+    write_screen(
+        [
+            Block(head),
+            beginning(steps, more("more step", "--trace")),
+            Block(curve),
+            _entry_rows(info, entries, path if loop else "", url, output) if path else Block([]),
+            beginning(agents_lines, more("more agent", "--json")),
+            beginning(written, more("more line", "--output")),
+            Block(end),
+        ],
+        output,
+    )
+
+
+def _end(
+    info: RunInfo,
+    entries: list[Entry],
+    result: Result,
+    loop: str,
+    path: str,
+    loops: IterationsByLoop,
+    url: str,
+    folder: Path | None,
+    output: Output,
+) -> None:
+    """Write where the files are, the commands for details, and how the run continues."""
     for workspace in workspaces_of(result):
         report_handed_over(workspace, result, output)
     output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
-        last = str(len(loops[path]))
+        failed = [one.number for one in loops[path] if status_of(one) == "failed"]
+        number = str(failed[0] if failed else len(loops[path]))
+        word = "--item" if path in items_of_lists(entries) else "--iteration"
         options = ["--loop", loop] if loop else []
-        command = command_line("show", info.run_id, url, *options, "--iteration", last)
-        output.write(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
+        command = command_line("show", info.run_id, url, *options, word, number)
+        output.write(("details: ", "dim"), command, ("; or --diff I J, --trace", "dim"))
     if problem := unused_files(info, entries, folder):
         output.note(f"files are not shown: {problem}")
     unrecorded = unrecorded_files(info, entries, folder)
@@ -336,17 +411,115 @@ def _values(path: str, items: list[Iteration], output: Output) -> None:
     output.write((f"{name} ", "dim"), (line, "cyan"), f" {ends}")
 
 
-def _entry_rows(info: RunInfo, entries: list[Entry], only_loop: str, output: Output) -> None:
-    columns = ColumnWidths.within(output.width - 1)
-    for item in Progress(info.source.get("bounds")).recall(entries):
-        if only_loop and item.path != only_loop:
-            continue
-        if isinstance(item, Row):
-            output.write(*row_line(item, columns, output.signs))
-        elif isinstance(item, Ending) and not only_loop:
-            output.write((ending_line(item, output.signs), "dim"))
-        elif isinstance(item, Notice) and not only_loop:
-            output.write((note_line(item, output.signs), "yellow"), wrap=True)
+def _entry_rows(
+    info: RunInfo, entries: list[Entry], only_loop: str, url: str, output: Output
+) -> Block:
+    """Return the rows of a run, of which those that matter most are shown if not all fit."""
+    items = [
+        item
+        for item in Progress(info.source.get("bounds")).recall(entries)
+        if not only_loop or (isinstance(item, Row) and item.path == only_loop)
+    ]
+    rows = [item for item in items if isinstance(item, Row)]
+
+    def lines(shown: Sequence[Shown]) -> list[Line]:
+        with output.holding() as held:
+            for item in shown:
+                _entry_row(item, output)
+        return held
+
+    def cut(room: int) -> list[Line]:
+        counts = counts_of(row.iteration for row in rows)
+        unit = "item" if rows[-1].item else "iteration"
+        # The ends of loops say what the reason of the run says.
+        shown = chosen([i for i in items if not isinstance(i, Ending)], max(1, room - 2))
+        left = len(rows) - sum(isinstance(item, Row) for item in shown)
+        loop = ["--loop", only_loop] if only_loop else []
+        command = command_line("show", info.run_id, url, *loop, "--from", "1")
+        failed = "; or --failed" if "failed" in counts else ""
+        more = f"  {output.signs.more} {texts.plural(left, 'more row')}: {command}{failed}"
+        return [
+            (((counts_text(counts, unit), "bold"),), False),
+            *lines(shown),
+            (((more, "dim"),), False),
+        ]
+
+    return Block(lines(items), cut)
+
+
+def _entry_row(item: Shown, output: Output) -> None:
+    if isinstance(item, Row) and status_of(item.iteration) == "failed":
+        # The reason gets the room of columns that say nothing of a failure.
+        label = f"{indented(item)}  "
+        named = "" if item.item in item.summary else f"{texts.fit(item.item, 24, output.signs)}: "
+        room = output.width - 1 - texts.width(label) - 10
+        text = texts.fit(named + item.summary, room, output.signs)
+        output.write((label, "bold"), (f"{output.signs.failed} failed  ", "red"), (text, "red"))
+    elif isinstance(item, Row):
+        output.write(*row_line(item, ColumnWidths.within(output.width - 1), output.signs))
+    elif isinstance(item, Ending):
+        output.write((ending_line(item, output.signs), "dim"))
+    else:
+        output.write((note_line(item, output.signs), "yellow"), wrap=True)
+
+
+def _page(
+    info: RunInfo,
+    entries: list[Entry],
+    loop: str,
+    first: int,
+    url: str,
+    output: Output,
+    *,
+    failed: bool,
+) -> None:
+    """Write some rows of a loop, or those of all loops that failed, with the failed steps."""
+    loops = iterations_of(entries)
+    path = loop_of(info, loops, loop) if loop or (loops and not failed) else ""
+    every = [
+        row
+        for row in Progress(info.source.get("bounds")).recall(entries)
+        if isinstance(row, Row) and (not path or row.path == path)
+    ]
+    counts = counts_of(row.iteration for row in every)
+    rows = [row for row in every if not failed or status_of(row.iteration) == "failed"]
+    shown = rows[first - 1 : first - 1 + PAGE]
+    steps = [s for s in step_outcomes(info, entries) if s.status is Status.FAILED] if failed else []
+    left = max(0, len(rows) - (first - 1) - len(shown))
+    if output.as_json:
+        output.write_json(
+            {
+                "run_id": info.run_id, "counts": counts, "left": left,
+                "rows": [{"path": f"{row.path}/{row.iteration.number}", **row.iteration.to_json()} for row in shown],
+                "steps": [{"name": step.name, **step.to_json()} for step in steps],
+            }
+        )  # fmt: skip
+        return
+    if every:
+        unit = "item" if every[-1].item else "iteration"
+        output.write((counts_text(counts, unit), "bold"))
+    elif not steps:
+        output.write(f"{info.run_id} has no recorded iteration")
+    for step in steps:
+        output.write(*step_line(step, ColumnWidths.within(output.width - 1), output.signs))
+    for row in shown:
+        _entry_row(row, output)
+    if left:
+        words = [*(["--failed"] if failed else []), *(["--loop", loop] if loop else [])]
+        command = command_line("show", info.run_id, url, *words, "--from", str(first + PAGE))
+        output.write((f"{texts.plural(left, 'more row')}: ", "dim"), command)
+
+
+def list_of(info: RunInfo, entries: list[Entry], loop: str) -> str:
+    """Return the path of a list by its path or name; by default, the outermost list."""
+    lists = {
+        path: items
+        for path, items in iterations_of(entries).items()
+        if path in items_of_lists(entries)
+    }
+    if not lists:
+        raise ConfigurationError(f"--item: {info.run_id} has no list; use --iteration")
+    return loop_of(info, lists, loop)
 
 
 def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, output: Output) -> None:
@@ -382,7 +555,7 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
             output.write(
                 (f"tests that {title}: ", "dim"), texts.one_line(", ".join(names)), wrap=True
             )
-    _effects([e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")], output)
+    _write_nodes(trace_of(surviving(entries), f"{path}/{number}"), output)
 
 
 def _part(title: str, text: str, output: Output) -> None:
@@ -476,43 +649,29 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
         )  # fmt: skip
 
 
-def _effects(entries: list[Entry], output: Output) -> None:
-    """Write a line per effect: start, duration, cost, path, result."""
-    unsettled = RecordedRun(entries).unsettled
-    for entry in entries:
-        is_open = entry.kind == "started" and unsettled.get(entry.path) is entry
-        if entry.kind not in ("finished", "cut") and not is_open:
-            continue
-        outcome, style = _outcome(entry)
-        line: list[Part] = [
-            (f"{entry.at:9.2f} s ", "dim"),
-            f"{texts.duration(entry.seconds) if not is_open else 'open':>9} ",
-            (f"{texts.cost(entry.usage or entry.reserved):>9}  ", "dim"),
-            (path := texts.one_line(entry.path)),
-        ]
-        room = output.width - 35 - texts.width(path)
-        if outcome and room > 10:
-            line += ["  ", (texts.fit(texts.one_line(outcome), room, output.signs), style)]
-        output.write(*line)
+def _trace(info: RunInfo, nodes: Sequence[Node], output: Output) -> None:
+    if output.as_json:
+        output.write_json({"run_id": info.run_id, "trace": [node.to_json() for node in nodes]})
+    else:
+        _write_nodes(nodes, output)
 
 
-def _outcome(entry: Entry) -> tuple[str, str]:
-    if entry.error is not None:
-        return f"failed: {entry.error.message}", "red"
-    if entry.kind == "cut":
-        return "cut short", "yellow"
-    if entry.kind == "started":
-        return "in flight, now or when its process ended", "yellow"
-    value: Json = entry.value
-    if isinstance(value, dict) and {"score", "passed"} <= value.keys():  # an evaluation
-        return f"{texts.score(value['score'])} {value.get('feedback', '')}", "dim"
-    if isinstance(value, dict) and {"text", "finish"} <= value.keys():  # a reply of a model
-        calls = [
-            f"{call['name']} {text_of(call['arguments'])}" for call in value.get("tool_calls", ())
-        ]
-        called = f"calls {', '.join(calls)}" if calls else ""
-        return " ".join(filter(None, (value["text"], called))), "dim"
-    return texts.value_line(value), "dim"
+def _write_nodes(nodes: Sequence[Node], output: Output) -> None:
+    """Write a line per node, indented by its depth: kind, name, what it did, status, duration, price."""
+    for depth, node in walk(nodes):
+        status = "" if node.status == "done" else node.status
+        style = {"failed": "red", "satisfied": "green", "passed": "green"}.get(
+            node.status, "yellow"
+        )
+        head = f"{'  ' * depth}{node.kind} "
+        tail = ", ".join(filter(None, [status, node.facts]))
+        name = texts.one_line(node.name)
+        room = max(10, output.width - texts.width(head + name + tail) - 4)
+        text = texts.fit(node.text, room, output.signs)
+        line: list[Part] = [(head, "dim"), (name, "bold"), f"  {text}" if text else ""]
+        if status:
+            line += ["  ", (status, style)]
+        output.write(*line, (f"  {node.facts}" if node.facts else "", "dim"))
 
 
 def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:

@@ -49,7 +49,7 @@ SHOWN: dict[str, Show] = {
     "/runs/{run_id}/iteration": reading.iteration,
     "/runs/{run_id}/compare": reading.compare,
     "/runs/{run_id}/files": files.difference,
-    "/runs/{run_id}/timeline": reading.timeline,
+    "/runs/{run_id}/trace": reading.trace,
     "/runs/{run_id}/limits": insight.limits,
     "/runs/{run_id}/export/{form}": reading.export,
 }

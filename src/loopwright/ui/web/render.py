@@ -111,6 +111,8 @@ def _moment(at: float) -> Markup:
 
 @cache
 def _environment() -> Environment:
+    from .told import told
+
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         # For all templates: an output of a model is never markup.
@@ -132,6 +134,10 @@ def _environment() -> Environment:
         "duration": texts.duration,
         "when": texts.when,
         "moment": _moment,
+        "told": told,
+        "limited": lambda value, most: (
+            value if len(text_of(value)) <= most else cut(readable(value), most)
+        ),
         "place": texts.place,
         "text": text_of,
         "readable": readable,

@@ -1,6 +1,6 @@
 """The routes that read runs, and those of their files: differences, branches and changes made from them.
 
-What is read: the list, a run, its iterations, comparisons, the timeline and exports.
+What is read: the list, a run, its iterations, comparisons, the trace and exports.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...conditions import CEILING
 from ...errors import ConfigurationError, RunLocked, RunNotFound
 from ...journal import surviving
 from ...journal.questions import open_questions
+from ...journal.replay import recorded_result
 from ...journal.rewinding import can_be_undone
 from ...journal.views import ENDING, ORDERS, RunView, Wanted
 from ...records import Failure, Iteration, Reason
@@ -41,7 +42,7 @@ from ..run_files import (
     turned_tests,
     unrecorded_files,
 )
-from ..run_summary import sessions_in
+from ..run_summary import coding_of, handed_over, sessions_in, workspaces_of
 from .access import is_loop, is_run_id
 from .events import RunProgress
 from .forms import QuestionForm, fields_of, form_of
@@ -49,10 +50,11 @@ from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
 from .run_page import (
     MAX_ENTRIES,
-    chunks_of,
-    effects_of,
+    branch_of,
     inner_of,
+    is_list,
     name_of,
+    page_of,
     run_of,
     section_of,
     steps_of,
@@ -64,7 +66,6 @@ NAMED_ORDERS = {
     "score": "best score first", "-score": "worst score first", "cost": "dearest first",
     "iterations": "most iterations first",
 }  # fmt: skip
-TIMELINE = 200  # entries of a part of the timeline
 _MAX_VALUE = 200_000  # characters of an input or output on the page of a run
 
 
@@ -185,8 +186,15 @@ async def run(page: Page, request: Request) -> Response:
             questions = [
                 form_of(question) for question in open_questions(surviving(view.between(0, 0)))
             ]
+        main = next((one for one in sections if one.path == loop), None)
+        coding = coding_of(view.info, entries)
+        handed = []
+        if coding is not None or any(one.has_files for one in sections):
+            result = recorded_result(view.info, entries)
+            handed = [one for place in workspaces_of(result) for one in handed_over(place, result)]
         return render(
-            "run.html", with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
+            "run.html", main=main, coding=coding, handed=handed,
+            with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
             unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
             run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
@@ -218,18 +226,17 @@ def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
 
 
 async def rows(page: Page, request: Request) -> Response:
-    """Rows of a loop from an offset onward; with `table`, the table of an inner loop."""
+    """Some rows of a loop: from an offset, or the page of iteration `at`; of one status or of all."""
     run_id, loop = run_in(request), loop_in(request)
-    offset, limit = (
-        number_in(request, "offset"),
-        number_in(request, "limit", maximum=200, default=50),
-    )
+    offset, at = number_in(request, "offset"), number_in(request, "at")
+    status = request.query_params.get("status", "")[:40]
 
     def work(view: RunView) -> str:
-        if request.query_params.get("table"):
-            section = section_of(view, loop, RunProgress())
-            return render("inner.html", section=section)
-        return render("rows.html", rows=chunks_of(view, loop, offset, limit))
+        page = page_of(view, loop, view.outline(loop), offset=offset, at=at, status=status)
+        return render(
+            "rows.html", page=page, path=loop, name=name_of(loop, view.info),
+            unit="item" if is_list(loop, view.info) else "iteration",
+        )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
 
@@ -256,10 +263,9 @@ async def iteration(page: Page, request: Request) -> Response:
             (view.iteration(loop, number - 1), []) if number > 1 else (None, view.effects(loop, 0))
         )
         green, red = turned_tests(before, item, start)
-        effects = effects_of(view.effects(loop, number), view.info.active, f"{loop}/{number}/")
         loops = inner_of(view, f"{loop}/{number}")
         return render(
-            "iteration.html", item=item, effects=effects, loops=loops, green=green, red=red,
+            "iteration.html", item=item, path=f"{loop}/{number}", loops=loops, green=green, red=red,
             files=files_text(item), files_url=f"/runs/{run_id}/files?{address}",
         )  # fmt: skip
 
@@ -290,18 +296,23 @@ async def compare(page: Page, request: Request) -> Response:
     )
 
 
-async def timeline(page: Page, request: Request) -> Response:
-    """A part of the timeline of effects."""
-    run_id, after = run_in(request), number_in(request, "after")
+async def trace(page: Page, request: Request) -> Response:
+    """A part of the trace: what the run, a loop or an iteration consists of."""
+    run_id, at, offset = (
+        run_in(request),
+        request.query_params.get("at", ""),
+        number_in(request, "offset"),
+    )
+    if at and not is_loop(at):
+        raise ConfigurationError("at: this is not a path")
 
     def work(view: RunView) -> str:
-        entries = view.between(after, TIMELINE)
-        last = entries[-1].seq if len(entries) == TIMELINE else 0
-        kinds = ("started", "finished", "cut")
-        shown_entries = [entry for entry in surviving(entries) if entry.kind in kinds]
-        more = f"/runs/{run_id}/timeline?after={last}"
-        effects = effects_of(shown_entries, view.info.active)
-        return render("timeline.html", effects=effects, after=last, more=more)
+        nodes = branch_of(view, at, offset)
+        end = offset + len(nodes)
+        left = max(0, view.count(at) - end) if at else 0
+        return render(
+            "trace.html", nodes=nodes, at=at, start=offset, end=end, left=left, run_id=run_id
+        )
 
     return HTMLResponse(await page.records.with_view(run_id, work))
 

@@ -1,4 +1,4 @@
-"""What the page of a run shows: header with limits, loops, steps, effects, and the report in one file.
+"""What the page of a run shows: header with limits, loops, steps, the trace, and the report in one file.
 
 The report is a run as a self-contained HTML file, without scripts and links to other hosts.
 """
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from ...conditions import UNITS
 from ...errors import LoopwrightError
-from ...journal import Entry, RunInfo
+from ...journal import Entry, RunInfo, surviving
 from ...journal.views import EntriesView, LiveCall, LiveLines, Mark, RunView, enclosing
 from ...records import (
     Failure,
@@ -32,9 +32,21 @@ from ...records import (
 )
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..rows import Row, item_at, noise_text, scores_of, short, verdicts_of
+from ..rows import (
+    PAGE,
+    SHORT,
+    Row,
+    counts_of,
+    item_at,
+    noise_text,
+    scores_of,
+    short,
+    status_of,
+    verdicts_of,
+)
 from ..run_files import run_files
 from ..run_summary import origin_of
+from ..trace import Node, row_node, trace_of, walk
 from .events import RunProgress
 from .page import in_order, main_loop
 from .render import STATIC, PatchLine, cut, lines_of, readable, render
@@ -163,7 +175,10 @@ def run_of(
     return RunHeader(
         info=info,
         sentence=_sentence(info),
-        facts=[*_facts(marks, view.total(), used, active, bounds), *_held_out(view)],
+        facts=[
+            *_facts(marks, view.total(), used, active, bounds, scripted=info.scripted),
+            *_held_out(view),
+        ],
         in_flight=[InFlight(place, at, live.read(info.run_id, place)) for place, at in latest],
         active=active,
         model=", ".join(list(run_progress.models)[:3]) or text_of(info.source.get("model")),
@@ -217,7 +232,13 @@ def _sentence(info: RunInfo) -> str:
 
 
 def _facts(
-    marks: Sequence[Iteration], total: int, used: Usage, active: float, bounds: Bounds
+    marks: Sequence[Iteration],
+    total: int,
+    used: Usage,
+    active: float,
+    bounds: Bounds,
+    *,
+    scripted: bool,
 ) -> list[UsedPart]:
     items = [item for item in marks if not item.explored]
     explored = len(marks) - len(items)
@@ -236,9 +257,10 @@ def _facts(
         facts.append(_used("Iterations", total - explored, bounds.get("limit"), str))
     if explored:
         facts.append(UsedPart("Explored iterations", str(explored)))
-    if used.unpriced and not used.usd:
-        facts.append(UsedPart("Cost", "unknown"))
-    elif used.usd or used.calls or "usd" in bounds:  # a run without model calls has no cost
+    # A run without model calls has no cost, and of scripted or unpriced ones no figure is known.
+    if used.calls and not used.usd and (scripted or used.unpriced):
+        facts.append(UsedPart("Cost", texts.cost(used, scripted=scripted)))
+    elif used.usd or "usd" in bounds:
         prefix = "at most " if used.estimated else ""
         cost = _used("Cost", used.usd, bounds.get("usd"), texts.money)
         facts.append(replace(cost, used=f"{prefix}{cost.used}"))
@@ -302,14 +324,17 @@ ITEM = 120  # characters of an item
 
 
 def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
-    """Return the points of a loop's curves: number, score, US dollars, seconds; then the objective, if any."""
+    """Return the points of a loop's curves: number, score, US dollars, seconds.
+
+    With a metric its value follows, and whether the iteration was accepted.
+    """
     points = []
     for _, item in marks:
         score = item.score if item.eligible and item.accepted is None else None
         points.append([item.number, score, item.usage.usd, round(item.seconds, 3)])
         if item.accepted is not None:
             objective = item.objective if item.eligible else None
-            points[-1].append(None if objective is None else objective.value)
+            points[-1] += [None if objective is None else objective.value, item.accepted]
     return points
 
 
@@ -357,25 +382,39 @@ def rows_of(
     ]
 
 
-CHUNK = 40  # rows of one request: more than a screen, and rendered in milliseconds
-MAX_ROWS = 100  # rows that a page contains from the start; a loop may have a million
-
-
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows of a table; None for rows that are loaded when they become visible."""
+class RowsPage:
+    """Some rows of the table of a loop.
 
-    offset: int
-    limit: int
-    rows: list[Row] | None
+    Args:
+        rows: the rows.
+        offset: the number of rows before them.
+        total: the number of rows with the status.
+        status: the status of the rows; "" for all.
+        counts: the numbers of rows by status.
+        failure: the first iteration that failed, 0 for none; with its reason.
+        hidden: the columns without a value in any row of the loop.
+    """
+
+    rows: list[Row]
+    offset: int = 0
+    total: int = 0
+    status: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    failure: tuple[int, str] = (0, "")
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The number of the last row."""
+        return self.offset + len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A curve of a loop: its kind, its title, its description and its drawing."""
+    """The curves of a loop: their kinds with titles, the first of them as a drawing with its description."""
 
-    kind: str
-    title: str
+    kinds: list[tuple[str, str]]
     label: str
     drawing: Markup
 
@@ -389,9 +428,9 @@ class Section:
     count: int
     best: str
     bounds: Bounds
-    chunks: list[Chunk]
+    page: RowsPage
     points: list[list[Json]] = field(default_factory=list)
-    charts: list[Chart] = field(default_factory=list)
+    chart: Chart | None = None
     inside: list[Section] = field(default_factory=list)
     limits: str = ""
     over_list: bool = False
@@ -399,6 +438,9 @@ class Section:
     item: str = ""  # the item of a list that it runs for
     best_number: int = 0
     has_files: bool = False
+
+    latest: Row | None = None  # the accepted or best row, else the last one
+    metric: str = ""  # the objective in words, with the iterations that were accepted
 
     @property
     def unit(self) -> str:
@@ -409,7 +451,7 @@ class Section:
 def section_of(
     view: RunView, loop: str, run_progress: RunProgress, *, all_rows: bool = False
 ) -> Section:
-    """Return a loop with all its points, and with all rows (`whole`) or those of a new page."""
+    """Return a loop with all its points, and with all rows or those of a new page."""
     marks = view.outline(loop)
     best = best_of(marks)
     bounds = bounds_of_loop(loop, view.info, run_progress.changed(loop))
@@ -419,6 +461,9 @@ def section_of(
     objective = next((item.objective for _, item in marks if item.objective is not None), None)
     name = name_of(loop, view.info)
     noise = noise_text(run_progress.noise[name]) if name in run_progress.noise else ""
+    chosen = [mark for mark in marks if mark[1].number == best] or marks[-1:]
+    # New rows are appended to the last page.
+    offset = (len(marks) - 1) // PAGE * PAGE if live and marks else 0
     return Section(
         path=loop,
         name=name,
@@ -428,13 +473,25 @@ def section_of(
         best_number=best,
         has_files=any(item.files for _, item in marks),
         bounds=bounds,
-        chunks=_chunks(view, loop, marks, best, all_rows=all_rows),
+        page=page_of(view, loop, marks, offset=offset, limit=len(marks) if all_rows else PAGE),
         points=points,
-        charts=_charts(points, bounds.get("threshold"), objective),
+        chart=_chart(points, bounds.get("threshold"), objective),
         inside=inside,
         limits=", ".join(filter(None, [limits_text(bounds), noise])),
         over_list=is_list(loop, view.info),
+        latest=next(iter(rows_of(loop, chosen, best, {})), None),
+        metric=_metric(marks),
     )
+
+
+def _metric(marks: Sequence[Mark]) -> str:
+    """Return what a loop with a metric reached; "" for other loops."""
+    kept = [item for _, item in marks if item.accepted and item.objective is not None]
+    if not kept or kept[0].objective is None or kept[-1].objective is None:
+        return ""
+    first, last = kept[0].objective, kept[-1].objective
+    came = f" (first {first.text})" if len(kept) > 1 else ""
+    return f"{last.name} {last.text}{came}, accepted {len(kept)} of {texts.plural(len(marks), 'iteration')}"
 
 
 def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section]:
@@ -442,16 +499,14 @@ def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section
     sections = []
     for loop in in_order(view, view.loops(under)):
         marks = view.outline(loop)
-        best = best_of(marks)
-        chunks = _chunks(view, loop, marks, best, all_rows=len(marks) < MAX_ROWS) if opened else []
         sections.append(
             Section(
                 path=loop,
                 name=name_of(loop, view.info),
                 count=len(marks),
-                best=_score(marks, best),
+                best=_score(marks, best_of(marks)),
                 bounds={},
-                chunks=chunks,
+                page=page_of(view, loop, marks) if opened else RowsPage([]),
                 over_list=is_list(loop, view.info),
                 open=opened,
             )
@@ -463,35 +518,69 @@ def _score(marks: list[Mark], best: int) -> str:
     return next((texts.rated(item) for _, item in marks if item.number == best), "")
 
 
-def chunks_of(view: RunView, loop: str, offset: int, limit: int) -> list[Row]:
-    """Return rows of a loop from an offset onward, with the best of the loop marked."""
-    best = best_of(view.outline(loop))
-    marks = view.outline(loop, offset=offset, limit=limit)
-    return rows_of(loop, marks, best, view.retries(loop), items_of(view, loop, marks, offset))
+def page_of(
+    view: RunView,
+    loop: str,
+    marks: Sequence[Mark],
+    *,
+    offset: int = 0,
+    at: int = 0,
+    status: str = "",
+    limit: int = PAGE,
+) -> RowsPage:
+    """Return rows of a loop: from an offset, or those around iteration `at`; of a list the failed ones first.
+
+    Args:
+        view: the run.
+        loop: the path of the loop.
+        marks: all its iterations.
+        offset: the number of rows before them.
+        at: the number of an iteration; its page is returned.
+        status: only rows of this status; "" is all.
+        limit: the number of rows.
+    """
+    over_list = is_list(loop, view.info)
+    counts = counts_of(item for _, item in marks)
+    words = [status_of(item) for _, item in marks]
+    places = [i for i, word in enumerate(words) if not status or word == status]
+    if over_list and view.info.status != "running":
+        places.sort(key=lambda i: words[i] != "failed")
+    if at:
+        place = next((n for n, i in enumerate(places) if marks[i][1].number == at), 0)
+        offset = place // limit * limit
+    shown = places[offset : offset + limit]
+    items: dict[int, str] = {}
+    if over_list and shown:
+        # Failures are scattered, so a page may be read in several parts.
+        starts = [i for i in shown if i - 1 not in shown]
+        for start in starts:
+            end = next(i for i in range(start + 1, len(marks) + 1) if i not in shown)
+            items |= items_of(view, loop, marks[start:end], start)
+    failed = marks[words.index("failed")][1] if "failed" in words else None
+    reason = "" if failed is None else short(texts.one_line(failed.feedback), SHORT)
+    return RowsPage(
+        rows_of(loop, [marks[i] for i in shown], best_of(marks), view.retries(loop), items),
+        offset, len(places), status, counts, (failed.number if failed else 0, reason), _hidden(marks),
+    )  # fmt: skip
 
 
-def _chunks(
-    view: RunView, loop: str, marks: list[Mark], best: int, *, all_rows: bool = False
-) -> list[Chunk]:
-    retries = view.retries(loop)
-    if all_rows or len(marks) <= MAX_ROWS:
-        items = items_of(view, loop, marks)
-        return [Chunk(0, len(marks), rows_of(loop, marks, best, retries, items))]
-    starts = range(0, len(marks), CHUNK)
-    chunks = []
-    for start in starts:
-        part = marks[start : start + CHUNK]
-        rows = None
-        # The first rows are visible at once, and new rows are appended to the last ones.
-        if start in (0, starts[-1]):
-            rows = rows_of(loop, part, best, retries, items_of(view, loop, part, start))
-        chunks.append(Chunk(start, len(part), rows))
-    return chunks
+def _hidden(marks: Iterable[Mark]) -> tuple[str, ...]:
+    """Return the columns in which no iteration has a value."""
+    items = [item for _, item in marks]
+    filled = {
+        "score": any(item.score is not None or item.objective is not None for item in items),
+        "verdict": any(status_of(item) != "done" or item.files for item in items),
+        "feedback": any(item.feedback for item in items),
+        "calls": any(item.usage.calls for item in items),
+        "cost": any(item.usage.usd or item.usage.unpriced for item in items),
+    }
+    return tuple(name for name, known in filled.items() if not known)
 
 
-def _charts(
+def _chart(
     points: list[list[Json]], threshold: float | None, objective: Measure | None = None
-) -> list[Chart]:
+) -> Chart | None:
+    """Return the curves of a loop; none without two different values of what it optimises or costs."""
     metric = texts.one_line(f"{objective.name}, {objective.unit}".rstrip(", ")) if objective else ""
     kinds = (
         *([("metric", metric, 4, number_text, 0.0)] if metric else []),
@@ -499,24 +588,29 @@ def _charts(
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
         ("time", "Time", 3, texts.duration, 0.0),
     )
-    drawn = []
+    drawn: list[tuple[str, str]] = []
+    label, drawing = "", ""
     for kind, title, place, shown, top in kinds:
         values = [(p[0], p[place]) for p in points if len(p) > place and p[place] is not None]
-        # One point is no curve, and a loop without model calls has no cost.
-        if len(values) < 2 or not any(value for _, value in values):
+        # A constant is no curve, and times alone say nothing of what a loop reached.
+        if len({value for _, value in values}) < 2 or (kind == "time" and not drawn):
             continue
-        highest = max(values, key=lambda pair: float(pair[1]))
-        label = (
-            f"{title} of {len(values)} iterations: first {shown(values[0][1])}, highest "
-            f"{shown(highest[1])} in iteration {highest[0]}, last {shown(values[-1][1])}"
-        )
-        line = threshold if kind == "score" else None
-        if line is not None:
-            label += f"; {texts.score(line)} is required"
-        drawing = charts.curve(values, label, top=top, line_at=line, shown=shown)
-        # Safe markup: `charts.curve` escapes the label and writes only numbers besides.
-        drawn.append(Chart(kind, title, label, Markup(drawing)))  # noqa: S704
-    return drawn
+        if not drawn:
+            highest = max(values, key=lambda pair: float(pair[1]))
+            label = (
+                f"{title} of {len(values)} iterations: first {shown(values[0][1])}, highest "
+                f"{shown(highest[1])} in iteration {highest[0]}, last {shown(values[-1][1])}"
+            )
+            line = threshold if kind == "score" else None
+            if line is not None:
+                label += f"; {texts.score(line)} is required"
+            accepted = {p[0] for p in points if p[-1] is True} if kind == "metric" else None
+            drawing = charts.curve(
+                values, label, top=top, line_at=line, shown=shown, marked=accepted
+            )
+        drawn.append((kind, title))
+    # Safe markup: `charts.curve` escapes the label and writes only numbers besides.
+    return Chart(drawn, label, Markup(drawing)) if drawn else None  # noqa: S704
 
 
 SHOWN = 20_000  # characters of a value; the export has all
@@ -552,106 +646,46 @@ def steps_of(view: RunView) -> list[StepRow]:
     return steps if len(steps) > 1 or not loops else []
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """An effect: start, duration, cost, the messages to a model, the result."""
+def branch_of(view: RunView, at: str, offset: int = 0) -> list[Node]:
+    """Return the part of the trace below a path; loops and iterations in it have no children.
 
-    path: str
-    at: float
-    took: str
-    cost: str
-    kind: str
-    start: float
-    length: float
-    messages: list[tuple[str, str]]
-    result: str
-    calls: list[str]
-    error: str
-    traceback: str = ""
-
-    @property
-    def failed(self) -> str:
-        """The first line of its error."""
-        return self.error.partition("\n")[0][:160]
-
-    @property
-    def outcome(self) -> str:
-        """The beginning of its result."""
-        return {"cut": "cut short", "doubt": "in flight"}.get(self.kind, self.result[:120])
-
-    @property
-    def facts(self) -> str:
-        """Its duration and its cost."""
-        return ", ".join(part for part in (self.took, self.cost) if part)
-
-
-def effects_of(entries: list[Entry], active: float, under: str = "") -> list[Effect]:
-    """Return the effects among entries, in the order of their starts, with paths relative to `under`."""
-    started: dict[str, Entry] = {}
-    ended: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.kind == "started":
-            started[entry.path] = entry
-        elif entry.kind in ("finished", "cut"):
-            ended[entry.path] = entry
-    # Not 0, because the positions in the timeline are shares of it.
-    total = max(active, max((e.at + e.seconds for e in ended.values()), default=0.0), 0.001)
-    paths = dict.fromkeys([*started, *ended])
-    effects = [
-        replace(
-            _effect(path, started.get(path), ended.get(path), total), path=path.removeprefix(under)
+    Args:
+        view: the run.
+        at: the path of a loop or of an iteration; "" is the run.
+        offset: of a loop, the number of iterations before the first one.
+    """
+    if view.count(at):
+        marks = view.outline(at, offset=offset, limit=PAGE)
+        items = items_of(view, at, marks, offset)
+        nodes = [row_node(row) for row in rows_of(at, marks, 0, {}, items)]
+        if not offset and view.effects(at, 0):
+            nodes.insert(0, Node(f"{at}/0", "step", "start", "before the first iteration"))
+        following = view.count(at) + 1
+        if offset + len(marks) == view.count(at) and view.effects(at, following):
+            nodes.append(Node(f"{at}/{following}", "iteration", str(following), status="in flight"))
+        return nodes
+    around = enclosing(f"{at}/.") if at else None
+    entries: list[Entry] = []
+    if view.last <= MAX_ENTRIES:  # reading more is slow; the loops of such a run are shown below
+        entries = surviving(view.between(0, MAX_ENTRIES))
+    elif around is not None:
+        loop, number = around
+        entries = view.effects(loop, number)
+        if 0 < number <= view.count(loop):
+            entries = [*entries, Entry("iteration", loop, 0.0, view.iteration(loop, number))]
+    nodes = trace_of(entries, "/".join(map(str, around)) if around is not None else "")
+    loops = {one: view.count(one) for one in in_order(view, view.loops(at))}
+    known = {node.path: node for _, node in walk(nodes)}
+    for path, count in loops.items():
+        node = known.get(path) or Node(path, "loop", path.rsplit("/", 1)[-1])
+        node.children = []
+        node.name = name_of(path, view.info)
+        node.text = f"{texts.plural(count, 'item' if is_list(path, view.info) else 'iteration')}: {node.text}".rstrip(
+            ": "
         )
-        for path in paths
-    ]
-    return sorted(effects, key=lambda effect: effect.at)
-
-
-def _effect(path: str, start: Entry | None, end: Entry | None, total: float) -> Effect:
-    first = start or end
-    assert first is not None
-    kind = "doubt" if end is None else end.kind
-    length = end.seconds if end is not None else total - first.at
-    usage = end.usage if end is not None else first.reserved
-    if end is not None and end.error is not None:
-        kind = "failed"
-    result, calls = _result(end.value if end is not None else None)
-    failure = end.error if end is not None else None
-    return Effect(
-        path=path,
-        at=first.at,
-        took=texts.duration(length) if end is not None else "",
-        cost=texts.cost(usage),
-        kind=kind,
-        start=min(1.0, first.at / total),
-        length=min(1.0, max(0.0, length) / total),
-        messages=_messages(start.value if start is not None else None),
-        result=result,
-        calls=calls,
-        error=failure.message if failure is not None else "",
-        traceback=failure.traceback if failure is not None else "",
-    )
-
-
-def _messages(value: Json) -> list[tuple[str, str]]:
-    """Return the messages of a model call: role and text."""
-    if not isinstance(value, dict) or not isinstance(value.get("roles"), list):
-        return []
-    messages = [
-        (str(role), cut(text_of(value.get(f"text-{number}")), SHOWN))
-        for number, role in enumerate(value["roles"], start=1)
-    ]
-    return [
-        (f"{role} to {value.get('model')}" if role == "user" else role, text)
-        for role, text in messages
-    ]
-
-
-def _result(value: Json) -> tuple[str, list[str]]:
-    """Return the result of an effect: a model's text or a value, and the tool calls in it."""
-    if isinstance(value, dict) and "finish" in value and "text" in value:
-        calls = value.get("tool_calls") or []
-        return cut(text_of(value["text"]), SHOWN), [text_of(call) for call in calls]
-    return cut(readable(value), SHOWN), []
+        if path not in known:
+            nodes.append(node)
+    return nodes
 
 
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail

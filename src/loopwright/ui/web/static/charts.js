@@ -11,14 +11,16 @@ const plots = new Map(); // the uPlot object of each chart element
 const points = (section) => JSON.parse(section.dataset.points);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function columns(section, kind) {
+const chosen = (chart) => [...chart.querySelectorAll("figcaption input:checked")].map((box) => box.name);
+
+function columns(section, kinds) {
   const rows = points(section);
-  const place = KINDS[kind];
-  const threshold = Number(section.dataset.threshold);
-  const data = [rows.map((p) => p[0]), rows.map((p) => p[place])];
-  if (kind === "score" && section.dataset.threshold) data.push(rows.map(() => threshold));
+  const data = [rows.map((p) => p[0]), ...kinds.map((kind) => rows.map((p) => p[KINDS[kind]]))];
+  if (wanted(section, kinds)) data.push(rows.map(() => Number(section.dataset.threshold)));
   return data;
 }
+
+const wanted = (section, kinds) => kinds.includes("score") && section.dataset.threshold;
 
 // The library is not a module, and a page without curves does not need it.
 let library = null;
@@ -33,38 +35,63 @@ function loaded() {
   return library;
 }
 
-// The page shows the server's drawings at once; the interactive curves replace them when the browser is idle.
+// The page shows the server's drawing at once; the interactive curves replace it when the browser is idle.
 export async function draw(section) {
-  const charts = [...section.querySelectorAll(".chart")];
-  if (!charts.length) return;
+  const chart = section.querySelector(".chart");
+  if (!chart) return;
   await idle();
   await loaded();
-  for (const chart of charts) {
-    make(section, chart);
-    await idle();
-  }
+  make(section, chart);
+}
+
+// Draws the lines that a person chose; without any, the last choice stays.
+export function choose(chart) {
+  const boxes = chart.querySelectorAll("figcaption input");
+  if (!chosen(chart).length) boxes[0].checked = true;
+  make(chart.closest(".loop"), chart);
+  const open = chart.querySelector(".numbers[open] .into");
+  if (open) numbers(chart.closest(".loop"), chart, open);
+}
+
+// Makes a chart larger, or small again.
+export function enlarge(button) {
+  const chart = button.closest(".chart");
+  const large = chart.classList.toggle("large");
+  button.setAttribute("aria-expanded", large);
+  button.textContent = large ? "Smaller" : "Larger";
+  make(chart.closest(".loop"), chart);
 }
 
 // Safari has no requestIdleCallback.
 const idle = () => new Promise((go) => (window.requestIdleCallback ? requestIdleCallback(go, { timeout: 300 }) : setTimeout(go, 1)));
 
+const COLOURS = { score: "--line", metric: "--line", cost: "--wanted", time: "--dim" };
+
 function make(section, chart) {
-  const kind = chart.dataset.kind;
+  if (!window.uPlot) return;
+  const kinds = chosen(chart);
   const plot = chart.querySelector(".plot");
-  const data = columns(section, kind);
-  const line = colour("--line");
+  const data = columns(section, kinds);
   const axis = { stroke: colour("--dim"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-  const series = [{}, { stroke: line, width: 2, points: { show: data[0].length < 60, size: 6, fill: line }, spanGaps: true }];
-  if (data.length > 2) series.push({ stroke: colour("--wanted"), width: 1.5, dash: [5, 4], points: { show: false } });
+  const accepted = points(section).map((p, place) => (p[5] === true ? place : -1)).filter((place) => place >= 0);
+  const series = kinds.map((kind) => {
+    const stroke = colour(COLOURS[kind]);
+    // Of a metric the accepted iterations are marked.
+    const marks = kind === "metric" ? { show: true, filter: () => accepted } : { show: data[0].length < 60 };
+    return { scale: kind, stroke, width: 2, points: { size: 6, fill: stroke, ...marks }, spanGaps: true };
+  });
+  if (wanted(section, kinds)) series.push({ scale: "score", stroke: colour("--wanted"), width: 1.5, dash: [5, 4], points: { show: false } });
+  const scale = (kind) => ({ range: (_, low, high) => (kind === "score" ? [0, 1] : [Math.min(0, low), (high || 1) * 1.08]) });
   const options = {
-    width: Math.max(160, plot.clientWidth), height: 150, legend: { show: false }, series,
+    width: Math.max(160, plot.clientWidth), height: chart.classList.contains("large") ? 360 : 120, legend: { show: false }, series: [{}, ...series],
     cursor: { y: false, points: { size: 8 } },
-    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: (_, low, high) => (kind === "score" ? [0, 1] : [Math.min(0, low), (high || 1) * 1.08]) } },
+    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...Object.fromEntries(kinds.map((kind) => [kind, scale(kind)])) },
+    // The first line has its axis on the left, the second one on the right.
     axes: [
-      { ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] },
-      { ...axis, size: 58, values: (_, ticks) => ticks.map(SHOWN[kind]) },
+      { ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] },
+      ...kinds.slice(0, 2).map((kind, place) => ({ ...axis, scale: kind, side: place ? 1 : 3, grid: { ...axis.grid, show: !place }, size: 58, values: (_, ticks) => ticks.map(SHOWN[kind]) })),
     ],
-    hooks: { setCursor: [(u) => showValue(u, plot, kind)] },
+    hooks: { setCursor: [(u) => showValue(u, chart, kinds)] },
   };
   // Otherwise the listeners of the old curve would stay.
   plots.get(chart)?.destroy();
@@ -75,13 +102,11 @@ function make(section, chart) {
   plot.setAttribute("aria-label", before);
 }
 
-// Shows the value below the pointer in the title.
-function showValue(u, plot, kind) {
-  const caption = plot.parentElement.querySelector("figcaption");
-  caption.dataset.title ??= caption.textContent;
+// Shows the values below the pointer beside the names of the lines.
+function showValue(u, chart, kinds) {
   const at = u.cursor.idx;
-  const value = at == null ? null : u.data[1][at];
-  caption.textContent = value == null ? caption.dataset.title : `${caption.dataset.title}: ${SHOWN[kind](value)} in iteration ${u.data[0][at]}`;
+  const values = at == null ? [] : kinds.map((kind, place) => (u.data[place + 1][at] == null ? "" : SHOWN[kind](u.data[place + 1][at]))).filter(Boolean);
+  chart.querySelector("output.at").textContent = values.length ? `${values.join(", ")} in iteration ${u.data[0][at]}` : "";
 }
 
 // Adds new points. Returns true if the section has enough points for its first chart, which the server draws.
@@ -92,20 +117,23 @@ export function grow(section, added) {
   const all = [...byNumber.values()].sort((a, b) => a[0] - b[0]);
   section.dataset.points = JSON.stringify(all);
   for (const chart of section.querySelectorAll(".chart")) {
-    plots.get(chart)?.setData(columns(section, chart.dataset.kind));
+    plots.get(chart)?.setData(columns(section, chosen(chart)));
     const open = chart.querySelector(".numbers[open] .into");
     if (open) numbers(section, chart, open);
   }
-  return all.length > 1 && !section.querySelector(".chart") && all.some((p) => p[1] || p[2] || p[3] || p[4]);
+  const varies = (place) => new Set(all.map((p) => p[place]).filter((value) => value != null)).size > 1;
+  return !section.querySelector(".chart") && [1, 2, 4].some(varies);
 }
 
+const WORDS = { score: "Score", metric: "Value", cost: "Cost", time: "Time" };
+
 export function numbers(section, chart, into) {
-  const kind = chart.dataset.kind;
+  const kinds = chosen(chart);
   const table = document.createElement("table");
-  table.createCaption().textContent = chart.querySelector("figcaption").dataset.title || chart.querySelector("figcaption").textContent;
+  table.createCaption().textContent = kinds.map((kind) => WORDS[kind]).join(", ");
   table.caption.className = "sr";
   const head = table.createTHead().insertRow();
-  for (const word of ["Iteration", kind === "metric" ? "Value" : kind === "score" ? "Score" : kind === "cost" ? "Cost" : "Time"]) {
+  for (const word of ["Iteration", ...kinds.map((kind) => WORDS[kind])]) {
     const cell = document.createElement("th");
     cell.scope = "col";
     cell.textContent = word;
@@ -114,9 +142,8 @@ export function numbers(section, chart, into) {
   const body = table.createTBody();
   for (const point of points(section)) {
     const row = body.insertRow();
-    const value = point[KINDS[kind]];
     row.insertCell().textContent = point[0];
-    row.insertCell().textContent = value == null ? "none" : SHOWN[kind](value);
+    for (const kind of kinds) row.insertCell().textContent = point[KINDS[kind]] == null ? "none" : SHOWN[kind](point[KINDS[kind]]);
   }
   into.replaceChildren(table);
 }

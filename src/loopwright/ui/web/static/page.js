@@ -1,5 +1,6 @@
 // The page's script: forms that change runs, rows that open, streams of updates.
-import { draw, grow, numbers } from "./charts.js";
+import { choose, draw, enlarge, grow, numbers } from "./charts.js";
+import { follow, gone, reload, restore, tryFetch } from "./connection.js";
 import { arrange } from "./list.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
@@ -15,7 +16,7 @@ function fragment(html) {
 
 async function load(url, into) {
   try {
-    const answer = await fetch(url, { headers: { accept: "text/html" } });
+    const answer = await tryFetch(url, { headers: { accept: "text/html" } });
     const text = await answer.text();
     if (!answer.ok) throw new Error(new DOMParser().parseFromString(text, "text/html").querySelector("main p")?.textContent || answer.statusText);
     into.replaceChildren(fragment(text));
@@ -28,12 +29,12 @@ async function load(url, into) {
   }
 }
 
-function query(url, values) {
+export function query(url, values) {
   return `${url}?${new URLSearchParams(values)}`;
 }
 
 // Opens or closes the row with the details of an iteration.
-async function toggle(button) {
+async function toggle(button, silent = false) {
   const row = button.closest("tr");
   const next = row.nextElementSibling;
   if (next?.classList.contains("opened")) {
@@ -50,6 +51,8 @@ async function toggle(button) {
   row.after(opened);
   button.setAttribute("aria-expanded", "true");
   rememberOpenRows();
+  // The address names the row that was opened last, so that it can be sent to another person.
+  if (!silent) history.replaceState(null, "", `#${encodeURI(`${button.dataset.loop}/${button.dataset.number}`)}`);
   await load(query(`${runUrl}/iteration`, { loop: button.dataset.loop, number: button.dataset.number }), cell);
 }
 
@@ -63,43 +66,111 @@ function openRememberedRows() {
   try {
     for (const [loop, number] of JSON.parse(sessionStorage.getItem(storageKey) || "[]")) {
       const button = $$("button.open").find((b) => b.dataset.loop === loop && b.dataset.number === number);
-      if (button) toggle(button);
+      if (button) toggle(button, true);
     }
   } catch { /* nothing is stored */ }
 }
 
-// Loads rows when they become visible: a loop may have thousands.
-async function fill(chunk) {
-  if (chunk.dataset.loading) return;
-  chunk.dataset.loading = "yes";
-  const loop = chunk.closest("table").dataset.loop;
-  const place = document.createElement("div");
-  await load(query(`${runUrl}/rows`, { loop, offset: chunk.dataset.offset, limit: chunk.dataset.limit }), place);
-  const rows = $$("tr", place);
-  if (!rows.length) { delete chunk.dataset.loading; return; }
-  chunk.classList.remove("chunk");
-  chunk.replaceChildren(...rows);
+// Shows other rows of a table: another page, or those of one status.
+async function turn(button) {
+  const rows = button.closest(".rows");
+  const status = button.dataset.status ?? ($(".filters [aria-pressed=true]", rows)?.dataset.status || "");
+  const label = button.textContent;
+  await load(query(`${runUrl}/rows`, { loop: rows.dataset.loop, offset: button.dataset.offset || 0, status }), rows);
+  // The pressed button was replaced, and the keyboard would begin at the top of the page again.
+  ($$("button.turn", rows).find((one) => one.textContent === label && !one.disabled) || $(".wide", rows))?.focus();
 }
-const visibility = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) if (isIntersecting) { visibility.unobserve(target); fill(target); }
-}, { rootMargin: "200px" });
 
 function ready(within) {
-  for (const chunk of $$("tbody.chunk", within)) visibility.observe(chunk);
-  for (const folded of $$("details.inner, details.timeline, details.limits, details.numbers, details.changes", within)) {
+  for (const folded of $$("details.inner, details.trace, details.limits, details.numbers, details.changes, details.lazy", within)) {
     folded.addEventListener("toggle", () => loadContent(folded));
     if (folded.open && folded.matches(".inner") && !$(".into", folded).childElementCount) loadContent(folded);
   }
 }
 
-function loadContent(folded) {
-  const into = $(".into", folded);
+async function loadContent(folded) {
+  const into = $(":scope > .into", folded);
   if (!folded.open) return;
   if (folded.matches(".numbers")) numbers(folded.closest(".loop"), folded.closest(".chart"), into);
-  else if (into.childElementCount) return;
-  else if (folded.matches("[data-url]")) load(folded.dataset.url, into);
-  else load(query(`${runUrl}/rows`, { loop: folded.dataset.loop, table: "yes" }), into);
+  else if (into.childElementCount || into.dataset.loading) return;
+  else {
+    into.dataset.loading = "yes";
+    const inner = folded.matches(".inner");
+    await load(inner ? query(`${runUrl}/rows`, { loop: folded.dataset.loop }) : folded.dataset.url, into);
+    delete into.dataset.loading;
+  }
 }
+
+// Opens what the address names: `#LOOP/12` is a row, also of another page of rows or inside another row; any other
+// path, and `#trace:PATH`, is a place in the trace.
+async function goTo(hash) {
+  let path = "";
+  try { path = decodeURIComponent(hash.slice(1)); } catch { return; }
+  const traced = path.startsWith("trace:");
+  if (!runPage || (document.getElementById(path) && !traced)) {
+    if (path === "trace") $("#trace").open = true;
+    return;
+  }
+  path = path.replace(/^trace:/, "");
+  if (!path || (!traced && (await openRow(path)))) return;
+  await openTrace(path);
+}
+
+async function openRow(path) {
+  const section = $$(".loop").find((one) => path.startsWith(`${one.dataset.loop}/`));
+  if (!section) return false;
+  let rows = $(".rows", section);
+  for (;;) {
+    const loop = rows.dataset.loop;
+    const number = path.slice(loop.length + 1).match(/^\d+(?=\/|$)/)?.[0];
+    if (!number) return false;
+    const found = () => $$("button.open", rows).find((one) => one.dataset.loop === loop && one.dataset.number === number);
+    if (!found()) await load(query(`${runUrl}/rows`, { loop, at: number }), rows);
+    const button = found();
+    if (!button) return false;
+    const last = path === `${loop}/${number}`;
+    if (!last && !/\/\d+$/.test(path)) return false;
+    if (button.getAttribute("aria-expanded") !== "true") await toggle(button, true);
+    if (last) { arrive(button.closest("tr"), button); return true; }
+    const detail = button.closest("tr").nextElementSibling;
+    const inner = $$("details.inner", detail).find((one) => path.startsWith(`${one.dataset.loop}/`));
+    if (!inner) return false;
+    inner.open = true;
+    await loadContent(inner);
+    rows = $(":scope > .rows", inner);
+    if (!$("table", rows)) await load(query(`${runUrl}/rows`, { loop: inner.dataset.loop }), rows);
+  }
+}
+
+async function openTrace(path) {
+  const trace = $("#trace");
+  trace.open = true;
+  await loadContent(trace);
+  let node = trace;
+  for (;;) {
+    // The nearest place around the path that is shown.
+    const places = $$("[data-path]", node).filter((one) => path === one.dataset.path || path.startsWith(`${one.dataset.path}/`));
+    const next = places.sort((a, b) => a.dataset.path.length - b.dataset.path.length).at(-1);
+    if (!next || next === node) break;
+    node = next;
+    for (let fold = node.closest("details"); fold && fold !== trace; fold = fold.parentElement.closest("details")) fold.open = true;
+    const fold = $(":scope > details", node);
+    if (fold) fold.open = true;
+    if (node.dataset.path === path || !fold?.matches(".lazy")) break;
+    const number = Number(path.slice(node.dataset.path.length + 1).match(/^\d+/)?.[0] || 1);
+    if (number > 50 && !$(".into", fold).childElementCount) await load(`${fold.dataset.url}&offset=${Math.floor((number - 1) / 50) * 50}`, $(".into", fold));
+    else await loadContent(fold);
+  }
+  if (node !== trace) arrive(node, $("summary, p", node));
+}
+
+function arrive(element, focus) {
+  for (const one of $$(".here")) one.classList.remove("here");
+  element.classList.add("here");
+  focus?.focus({ preventScroll: true });
+  element.scrollIntoView({ block: "center" });
+}
+addEventListener("hashchange", () => goTo(location.hash));
 
 // The buttons of a run: one panel is open at a time, Escape closes it, and it stays within the page.
 function openPanel(panel) {
@@ -124,7 +195,7 @@ addEventListener("resize", () => $$("details.action[open]").forEach(openPanel));
 
 // A change is JSON by POST, with a header that a form of another site cannot send.
 async function post(url, values) {
-  const answer = await fetch(url, {
+  const answer = await tryFetch(url, {
     method: "POST",
     headers: { "content-type": "application/json", "x-loopwright": "1" },
     body: JSON.stringify(values),
@@ -165,7 +236,7 @@ async function change(form, button) {
       const page = new DOMParser().parseFromString(await (await fetch(limits.dataset.url)).text(), "text/html");
       $("table", limits).replaceWith($("table", page));
     }
-    if (reply.go === location.pathname) location.reload();
+    if (reply.go === location.pathname) location.reload(); // what was typed is done
     else if (reply.go) location.assign(reply.go);
   } catch (problem) {
     outcome.classList.add("error");
@@ -183,36 +254,66 @@ document.addEventListener("submit", (event) => {
   } else if (form.matches("form.compare")) {
     event.preventDefault();
     load(query(form.action, { ...Object.fromEntries(new FormData(form)), part: "yes" }), form.nextElementSibling);
+  } else if (form.matches("form.go")) {
+    event.preventDefault();
+    visit(`#${form.closest(".loop").dataset.loop}/${$("input", form).value}`);
   }
 });
+// A link to the place that the address names already opens it again.
+function visit(hash) {
+  const before = location.hash;
+  location.hash = hash;
+  if (location.hash === before) goTo(hash);
+}
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button");
   if (button?.matches(".open")) toggle(button);
-  else if (button?.matches(".more")) fill(button.closest("tbody"));
-  else if (button?.matches(".more-effects")) {
-    const place = document.createElement("div");
-    button.replaceWith(place);
-    await load(button.dataset.url, place);
-  }
+  else if (button?.matches(".turn[data-url]")) await load(button.dataset.url, button.closest(".into"));
+  else if (button?.matches(".turn")) await turn(button);
+  else if (button?.matches(".copy")) await copy(button);
+  else if (button?.matches(".grow")) enlarge(button);
+  const anchor = event.target.closest("a[href^='#']");
+  if (anchor && anchor.hash === location.hash) goTo(anchor.hash);
+});
+document.addEventListener("change", (event) => {
+  if (event.target.closest(".chart figcaption")) choose(event.target.closest(".chart"));
 });
 
-// After a lost connection the browser itself connects again and sends the ID of the last event.
-const link = $("#link");
-function follow(url, update) {
-  const stream = new EventSource(url);
-  stream.onopen = () => { link.textContent = "live"; link.className = "link live"; };
-  stream.onerror = () => { link.textContent = "reconnecting"; link.className = "link lost"; };
-  stream.onmessage = (event) => update(JSON.parse(event.data), stream);
-  // Browsers allow six connections per host, and a page in the history could keep one.
-  addEventListener("pagehide", () => stream.close());
+async function copy(button) {
+  const label = button.firstChild;
+  try {
+    await navigator.clipboard.writeText($("pre", button.closest(".told")).textContent);
+    label.data = "Copied";
+  } catch { label.data = "Not allowed"; }
+  setTimeout(() => { label.data = "Copy"; }, 2000);
 }
 
+// One key each, unless a person types or switched them off.
+const keysStored = "keys-off";
+const KEYS = {
+  b: () => $(".to-best")?.click(),
+  f: () => $(".to-failure")?.click(),
+  g: () => $(".go input")?.focus(),
+  t: () => visit("#trace"),
+};
+if (runPage) {
+  const dialog = $("#keys"), on = $("#keys-on");
+  on.checked = localStorage.getItem(keysStored) === null;
+  on.addEventListener("change", () => (on.checked ? localStorage.removeItem(keysStored) : localStorage.setItem(keysStored, "yes")));
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select") || $("dialog[open]")) return;
+    if (event.key === "?") dialog.showModal();
+    else if (on.checked && KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
+  });
+}
+
+const link = $("#link");
 function updateRun(changes, stream) {
   if (changes.problem) { stream.close(); link.textContent = changes.problem; return; }
   const head = fragment(changes.head).firstElementChild;
   const before = $("#head").dataset.status;
   // A new status changes the forms of the page.
-  if (changes.reload || (changes.status !== before && before !== "")) { location.reload(); return; }
+  if (changes.reload || (changes.status !== before && before !== "")) { reload(); return; }
   // The lines of an agent change the head without an entry, and must not set its clocks back.
   const clocks = new Map($$(".since").map((one) => [one.dataset.path + one.dataset.since, one.dataset.from]));
   for (const one of $$(".since", head)) {
@@ -233,17 +334,21 @@ function updateRun(changes, stream) {
 }
 
 function addTo(section, loop, added) {
-  const body = $$(`table.iterations > tbody`, $(".wide", section)).at(-1);
-  for (const [number, html] of added.rows) {
+  const table = $("table.iterations", section), body = $(":scope > tbody", table);
+  // Another page than the last one, or one of a single status, stays as it is.
+  for (const [number, html] of "open" in table.dataset ? added.rows : []) {
     // After a gap in the stream, rows may arrive twice.
-    if ($(`tr.iteration[data-number="${number}"]`, $("table.iterations", section))) continue;
-    body.append(fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr"));
+    if ($(`tr.iteration[data-number="${number}"]`, table)) continue;
+    const row = fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr");
+    body.append(row);
+    for (const column of ["score", "of-verdict", "feedback", "calls", "cost"])
+      if ($(`.${column}`, row).textContent.trim()) table.classList.remove(`no-${column.replace("of-", "")}`);
   }
   for (const row of $$("tr.iteration", $("table.iterations", section))) row.classList.toggle("best", Number(row.dataset.number) === added.best);
   const count = $(".count", section);
   count.textContent = count.textContent.replace(/^\d+ (iteration|item)s?/, (_, unit) => `${added.count} ${unit}${added.count === 1 ? "" : "s"}`);
   for (const field of $$(".compare input[type=number]", section)) field.max = added.count;
-  if (grow(section, added.points)) location.reload(); // its first curve
+  if (grow(section, added.points)) reload(); // its first curve
   inside(`${loop}/`);
 }
 
@@ -251,7 +356,7 @@ function addTo(section, loop, added) {
 const waiting = new Map();
 function inside(path) {
   const section = $$(".loop").filter((one) => path.startsWith(`${one.dataset.loop}/`)).at(-1);
-  if (!section) { location.reload(); return; }
+  if (!section) { reload(); return; }
   const place = $(".inside", section);
   if (waiting.has(place)) return;
   waiting.set(place, setTimeout(() => {
@@ -274,7 +379,7 @@ function updateRuns(changes) {
   if (total && typeof changes.total === "number") total.textContent = `${changes.total.toLocaleString("en-US")} ${total.dataset.word}`;
   const body = $("tbody", table);
   if (!body) { // no run matched the filter
-    if (changes.order.length) location.reload();
+    if (changes.order.length) reload();
     return;
   }
   const rows = new Map($$("tr", body).map((row) => [row.dataset.run, row]));
@@ -299,30 +404,32 @@ function updateRuns(changes) {
 }
 
 ready(document);
+restore();
 if (runPage) {
   $$(".loop").forEach(draw);
   openRememberedRows();
+  goTo(location.hash);
   setInterval(tick, 100);
   tick();
   if (runPage.dataset.live === "true") {
     const rewinds = $("#head").dataset.rewinds;
-    follow(query(`${runUrl}/events`, { after: runPage.dataset.last, rewinds }), updateRun);
+    follow((last) => query(`${runUrl}/events`, { after: last || runPage.dataset.last, rewinds }), updateRun);
   }
 }
 const list = $("#runs");
 if (list) arrange(list);
-if (list) follow(list.dataset.events, updateRuns);
+if (list) follow(() => list.dataset.events, updateRuns);
 
 // Tables that are fetched again while the page is visible.
 const refreshed = document.querySelector('[data-refresh]');
 if (refreshed) {
   setInterval(async () => {
-    if (document.hidden) return;
+    if (document.hidden || gone()) return;
     try {
-      const response = await fetch(refreshed.dataset.refresh);
+      const response = await tryFetch(refreshed.dataset.refresh);
       if (response.ok) refreshed.innerHTML = await response.text();
     } catch {
-      // The server is away; the next attempt follows.
+      // The server is away, which the page says.
     }
   }, 2000);
 }
