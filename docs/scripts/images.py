@@ -65,14 +65,14 @@ PICTURES = (
         "/runs/job-search",
         1180,
         1180,
-        ("#run", ".chart[data-kind=score] .uplot", "tr.iteration"),
+        ("#run", ".chart .uplot", "tr.iteration"),
     ),
     Picture(
         "page-phone",
         "/runs/polish-text",
         390,
         844,
-        ("#run", ".chart[data-kind=score]", "tr.iteration"),
+        ("#run", ".chart", "tr.iteration"),
     ),
 )
 

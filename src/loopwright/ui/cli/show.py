@@ -18,10 +18,10 @@ from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.protocol import shown_url
 from ...journal.questions import open_questions
-from ...journal.replay import RecordedRun, recorded_result
+from ...journal.replay import recorded_result
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
-from ...records import Iteration, Reason, Result
+from ...records import Iteration, Reason, Result, Status
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import (

@@ -44,7 +44,6 @@ from ..run_files import (
 )
 from ..run_summary import coding_of, handed_over, sessions_in, workspaces_of
 from .access import is_loop, is_run_id
-from .events import RunProgress
 from .forms import QuestionForm, fields_of, form_of
 from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
