@@ -67,7 +67,7 @@ def opened(browser: Any, server: Server, path: str, width: int = 1280) -> Any:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_form_compares_policies(browser: Any, recorded: Server, width: int) -> None:
     """Two lines are two policies; the plot has a point for each that is judged; the page can be read by all."""
-    page = opened(browser, recorded, "/replay", width)
+    page = opened(browser, recorded, "/limits", width)
     page.fill("input[name=runs]", "name:titles")
     page.fill("textarea", "[{score_at_least: 0.6}, {max_iterations: 4}]\n[{max_iterations: 2}]")
     page.get_by_role("button", name="Compare").click()
@@ -112,7 +112,7 @@ def test_a_comparison_needs_two_to_four_runs(recorded: Server, query: str) -> No
 
 def test_the_figures_are_json_too(recorded: Server) -> None:
     """The same objects as on the command line."""
-    status, text = recorded.ask(f"/replay/json?{QUERY}")
+    status, text = recorded.ask(f"/limits/json?{QUERY}")
     assert status == 200, text
     shown = json.loads(text)
     printed = json.loads(
@@ -159,11 +159,11 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
 )
 def test_wrong_fields_are_one_sentence(recorded: Server, query: str, sentence: str) -> None:
     """Beside the form on the page, and as status 400 or 404 in JSON; no sentence has a command."""
-    status, text = recorded.ask(f"/replay?{query}")
+    status, text = recorded.ask(f"/limits?{query}")
     assert status == 200
     assert sentence in text.replace("&#39;", "'")
     assert "loopwright runs" not in text
-    assert recorded.ask(f"/replay/json?{query}")[0] == (404 if "no-such" in query else 400)
+    assert recorded.ask(f"/limits/json?{query}")[0] == (404 if "no-such" in query else 400)
 
 
 def test_explored_iterations_and_the_noise_of_past_runs_are_shown(
@@ -198,7 +198,7 @@ def test_runs_of_several_fingerprints_are_mixed_on_request(browser: Any, recorde
     (recorded.folder / "replies.json").write_text(json.dumps(rules), "utf-8")
     words = ("run", "other.yaml", "--input", "x", "--replies", "replies.json", "--run-id", "other")
     assert call(recorded.folder, *words).returncode == 3
-    page = opened(browser, recorded, "/replay")
+    page = opened(browser, recorded, "/limits")
     page.fill("input[name=runs]", "name:titles")
     page.fill("textarea", "[{max_iterations: 3}]")
     page.fill("input[name=price]", "0.9")

@@ -36,8 +36,8 @@ SHOWN: dict[str, Show] = {
     "/start": reading.start,
     "/compare": insight.compare,
     "/compare/json": insight.compared_json,
-    "/replay": replaying.replay,
-    "/replay/json": replaying.replay_json,
+    "/limits": replaying.replay,
+    "/limits/json": replaying.replay_json,
     "/judges": replaying.judges,
     "/judges/json": replaying.judges_json,
     "/workers": cluster.workers,
@@ -64,7 +64,7 @@ CHANGED: dict[str, actions.Change] = {
     "/runs/{run_id}/raise": actions.raised,
     "/runs/{run_id}/branch": files.branch,
     "/runs/{run_id}/apply": files.apply,
-    "/runs/{run_id}/tune": insight.tuned,
+    "/runs/{run_id}/limits": insight.tuned,
     "/runs/{run_id}/fork": insight.forked,
 }
 

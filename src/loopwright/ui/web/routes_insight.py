@@ -219,7 +219,7 @@ async def replay(page: Page, request: Request) -> Response:
     if report is not None:
         # Safe markup: `frontier_svg` escapes the titles of policies.
         plot = Markup(report.frontier_svg())  # noqa: S704
-    link = f"/replay/json?{request.url.query}"
+    link = f"/limits/json?{request.url.query}"
     return HTMLResponse(
         render("replay.html", form=form, report=report, problem=problem, names=names, plot=plot, link=link)
     )  # fmt: skip
