@@ -31,6 +31,17 @@ _TESTS = "only a document with a test command needs it"
 # Imports of our own modules inside functions: late loading is a decision, so each has its reason.
 LATE = {
     ("loopwright.adapters", "loopwright.prompts.prompt"): "`improve` alone needs prompts",
+    ("loopwright.documents.lints", "loopwright.models.protocol"): "only a budget in dollars",
+    ("loopwright.documents.lints", "loopwright.models.registry"): "only a budget in dollars",
+    ("loopwright.engine.run", "loopwright.journal.rewinding"): "only a retry",
+    (
+        "loopwright.testing.fake_agent",
+        "loopwright.coding.agents.manifest",
+    ): "the fake program loads nothing of coding agents",
+    (
+        "loopwright.ui.web.render",
+        "loopwright.ui.web.told",
+    ): "it shows lines by functions of the first",
     ("loopwright.cluster.deliverers.temporal", "loopwright.cluster.deliverers.temporal_workflow"): (
         "Temporal loads the module again in its sandbox of workflows"
     ),
@@ -489,7 +500,7 @@ def at_most(name: str, value: float, bound: float, unit: str = "") -> Figure:
 
 def structure(house: House) -> Iterator[Figure]:
     """Return every row."""
-    yield at_most("modules", len(house.modules), 280)
+    yield at_most("modules", len(house.modules), MODULES)
     sizes = [module.text.count("\n") for module in house.modules]
     measured = (median(sizes), quantiles(sizes, n=10)[-1], max(sizes))
     yield Figure(
@@ -537,8 +548,10 @@ def structure(house: House) -> Iterator[Figure]:
     yield at_most("public class names that stand for several classes", len(_twice(house)), 0)
 
 
-# 46,500 and what the mending of the findings of outside testing added.
-STATEMENTS = 49_000
+# 280 and 46,500 at the end of the restructuring; then the mending of the findings of outside testing (2,500 statements),
+# machines (5 and 1,200), and the face with being called by others (40 and 4,200).
+MODULES = 325
+STATEMENTS = 54_400
 
 
 def missing_places() -> Iterator[str]:

@@ -17,6 +17,7 @@ from ..engine.step import Step
 from ..errors import Problem, TemplateError, nearest
 from ..records.codec import Json
 from ..records.display import money, plural
+from .plan import calls_of_iteration
 from .project import LoadedDocument
 from .schema.document import Action, Document, LoopSpec, PhasedSpec
 from .schema.fields import SandboxSpec, SandboxWord
@@ -161,7 +162,6 @@ def _possible_iterations(
         return
     from ..models.protocol import Message, Request
     from ..models.registry import price_of, split_model, worst_case
-    from .plan import calls_of_iteration
 
     prices, dearest = loaded.resources["models"].prices, 0.0
     for _, ask in asks:

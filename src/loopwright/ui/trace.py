@@ -37,7 +37,7 @@ _EXIT = re.compile(r"exited with (\d+)")
 
 
 @dataclass(slots=True)
-class Node:
+class TraceNode:
     """One thing that a run did.
 
     Args:
@@ -62,7 +62,7 @@ class Node:
     at: float = 0.0
     seconds: float = 0.0
     usage: Usage = NOTHING
-    children: list[Node] = field(default_factory=list)
+    children: list[TraceNode] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
     @property
@@ -99,7 +99,7 @@ class Node:
         return data
 
 
-def trace_of(entries: Iterable[Entry], under: str = "") -> list[Node]:
+def trace_of(entries: Iterable[Entry], under: str = "") -> list[TraceNode]:
     """Return what surviving entries record, as trees in the order of their beginnings.
 
     Args:
@@ -117,7 +117,7 @@ class _Tree:
     """The nodes of entries by path."""
 
     def __init__(self) -> None:
-        self.nodes = {"": Node("")}
+        self.nodes = {"": TraceNode("")}
         self._starts: dict[str, Entry] = {}
         self._calls: dict[
             str, Sequence[Mapping[str, Json]]
@@ -161,7 +161,7 @@ class _Tree:
         last = entry.path.rsplit("/", 1)[-1]
         return is_note(entry.fingerprint) or last == "items" or last.startswith("fault-")
 
-    def _node(self, path: str) -> Node:
+    def _node(self, path: str) -> TraceNode:
         """Return the node at a path; with those around it, it is made if it is new."""
         if path in self.nodes:
             return self.nodes[path]
@@ -177,11 +177,11 @@ class _Tree:
             "/until"
         ):  # there it is the number of a sentence
             around.kind, kind = "loop", "iteration"
-        node = self.nodes[path] = Node(path, kind, name, at=-1.0)
+        node = self.nodes[path] = TraceNode(path, kind, name, at=-1.0)
         around.children.append(node)
         return node
 
-    def _effect(self, node: Node, start: Entry | None, end: Entry | None) -> None:
+    def _effect(self, node: TraceNode, start: Entry | None, end: Entry | None) -> None:
         """Describe an effect from its beginning and its end."""
         first = start or end
         assert first is not None
@@ -224,7 +224,7 @@ class _Tree:
             node.parts += [("Error", failure.message), ("Traceback", failure.traceback)]
         node.parts = [(title, value) for title, value in node.parts if value not in (None, "")]
 
-    def _model(self, node: Node, asked: Mapping[str, Json], value: Json) -> None:
+    def _model(self, node: TraceNode, asked: Mapping[str, Json], value: Json) -> None:
         reply = value if isinstance(value, Mapping) else {}
         calls = list(reply.get("tool_calls") or ())
         if calls:
@@ -241,7 +241,7 @@ class _Tree:
         node.parts += [("Reply", reply.get("text"))]
         node.parts += [(f"Call of {call['name']}", call.get("arguments")) for call in calls]
 
-    def _tool(self, node: Node, entry: Entry, value: Json) -> None:
+    def _tool(self, node: TraceNode, entry: Entry, value: Json) -> None:
         node.kind = "tool call"
         call = tool_of(node.path, self._calls.get(node.path.rpartition("/")[0], ()))
         arguments = call.get("arguments") if call is not None else _given(entry)
@@ -260,7 +260,7 @@ class _Tree:
             node.text = f"{given}: {_short(value.get('output'))}".removeprefix(": ")
             node.parts.append(("Result", value.get("output")))
 
-    def _command(self, node: Node, asked: Mapping[str, Json], end: Entry | None) -> None:
+    def _command(self, node: TraceNode, asked: Mapping[str, Json], end: Entry | None) -> None:
         command = asked["command"]
         words = command if isinstance(command, str) else " ".join(map(str, command))
         value: Json = None if end is None else end.value
@@ -301,17 +301,17 @@ def _given(entry: Entry) -> Json:
         return None
 
 
-def row_node(row: Row, node: Node | None = None) -> Node:
+def row_node(row: Row, node: TraceNode | None = None) -> TraceNode:
     """Return an iteration of a loop as a node."""
     item = row.iteration
-    node = node or Node(f"{row.path}/{item.number}")
+    node = node or TraceNode(f"{row.path}/{item.number}")
     node.kind, node.name, node.status = "iteration", str(item.number), status_of(item)
     node.text = " ".join(filter(None, [row.item, row.rating(), _short(row.summary)]))
     node.seconds, node.usage = item.seconds, item.usage
     return node
 
 
-def _finished(node: Node) -> Node:
+def _finished(node: TraceNode) -> TraceNode:
     """Return a node with the sums of its parts; a step of one call is that call."""
     node.children = [_finished(child) for child in _in_order(node.children)]
     for child in node.children:
@@ -335,11 +335,11 @@ def _finished(node: Node) -> Node:
     return node
 
 
-def _in_order(nodes: Iterable[Node]) -> list[Node]:
+def _in_order(nodes: Iterable[TraceNode]) -> list[TraceNode]:
     return sorted(nodes, key=_beginning)
 
 
-def _beginning(node: Node) -> float:
+def _beginning(node: TraceNode) -> float:
     return (
         node.at
         if node.at >= 0
@@ -357,7 +357,7 @@ def _short(value: Json) -> str:
 _SHORT = 200  # characters of a value in the words of a node
 
 
-def walk(nodes: Iterable[Node], depth: int = 0) -> Iterator[tuple[int, Node]]:
+def walk(nodes: Iterable[TraceNode], depth: int = 0) -> Iterator[tuple[int, TraceNode]]:
     """Iterate over nodes and what they consist of, with their depth."""
     for node in nodes:
         yield depth, node

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 
 from loopwright.ui.cli import main
 from loopwright.ui.serving.http import create_app, openapi
-from loopwright.ui.serving.mcp import PATH, McpServer
+from loopwright.ui.serving.mcp import PATH, WorkflowServer
 from loopwright.ui.serving.operations import OPERATIONS
 from loopwright.ui.serving.service import Service
 from loopwright.ui.web.access import AccessGuard
@@ -65,7 +65,7 @@ WRONG = {
 async def test_nobody_else_is_let_in(service: Service, name: str) -> None:
     """Every route of both servers refuses every wrong request, and nothing is started."""
     headers, status = WRONG[name]
-    api, tools = create_app(service), McpServer(service).over_http()
+    api, tools = create_app(service), WorkflowServer(service).over_http()
     assert isinstance(tools, Starlette)
     for app in (api, tools):
         async with client_of(guarded(app, changing=("POST", "DELETE")), **headers) as client:
@@ -179,7 +179,7 @@ def test_the_description_is_that_of_the_table() -> None:
 
 async def test_tools_over_streamable_http(service: Service) -> None:
     """The official client calls a tool through the guard."""
-    app = McpServer(service).over_http()
+    app = WorkflowServer(service).over_http()
     assert isinstance(app, Starlette)
     async with app.router.lifespan_context(app):
         import httpx2

@@ -13,7 +13,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim, advertise
 from pydantic import TypeAdapter
 
-from loopwright.ui.serving.mcp import McpServer
+from loopwright.ui.serving.mcp import WorkflowServer
 from loopwright.ui.serving.operations import OPERATIONS
 from loopwright.ui.serving.service import Service
 from loopwright.ui.serving.tasks import EXTENSION
@@ -72,7 +72,7 @@ def said(result: types.CallToolResult) -> str:
 @pytest.mark.parametrize("mode", MODES)
 async def test_each_operation_is_a_tool(service: Service, mode: str) -> None:
     """Names, schemas and hints are those of the table, the result is text and structure, and refusals are results."""
-    async with Client(McpServer(service).server, mode=mode) as client:
+    async with Client(WorkflowServer(service).server, mode=mode) as client:
         listed = await client.list_tools()
         assert [tool.name for tool in listed.tools] == [one.name for one in OPERATIONS]
         assert [tool.input_schema for tool in listed.tools] == [one.schema for one in OPERATIONS]
@@ -100,7 +100,7 @@ async def test_each_operation_is_a_tool(service: Service, mode: str) -> None:
 
 async def test_a_run_is_a_task_with_its_questions_as_forms(service: Service) -> None:
     """It is `input_required` while it waits for a person, goes on with the answer, and has its result at the end."""
-    server = McpServer(service).server
+    server = WorkflowServer(service).server
     async with Client(
         server, mode=MODES[0], extensions=[Tasks()], elicitation_callback=shows_forms
     ) as client:
@@ -149,7 +149,9 @@ async def test_a_run_is_a_task_with_its_questions_as_forms(service: Service) -> 
 async def test_a_task_is_cancelled(service: Service) -> None:
     """The status follows when the process has ended."""
     confirmation = await confirmed(service, "slow.yaml")
-    async with Client(McpServer(service).server, mode=MODES[0], extensions=[Tasks()]) as client:
+    async with Client(
+        WorkflowServer(service).server, mode=MODES[0], extensions=[Tasks()]
+    ) as client:
         arguments = {"workflow": "slow.yaml", "confirmation": confirmation}
         task_id = said(await client.call_tool("run", arguments))
         assert (await ask(client, "tasks/get", taskId=task_id))["status"] == "working"
@@ -163,7 +165,7 @@ async def test_a_task_is_cancelled(service: Service) -> None:
 
 async def test_tasks_are_for_those_who_know_them(service: Service) -> None:
     """Without the extension, or in an older protocol, a run returns its state, and a task is refused."""
-    server = McpServer(service).server
+    server = WorkflowServer(service).server
     async with Client(server, mode=MODES[0]) as client:
         result = await client.call_tool("run", {"workflow": "plain.yaml", "wait": 60})
         assert result.structured_content is not None
@@ -180,7 +182,9 @@ async def test_tasks_are_for_those_who_know_them(service: Service) -> None:
 
 async def test_a_client_without_forms_answers_by_the_tool(service: Service) -> None:
     """It gets no form that it could not show, the question is in the status, and the tool answers it."""
-    async with Client(McpServer(service).server, mode=MODES[0], extensions=[Tasks()]) as client:
+    async with Client(
+        WorkflowServer(service).server, mode=MODES[0], extensions=[Tasks()]
+    ) as client:
         task_id = said(await client.call_tool("run", {"workflow": "asks.yaml"}))
 
         async def is_asked() -> bool:
@@ -201,7 +205,7 @@ async def test_progress_is_told_until_the_end(service: Service) -> None:
     async def progress(number: float, total: float | None, message: str | None) -> None:
         told.append(number)
 
-    async with Client(McpServer(service).server, mode="legacy") as client:
+    async with Client(WorkflowServer(service).server, mode="legacy") as client:
         confirmation = await confirmed(service, "acts.yaml")
         arguments = {"workflow": "acts.yaml", "confirmation": confirmation}
         result = await client.call_tool("run", arguments, progress_callback=progress)
@@ -233,7 +237,7 @@ async def test_a_run_outlives_the_client_and_the_server(service: Service, folder
         assert started.structured_content is not None
         assert started.structured_content["status"] == "running"
     (folder / "go").touch()
-    async with Client(McpServer(service).server) as client:
+    async with Client(WorkflowServer(service).server) as client:
         result = await client.call_tool("run", {**arguments, "wait": 60})
         assert result.structured_content is not None
         assert result.structured_content["run_id"] == started.structured_content["run_id"]

@@ -18,7 +18,7 @@ __all__ = [
     "ApprovalSpec",
     "ArchonNode",
     "GroupSpec",
-    "LoopNode",
+    "ArchonLoop",
     "WorkflowSpec",
 ]
 
@@ -79,14 +79,14 @@ class _UntilSpec(Open):
         return self
 
 
-class LoopNode(_UntilSpec):
+class ArchonLoop(_UntilSpec):
     """One prompt, until a signal or a check ends the loop."""
 
     prompt: str | None = None
     command: str | None = None
 
     @model_validator(mode="after")
-    def _one_text(self) -> LoopNode:
+    def _one_text(self) -> ArchonLoop:
         if (self.prompt is None) == (self.command is None):
             raise PydanticCustomError("loop", "needs exactly one of prompt and command", {})
         return self
@@ -109,7 +109,7 @@ class ArchonNode(Open):
     script: str | None = None
     runtime: Literal["bun", "uv"] | None = None
     deps: list[str] = Field([])
-    loop: LoopNode | None = None
+    loop: ArchonLoop | None = None
     loop_group: GroupSpec | None = None
     approval: ApprovalSpec | None = None
     cancel: str | None = None

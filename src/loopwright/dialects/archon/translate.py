@@ -21,7 +21,7 @@ from ...documents.yaml.reader import Location, Source
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json
 from ..translation import CHOOSE, Translation, literal, quoted, reference
-from .fields import IGNORED, KINDS, REFUSED, ArchonNode, GroupSpec, LoopNode, WorkflowSpec
+from .fields import IGNORED, KINDS, REFUSED, ArchonNode, GroupSpec, ArchonLoop, WorkflowSpec
 
 __all__ = ["remarks", "translate"]
 
@@ -384,7 +384,7 @@ class _Archon(Translation):
         return self._repeated(group, place, to, inside, execute, signal)
 
     def _repeated(
-        self, spec: LoopNode | GroupSpec, at: Location, to: Location, scope: TextScope,
+        self, spec: ArchonLoop | GroupSpec, at: Location, to: Location, scope: TextScope,
         execute: dict[str, Json], signal: Json,
     ) -> dict[str, Json]:  # fmt: skip
         """Return a loop that ends with its signal or with its check, whichever comes first."""

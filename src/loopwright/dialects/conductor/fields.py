@@ -114,7 +114,7 @@ class ForEachSpec(Open):
     routes: list[RouteSpec] = Field([])
 
 
-class InputSpec(Open):
+class ConductorInput(Open):
     """An input of the workflow."""
 
     type: Literal["string", "number", "boolean", "array", "object"] = "string"
@@ -147,7 +147,7 @@ class WorkflowDefinition(Open):
     name: Identifier
     entry_point: str
     description: str = ""
-    input: dict[str, InputSpec] = Field({})
+    input: dict[str, ConductorInput] = Field({})
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec)
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
 

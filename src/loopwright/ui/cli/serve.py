@@ -56,7 +56,7 @@ def mcp(
     async def serve_tools() -> None:
         with Output() as output:
             async with _service(url, output, deliverer) as service:
-                server = serving.McpServer(service)
+                server = serving.WorkflowServer(service)
                 if port is None:
                     await server.over_stdio()
                 else:

@@ -70,7 +70,7 @@ from ..run_summary import (
     waiting_text,
     workspaces_of,
 )
-from ..trace import Node, trace_of, walk
+from ..trace import TraceNode, trace_of, walk
 from .live import (
     ColumnWidths,
     continuation_line,
@@ -649,14 +649,14 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
         )  # fmt: skip
 
 
-def _trace(info: RunInfo, nodes: Sequence[Node], output: Output) -> None:
+def _trace(info: RunInfo, nodes: Sequence[TraceNode], output: Output) -> None:
     if output.as_json:
         output.write_json({"run_id": info.run_id, "trace": [node.to_json() for node in nodes]})
     else:
         _write_nodes(nodes, output)
 
 
-def _write_nodes(nodes: Sequence[Node], output: Output) -> None:
+def _write_nodes(nodes: Sequence[TraceNode], output: Output) -> None:
     """Write a line per node, indented by its depth: kind, name, what it did, status, duration, price."""
     for depth, node in walk(nodes):
         status = "" if node.status == "done" else node.status

@@ -53,7 +53,7 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())
 Context = Any  # of a request; the library's is generic in what its server shares
 
 
-class McpServer:
+class WorkflowServer:
     """An MCP server of a service."""
 
     def __init__(self, service: Service) -> None:

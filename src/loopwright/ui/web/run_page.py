@@ -46,7 +46,7 @@ from ..rows import (
 )
 from ..run_files import run_files
 from ..run_summary import origin_of
-from ..trace import Node, row_node, trace_of, walk
+from ..trace import TraceNode, row_node, trace_of, walk
 from .events import RunProgress
 from .page import in_order, main_loop
 from .render import STATIC, PatchLine, cut, lines_of, readable, render
@@ -646,7 +646,7 @@ def steps_of(view: RunView) -> list[StepRow]:
     return steps if len(steps) > 1 or not loops else []
 
 
-def branch_of(view: RunView, at: str, offset: int = 0) -> list[Node]:
+def branch_of(view: RunView, at: str, offset: int = 0) -> list[TraceNode]:
     """Return the part of the trace below a path; loops and iterations in it have no children.
 
     Args:
@@ -659,10 +659,12 @@ def branch_of(view: RunView, at: str, offset: int = 0) -> list[Node]:
         items = items_of(view, at, marks, offset)
         nodes = [row_node(row) for row in rows_of(at, marks, 0, {}, items)]
         if not offset and view.effects(at, 0):
-            nodes.insert(0, Node(f"{at}/0", "step", "start", "before the first iteration"))
+            nodes.insert(0, TraceNode(f"{at}/0", "step", "start", "before the first iteration"))
         following = view.count(at) + 1
         if offset + len(marks) == view.count(at) and view.effects(at, following):
-            nodes.append(Node(f"{at}/{following}", "iteration", str(following), status="in flight"))
+            nodes.append(
+                TraceNode(f"{at}/{following}", "iteration", str(following), status="in flight")
+            )
         return nodes
     around = enclosing(f"{at}/.") if at else None
     entries: list[Entry] = []
@@ -677,7 +679,7 @@ def branch_of(view: RunView, at: str, offset: int = 0) -> list[Node]:
     loops = {one: view.count(one) for one in in_order(view, view.loops(at))}
     known = {node.path: node for _, node in walk(nodes)}
     for path, count in loops.items():
-        node = known.get(path) or Node(path, "loop", path.rsplit("/", 1)[-1])
+        node = known.get(path) or TraceNode(path, "loop", path.rsplit("/", 1)[-1])
         node.children = []
         node.name = name_of(path, view.info)
         node.text = f"{texts.plural(count, 'item' if is_list(path, view.info) else 'iteration')}: {node.text}".rstrip(
