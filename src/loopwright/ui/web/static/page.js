@@ -88,16 +88,17 @@ function ready(within) {
   }
 }
 
-async function loadContent(folded) {
+// Opening a fold by a script asks for its content too, and so does its event: both wait for the first request.
+const requested = new WeakMap();
+async function loadContent(folded, url = "") {
   const into = $(":scope > .into", folded);
   if (!folded.open) return;
   if (folded.matches(".numbers")) numbers(folded.closest(".loop"), folded.closest(".chart"), into);
-  else if (into.childElementCount || into.dataset.loading) return;
-  else {
-    into.dataset.loading = "yes";
-    const inner = folded.matches(".inner");
-    await load(inner ? query(`${runUrl}/rows`, { loop: folded.dataset.loop }) : folded.dataset.url, into);
-    delete into.dataset.loading;
+  else if (!into.childElementCount || requested.has(folded)) {
+    const inner = folded.matches(".inner") && query(`${runUrl}/rows`, { loop: folded.dataset.loop });
+    if (!requested.has(folded)) requested.set(folded, load(url || inner || folded.dataset.url, into));
+    await requested.get(folded);
+    requested.delete(folded);
   }
 }
 
@@ -156,10 +157,10 @@ async function openTrace(path) {
     for (let fold = node.closest("details"); fold && fold !== trace; fold = fold.parentElement.closest("details")) fold.open = true;
     const fold = $(":scope > details", node);
     if (fold) fold.open = true;
+    // The wanted page is requested before the event of the opening asks for the first one.
     if (node.dataset.path === path || !fold?.matches(".lazy")) break;
     const number = Number(path.slice(node.dataset.path.length + 1).match(/^\d+/)?.[0] || 1);
-    if (number > 50 && !$(".into", fold).childElementCount) await load(`${fold.dataset.url}&offset=${Math.floor((number - 1) / 50) * 50}`, $(".into", fold));
-    else await loadContent(fold);
+    await loadContent(fold, `${fold.dataset.url}&offset=${Math.floor((number - 1) / 50) * 50}`);
   }
   if (node !== trace) arrive(node, $("summary, p", node));
 }
