@@ -95,7 +95,7 @@ def test_a_long_list_fits_a_screen(recorded: Recorded) -> None:
     place = lines.index("300 items: 8 failed, 292 done")
     failed = [f"records {n}  ! failed  ValueError: cannot read {n}" for n in range(5, 300, 37)]
     assert lines[place + 1 : place + 9] == failed
-    assert any("more rows: loopwright show listed --from 1; or --failed" in line for line in lines)
+    assert any("more rows: loopwright show listed --first 1; or --failed" in line for line in lines)
 
 
 def test_what_failed_is_shown_alone(recorded: Recorded) -> None:
@@ -110,11 +110,11 @@ def test_what_failed_is_shown_alone(recorded: Recorded) -> None:
 
 
 def test_a_list_is_read_by_index(recorded: Recorded) -> None:
-    """`--from` shows 50 rows and the command for the next ones, `--item` one item in full."""
-    lines = recorded.of("listed", "--from", "101").out.splitlines()
+    """`--first` shows 50 rows and the command for the next ones, `--item` one item in full."""
+    lines = recorded.of("listed", "--first", "101").out.splitlines()
     assert len(lines) == 52
     assert lines[1].startswith("records 101 ")
-    assert lines[-1] == "150 more rows: loopwright show listed --from 151"
+    assert lines[-1] == "150 more rows: loopwright show listed --first 151"
     out = recorded.of("listed", "--item", "42").out
     assert "error:\nValueError: cannot read 42\n" in out
     refused = recorded.of("trip", "--item", "1")

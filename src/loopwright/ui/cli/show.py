@@ -167,7 +167,7 @@ def show(
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option("--from", metavar="N", min=1, help=f"Show {PAGE} rows, from this one on."),
+        typer.Option("--first", metavar="N", min=1, help=f"Show {PAGE} rows, from this one on."),
     ] = None,
     lifecycle: Annotated[
         bool, typer.Option("--lifecycle", help="Show the states of the run in order.")
@@ -435,7 +435,7 @@ def _entry_rows(
         shown = chosen([i for i in items if not isinstance(i, Ending)], max(1, room - 2))
         left = len(rows) - sum(isinstance(item, Row) for item in shown)
         loop = ["--loop", only_loop] if only_loop else []
-        command = command_line("show", info.run_id, url, *loop, "--from", "1")
+        command = command_line("show", info.run_id, url, *loop, "--first", "1")
         failed = "; or --failed" if "failed" in counts else ""
         more = f"  {output.signs.more} {texts.plural(left, 'more row')}: {command}{failed}"
         return [
@@ -506,7 +506,7 @@ def _page(
         _entry_row(row, output)
     if left:
         words = [*(["--failed"] if failed else []), *(["--loop", loop] if loop else [])]
-        command = command_line("show", info.run_id, url, *words, "--from", str(first + PAGE))
+        command = command_line("show", info.run_id, url, *words, "--first", str(first + PAGE))
         output.write((f"{texts.plural(left, 'more row')}: ", "dim"), command)
 
 
