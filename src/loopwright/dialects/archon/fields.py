@@ -16,9 +16,9 @@ __all__ = [
     "KINDS",
     "REFUSED",
     "ApprovalSpec",
+    "ArchonLoop",
     "ArchonNode",
     "GroupSpec",
-    "ArchonLoop",
     "WorkflowSpec",
 ]
 

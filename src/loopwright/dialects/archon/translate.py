@@ -21,7 +21,7 @@ from ...documents.yaml.reader import Location, Source
 from ...errors import DocumentError, Problem, nearest
 from ...records.codec import Json
 from ..translation import CHOOSE, Translation, literal, quoted, reference
-from .fields import IGNORED, KINDS, REFUSED, ArchonNode, GroupSpec, ArchonLoop, WorkflowSpec
+from .fields import IGNORED, KINDS, REFUSED, ArchonLoop, ArchonNode, GroupSpec, WorkflowSpec
 
 __all__ = ["remarks", "translate"]
 
