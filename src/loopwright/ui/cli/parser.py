@@ -165,7 +165,9 @@ def _quick(parameters: list[Any]) -> list[Any]:
 
 def _value(parameter: Any, context: Any, value: Any) -> Any:
     described = getattr(parameter, "type_descriptor", None)  # earlier parsers load no pydantic
-    absent = value is None and not (parameter.required or parameter.multiple)
+    absent = value is None and not parameter.required
     if described is None or not (absent or type(value) is described.annotation):
         return type(parameter).process_value(parameter, context, value)
+    if absent and parameter.multiple:
+        value = ()  # as the parser converts it
     return parameter.callback(context, parameter, value) if parameter.callback else value
