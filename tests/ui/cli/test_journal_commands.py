@@ -58,7 +58,7 @@ def test_a_folder_without_a_journal_has_no_runs(project: Project) -> None:
     answer = project.call("runs")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == "no runs in sqlite:.loopwright/runs.db\n"
-    assert project.call("runs", "--json").json == {"runs": []}
+    assert project.call("runs", "--json").json == {"runs": [], "total": 0}
     assert not (project.folder / ".loopwright").exists()
 
 
