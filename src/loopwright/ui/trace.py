@@ -99,14 +99,15 @@ class TraceNode:
         return data
 
 
-def trace_of(entries: Iterable[Entry], under: str = "") -> list[TraceNode]:
+def trace_of(entries: Iterable[Entry], under: str = "", *, agent: str = "") -> list[TraceNode]:
     """Return what surviving entries record, as trees in the order of their beginnings.
 
     Args:
         entries: the entries of a run, or some of them.
         under: the path whose parts are the roots. Default: the run.
+        agent: the command that `until` wraps in a script, as the user wrote it.
     """
-    tree = _Tree()
+    tree = _Tree(agent)
     for entry in entries:
         tree.add(entry)
     found = tree.nodes.get(under)
@@ -116,7 +117,8 @@ def trace_of(entries: Iterable[Entry], under: str = "") -> list[TraceNode]:
 class _Tree:
     """The nodes of entries by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
         self.nodes = {"": TraceNode("")}
         self._starts: dict[str, Entry] = {}
         self._calls: dict[
@@ -214,7 +216,10 @@ class _Tree:
             node.status = {True: "passed", False: "not yet", None: unknown}[judged.passed]
             node.parts = [("Feedback", feedback)] if len(feedback) > _SHORT else []
         else:
-            node.text = _short(value)
+            # What a sealed check measures before the first iteration has a verdict too.
+            measured = value.get("evaluation") if isinstance(value, Mapping) else None
+            judged = _evaluation(measured)
+            node.text = _short(value) if judged is None else _short(judged.feedback)
             node.parts = [] if value is None else [("Result", value)]
         failure = end.error if end is not None else None
         if failure is not None:
@@ -263,6 +268,8 @@ class _Tree:
     def _command(self, node: TraceNode, asked: Mapping[str, Json], end: Entry | None) -> None:
         command = asked["command"]
         words = command if isinstance(command, str) else " ".join(map(str, command))
+        if node.path.endswith("/execute"):
+            words = self._agent or words
         value: Json = None if end is None else end.value
         known = value.get("exit_code") if isinstance(value, Mapping) else None
         if end is not None and end.error is None and known is None and "allow_exit" not in asked:

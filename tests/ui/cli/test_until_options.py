@@ -349,6 +349,8 @@ def test_a_coding_run_says_what_it_did(folder: Project) -> None:
     assert "agent: sh -c 'echo 42 > answer.txt'\n" in shown
     assert f"check: {TAP}: 1 of 1 tests pass\n" in shown
     assert "tests that turned green: answers\n" in shown
+    traced = folder.call("show", "one", "--trace").out
+    assert "command execute  sh -c 'echo 42 > answer.txt': exit code 0" in traced
     coding = folder.call("show", "one", "--json").json["coding"]
     assert (coding["fixed"], coding["broken"], coding["iteration"]) == (["answers"], [], 1)
     folder.call("until", TAP, *options, "--run-id", "two", "--name", "calc", *work)

@@ -224,7 +224,7 @@ def show(
         elif item is not None:
             _iteration(info, entries, list_of(info, entries, loop), item, output)
         elif trace:
-            _trace(info, trace_of(surviving(entries)), output)
+            _trace(info, trace_of(surviving(entries), agent=_agent(info)), output)
         elif failed or first is not None:
             _page(info, entries, loop, first or 1, journal, output, failed=failed)
         elif lifecycle:
@@ -555,7 +555,7 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
             output.write(
                 (f"tests that {title}: ", "dim"), texts.one_line(", ".join(names)), wrap=True
             )
-    _write_nodes(trace_of(surviving(entries), f"{path}/{number}"), output)
+    _write_nodes(trace_of(surviving(entries), f"{path}/{number}", agent=_agent(info)), output)
 
 
 def _part(title: str, text: str, output: Output) -> None:
@@ -647,6 +647,10 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
             (f"{moment.move.after:13} ", "bold"),
             texts.one_line(moment.path), ("  " + texts.one_line(moment.detail), "dim"),
         )  # fmt: skip
+
+
+def _agent(info: RunInfo) -> str:
+    return text_of(info.source.get("agent") or "")
 
 
 def _trace(info: RunInfo, nodes: Sequence[TraceNode], output: Output) -> None:

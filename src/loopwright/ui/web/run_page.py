@@ -675,7 +675,8 @@ def branch_of(view: RunView, at: str, offset: int = 0) -> list[TraceNode]:
         entries = view.effects(loop, number)
         if 0 < number <= view.count(loop):
             entries = [*entries, Entry("iteration", loop, 0.0, view.iteration(loop, number))]
-    nodes = trace_of(entries, "/".join(map(str, around)) if around is not None else "")
+    under = "/".join(map(str, around)) if around is not None else ""
+    nodes = trace_of(entries, under, agent=text_of(view.info.source.get("agent") or ""))
     loops = {one: view.count(one) for one in in_order(view, view.loops(at))}
     known = {node.path: node for _, node in walk(nodes)}
     for path, count in loops.items():
