@@ -238,7 +238,7 @@ def test_pgqueuer_needs_a_postgresql_url() -> None:
 async def test_pgqueuer_and_the_journal_create_their_schema_at_once(postgres_url: str) -> None:
     """Several processes submit to a fresh database: the tables of both are created once."""
     await asyncio.gather(
-        *(submit(len, "x", journal=postgres_url, key=f"run {number}") for number in range(4))
+        *(submit(len, "x", journal=postgres_url, id=f"run {number}") for number in range(4))
     )
     async with open_journal(postgres_url) as journal:
         assert len(await journal.runs()) == 4

@@ -8,13 +8,17 @@ from .environment import Environment, create
 
 pytestmark = pytest.mark.slow
 
-MEGABYTES, DISTRIBUTIONS = 27.5, 22  # 27 MB, rounded
+MEGABYTES, DISTRIBUTIONS = 27.75, 22
 # Modules that hold the code for a package of an extra, or for pytest; each is imported when it is used.
 OF_EXTRAS = {
     "loopwright.models.providers": "models",
     "loopwright.tools.mcp_client": "mcp",
     "loopwright.journal.postgres": "postgres",
     "loopwright.ui.web": "ui",
+    "loopwright.ui.serving.http": "ui",
+    "loopwright.ui.serving.mcp": "mcp",
+    "loopwright.ui.serving.tasks": "mcp",
+    "loopwright.coding.agents.acp_client": "acp",
     "loopwright.ui.serving": "ui",
     "loopwright.ui.serving.mcp": "mcp",
     "loopwright.ui.serving.tasks": "mcp",
@@ -27,6 +31,7 @@ OF_EXTRAS = {
 }
 FOREIGN = {
     "models": {"httpx2", "pydantic_ai", "openai"},
+    "acp": {"acp"},
     "mcp": {"mcp", "mcp_types", "anyio", "httpx2"},
     "postgres": {"psycopg"},
     "ui": {"starlette", "uvicorn"},

@@ -14,7 +14,7 @@ from loopwright._home import Home
 from loopwright.journal import Entry, RunInfo
 from loopwright.journal.open import open_journal
 from loopwright.records import Evaluation, Iteration
-from loopwright.ui.cli.ui import KeptToken, _listen
+from loopwright.ui.cli.ui import KeptToken, listen
 from loopwright.ui.formatting import ago
 
 from .conftest import Project
@@ -149,7 +149,10 @@ def test_many_runs_are_selected_by_tags_and_time(filled: Project) -> None:
     done = filled.call("cancel", "--tag", "team", "--yes", "--json").json
     assert done == {"matched": 1, "cancelled": ["asks"]}
     refused = filled.call("cancel")
-    assert "select runs with --queue, --status, --name, --since, --tag or --search" in refused.err
+    assert (
+        "select runs with --queue, --status, --name, --since, --tag, --search or --source"
+        in refused.err
+    )
 
 
 def test_a_narrow_terminal_has_every_column(
@@ -246,9 +249,9 @@ def test_the_address_of_the_page_stays(project: Project) -> None:
 
 def test_a_taken_port_is_replaced(project: Project) -> None:
     """The kept port is used if it is free; else another one, unless a person asked for it."""
-    with _listen(0) as first:
+    with listen(0) as first:
         port = first.getsockname()[1]
-        with _listen(0, port) as second:
+        with listen(0, port) as second:
             assert second.getsockname()[1] != port
-    with _listen(0, port) as again:
+    with listen(0, port) as again:
         assert again.getsockname()[1] == port

@@ -242,8 +242,6 @@ async def main(words: list[str]) -> int:
     options = {}
     while words[0] != "--":
         options[words[0]], words = words[1], words[2:]
-    # Its tracebacks about lines that are no messages would hide what the agent itself says.
-    logging.disable()
     try:
         # In a session of its own: an interrupt must reach the agent as `session/cancel` only.
         process = await asyncio.create_subprocess_exec(
@@ -264,4 +262,6 @@ async def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Tracebacks of the library about lines that are no messages would hide what the agent itself says.
+    logging.disable()
     sys.exit(asyncio.run(main(sys.argv[1:])))
