@@ -423,7 +423,8 @@ class RunInfo(Record):
     @property
     def scripted(self) -> bool:
         """Whether scripted replies answer its model calls."""
-        return bool(self.source.get("replies"))
+        # A list has the tags only, because the source may be a content.
+        return self.tags.get("replies") == "scripted" or bool(self.source.get("replies"))
 
     def as_damaged(self, error: JournalDamaged) -> RunInfo:
         """Return the row as lists show it: damaged, with the error as its detail."""

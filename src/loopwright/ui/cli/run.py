@@ -189,7 +189,7 @@ async def _run_job(
                         value,
                         journal=store,
                         run_id=job.run_id,
-                        tags=job.tags,
+                        tags=_tags(job),
                         budget=job.source.budget,
                         listeners=[*([] if job.quiet else [view.show_entry]), *job.listeners],
                         resources=resources,
@@ -214,6 +214,12 @@ async def _run_job(
             info = await store.find(job.run_id)
             result = recorded_result(info, entries, f"stopped by {signals.received}")
             return _Interrupted(result, doubt=in_doubt(info, entries))
+
+
+def _tags(job: Job) -> dict[str, str]:
+    """Return the tags of the run, and the one by which lists know that its replies are scripted."""
+    scripted = {"replies": "scripted"} if job.source.source.get("replies") else {}
+    return {**job.tags, **scripted}
 
 
 async def _entries_of(store: Journal, run_id: str) -> list[Entry]:
