@@ -22,10 +22,10 @@ def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) ->
         page.goto(f"{server.base}/runs/paced")
         page.wait_for_selector(".in-flight code")
         page.locator("summary", has_text="Limits").click()
-        form = page.locator("form[data-action$=tune]")
+        form = page.locator("form[data-action$=limits]")
         form.locator("input[name=max_iterations]").fill("two")
         form.locator("button").click()
-        page.wait_for_selector("form[data-action$=tune] .outcome.error")
+        page.wait_for_selector("form[data-action$=limits] .outcome.error")
         assert "max_iterations: 'two' is not an integer" in form.locator(".outcome").text_content()
         form.locator("input[name=max_iterations]").fill("1")
         form.locator("input[name=reason]").fill("one is enough")
@@ -51,4 +51,4 @@ def test_limits_are_changed_while_a_run_is_live(browser: Any, server: Server) ->
                     "(selector) => { const one = document.querySelector(selector);"
                     " return one.scrollWidth - one.clientWidth <= 1; }", arg=selector
                 )  # fmt: skip
-        assert page.locator("form[data-action$=tune]").count() == 0
+        assert page.locator("form[data-action$=limits]").count() == 0
