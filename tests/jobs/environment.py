@@ -10,7 +10,7 @@ from pathlib import Path
 
 from footprint.environment import create, uv
 
-EXTRAS = ("models", "mcp")
+EXTRAS = ("models", "mcp", "ui")
 LIBRARIES = ("fastapi", "pytest", "httpx2")  # named by pages, and not dependencies of the package
 SECONDS = 300
 

@@ -1,4 +1,4 @@
-"""Nine jobs, done from the documentation alone: its files and commands, in a clean environment and an empty folder."""
+"""Jobs, done from the documentation alone: its files and commands, in a clean environment and an empty folder."""
 
 from __future__ import annotations
 
@@ -50,6 +50,9 @@ JOBS = [
     Job("inside_a_pytest_suite", "guide/testing.md"),
     Job("a_service_with_100_runs", "guide/service.md", ("In FastAPI",)),
     Job("typed_extraction", "guide/extraction.md"),
+    Job("retry_after_a_failure", "guide/resume.md", ("Retry",)),
+    Job("a_template_and_its_twin", "guide/templates.md"),
+    Job("a_tool_called_over_mcp", "guide/serving.md"),
 ]
 
 
@@ -63,6 +66,7 @@ def test_a_job_is_done_from_its_page(job: Job, environment: Environment, tmp_pat
         if block.skip:
             continue
         if block.title:
+            (tmp_path / block.title).parent.mkdir(exist_ok=True)
             (tmp_path / block.title).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             program.append(block.text)
@@ -149,6 +153,7 @@ def test_the_extraction_reads_replies_of_small_models(
     job = next(job for job in JOBS if job.name == "typed_extraction")
     for block in job.blocks():
         if block.title:
+            (tmp_path / block.title).parent.mkdir(exist_ok=True)
             (tmp_path / block.title).write_text(block.text, encoding="utf-8")
     (tmp_path / "extract.py").write_text(EXTRACT, encoding="utf-8")
 
