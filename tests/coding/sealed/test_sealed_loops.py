@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,26 @@ def test_protected_files_are_put_back(bench: Bench) -> None:
     assert saved.snapshots()[1] == (first.files or {})["commit"]
     shown = RunFiles(saved.tree.store, saved.base)
     assert (shown.changes(first), list(shown.changes(second))) == ({}, ["lib.sh"])
+
+
+def test_rules_begin_at_the_folder_of_the_check(tmp_path: Path) -> None:
+    """Of a project in the folder `tests` of a repository, its code is open and the file of its check is protected."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=repository, check=True)
+    bench = Bench(repository)
+    bench.project = bench.project.rename(repository / "tests")
+    bench.runs.touch()
+
+    def both(folder: Path) -> None:
+        cheat(folder)
+        fix(folder)
+
+    result = bench.run(both)
+    evaluation = result.history[0].evaluation
+    assert evaluation is not None
+    assert evaluation.tampered is not None
+    assert (result.satisfied, evaluation.tampered.paths) == (True, ("tests/check.sh",))
 
 
 def test_tampering_with_a_fix_satisfies_without_the_tampering(bench: Bench) -> None:

@@ -128,7 +128,11 @@ class _Makefile:
 
 
 def make_names(
-    command: str, base: Iterable[str], read: Callable[[str], bytes], is_test: Callable[[str], bool]
+    command: str,
+    base: Iterable[str],
+    read: Callable[[str], bytes],
+    is_test: Callable[[str], bool],
+    within: str = "",
 ) -> MakeNames:
     """Return the names to which the calls of `make` in a command lead.
 
@@ -137,10 +141,12 @@ def make_names(
         base: the paths of the base.
         read: returns the content of one of them.
         is_test: whether the name of a path is that of a test.
+        within: the folder in which the command runs.
     """
     paths, found = frozenset(base), MakeNames()
     for words in _calls(command):
         folder, file, targets = _options(words)
+        folder = posixpath.join(within, folder)
         names = [file] if file else _FILES
         path = next((p for name in names if (p := _joined(folder, name)) in paths), None)
         if path is not None:
@@ -152,7 +158,7 @@ def make_names(
     own = _Makefile("")
     own.rules[command] = _Rule(recipe=[command])
     # Of the command itself only what looks like a test: its other words may be what is tested.
-    _collect(own, [command], "", paths, found, direct=False)
+    _collect(own, [command], within, paths, found, direct=False)
     # What is compiled together with a test is what is tested: it must stay open for the agent. Of the sources of
     # a program that the target needs, only what looks like a test belongs to the check.
     sources = {path for path in found.files if _is_code(path, paths)}
@@ -544,12 +550,15 @@ class Protection:
         protect: `auto` for the rules of the test program, and more patterns.
         allow: patterns of files that may change although a rule protects them.
         allow_new: whether a new test is allowed.
+        folder: the folder of the repository in which the check runs. A rule reads the paths below it from there,
+            so that a project in a folder named `tests` is not a test as a whole.
     """
 
     command: Sequence[str] | str
     protect: tuple[str, ...] = ("auto",)
     allow: tuple[str, ...] = ()
     allow_new: bool = True
+    folder: str = ""
 
     @functools.cached_property
     def _runner(self) -> Runner | None:
@@ -562,15 +571,18 @@ class Protection:
         return _compiled(_TESTS if self._runner is None else self._runner.tests)
 
     @functools.cached_property
+    def _named(self) -> re.Pattern[str]:
+        return _compiled([pattern for pattern in self.protect if pattern != "auto"])
+
+    @functools.cached_property
     def _settings(self) -> re.Pattern[str]:
-        named = tuple(pattern for pattern in self.protect if pattern != "auto")
         if not self._auto:
-            return _compiled(named)
+            return _compiled(())
         # A command such as `make test` may start any of them.
         runners = RUNNERS if self._runner is None else (self._runner,)
         settings = [pattern for runner in runners for pattern in runner.settings]
         frameworks = _FRAMEWORKS if self._runner is None else ()
-        return _compiled((*_PYTHON, *_PROJECT, *settings, *frameworks, *named))
+        return _compiled((*_PYTHON, *_PROJECT, *settings, *frameworks))
 
     @functools.cached_property
     def _allowed(self) -> re.Pattern[str]:
@@ -582,7 +594,15 @@ class Protection:
 
     def is_test(self, path: str) -> bool:
         """Return whether a path is one of the test program's tests."""
-        return bool(self._tests.fullmatch(path))
+        return bool(self._tests.fullmatch(self._from_folder(path)))
+
+    def _is_setting(self, path: str) -> bool:
+        return bool(
+            self._settings.fullmatch(self._from_folder(path)) or self._named.fullmatch(path)
+        )
+
+    def _from_folder(self, path: str) -> str:
+        return path.removeprefix(f"{self.folder}/") if self.folder else path
 
     def listed(self, base: Mapping[str, TreeEntry], read: Read) -> dict[str, str]:
         """Return the digests of the protected files, with those that are protected in part."""
@@ -637,7 +657,7 @@ class Protection:
                 touched.append(path)
             elif not self._covers(path, rules) and not self._shadows(path, base, rules):
                 continue
-            elif self.allow_new and self.is_test(path) and not self._settings.fullmatch(path):
+            elif self.allow_new and self.is_test(path) and not self._is_setting(path):
                 left_out.append(path)
             else:
                 touched.append(path)
@@ -676,8 +696,8 @@ class Protection:
             return False
         return (
             path in rules.scripts
-            or bool(self._tests.fullmatch(path))
-            or bool(self._settings.fullmatch(path))
+            or self.is_test(path)
+            or self._is_setting(path)
             or bool(rules.included.fullmatch(path))
         )
 
@@ -687,12 +707,16 @@ class Protection:
             nothing = frozenset[str]()
             return _OfBase(nothing, _compiled(()), nothing, nothing, nothing)
         text = self.command if isinstance(self.command, str) else shlex.join(self.command)
-        made = make_names(text, base, lambda path: read(base[path].digest), self.is_test)
+        made = make_names(
+            text, base, lambda path: read(base[path].digest), self.is_test, self.folder
+        )
         roots = {
             *_ROOTS,
+            *(posixpath.join(self.folder, root) for root in _ROOTS),
             *(path[: path.rfind("/") + 1] for path in base if _name(path) == "conftest.py"),
         }
-        scripts = {name for name in started(text) if name in base} | made.files
+        names = (_joined(self.folder, name) for name in started(text))
+        scripts = {name for name in names if name in base} | made.files
         scripts.update(self._plugins(base, roots, read))
         return _OfBase(
             frozenset(scripts),

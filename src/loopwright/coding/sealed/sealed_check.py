@@ -679,7 +679,14 @@ class SealedCheck:
     @property
     def _rules(self) -> Protection:
         options = self.options
-        return Protection(self.command.command, options.protect, options.allow, options.allow_new)
+        folder = self._inside(Path()).as_posix()
+        return Protection(
+            self.command.command,
+            options.protect,
+            options.allow,
+            options.allow_new,
+            "" if folder == "." else folder,
+        )
 
     @property
     def _state(self) -> Files:
