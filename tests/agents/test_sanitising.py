@@ -35,6 +35,7 @@ TABLE = [
     ("agent/reasoning/3/execute/attempt-1 failed", "agent/reasoning/3/execute/attempt-1 failed"),
     ("a well-known state-of-the-art model", "a well-known state-of-the-art model"),
     ("version 1.2.3", "version 1.2.3"),
+    ("/usr/lib64/python3.11/bin/python3.11: not found", "/usr/lib64/python3.11/bin/python3.11: not found"),
 ]  # fmt: skip
 
 

@@ -445,7 +445,8 @@ class _Loader:
         # Variables of `--set` belong to the first document only; it passes them on through `with`.
         if len(project.open) == 1:
             # `given.NAME` is the long form of a variable's name in templates.
-            used = {name.removeprefix("given.") for _, names in compilation.used for name in names}
+            named = compilation.optional.union(*(names for _, names in compilation.used))
+            used = {name.removeprefix("given.") for name in named}
             reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
             variables = {name for name in used if name.partition(".")[0] not in reserved}
             project.settable = frozenset({*variables, *document.env})

@@ -131,7 +131,16 @@ def _redacted_key(match: re.Match[str]) -> str:
     parts = re.split(r"[-_.+/=]", word)
     if len(parts) < 2:
         return word
-    mixed = [p for p in parts if re.search(r"[0-9]", p) and re.search(r"[A-Za-z]", p)]
+    # The names of a path often end with a version: python3.11, lib64.
+    is_path = "/" in word or match.string[: match.start()].endswith("/")
+    named = r"[A-Za-z]?[a-z]+[0-9]{1,2}" if is_path else r"(?!)"
+    mixed = [
+        part
+        for part in parts
+        if re.search(r"[0-9]", part)
+        and re.search(r"[A-Za-z]", part)
+        and not re.fullmatch(named, part)
+    ]
     digits = sum(len(part) for part in mixed)
     return "[TOKEN]" if digits >= 8 and max(len(part) for part in mixed) >= 4 else word
 

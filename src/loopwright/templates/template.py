@@ -438,6 +438,11 @@ class _Compiled:
         """The names that need a value: all except those that the source tests or gives a default."""
         return self.names - self._optional
 
+    @property
+    def optional(self) -> frozenset[str]:
+        """The names, and the members as `a.b`, that the source tests or gives a default."""
+        return frozenset(name for name in self._optional if name.partition(".")[0] in self.names)
+
     def members(self, name: str) -> frozenset[str]:
         """Return the members of a top-level name that the source needs.
 
@@ -635,7 +640,7 @@ def _compile(kind: type[C], source: str, strict: bool, helpers: Collection[str])
         parts, depth = checked(tree, helpers)
         notes = rename_loops(parts)
         members = _members(parts)
-        optional = frozenset(n.name for n in _tested(parts) if isinstance(n, nodes.Name))
+        optional = frozenset(_owner(node) for node in _tested(parts)) - {""}
         # A name that the template may set itself needs no value.
         optional |= frozenset(_set_by(tree.body))
         program = Program(lambda: rewrite(tree, helpers))
@@ -715,7 +720,7 @@ def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
     return {name: frozenset(keys) for name, keys in members.items()}
 
 
-def _owner(node: nodes.Node) -> str:
+def _owner(node: nodes.Node | None) -> str:
     """Return a name, or a name and its member as `a.b`; "" for another expression."""
     if isinstance(node, nodes.Name):
         return node.name

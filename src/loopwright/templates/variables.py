@@ -229,13 +229,15 @@ class TemplatedValue:
 
     `names` are the names that need a value. A member of `given`, `steps` or `loops`, and a field of `loop`
     that not every loop has, includes its parent: `given.max-words`, `steps.draft`, `input.topic`, `loop.index`.
-    `variables_of` returns the variables of a context.
+    `optional` are the names, in the same form, that have a default or are tested. `variables_of` returns the
+    variables of a context.
     """
 
     source: Json
     fill: Callable[[Json], Json]
     names: frozenset[str]
     variables_of: Callable[[Context, Json], Json] = variables
+    optional: frozenset[str] = frozenset()
 
 
 def fill(source: Json) -> TemplatedValue:
@@ -251,12 +253,14 @@ def fill(source: Json) -> TemplatedValue:
         return TemplatedValue(
             source, lambda values: {k: part.fill(values) for k, part in parts.items()},
             frozenset().union(*(p.names for p in parts.values())),
+            optional=frozenset().union(*(p.optional for p in parts.values())),
         )  # fmt: skip
     if isinstance(source, list):
         items = [fill(item) for item in source]
         return TemplatedValue(
             source, lambda values: [item.fill(values) for item in items],
             frozenset().union(*(i.names for i in items)),
+            optional=frozenset().union(*(i.optional for i in items)),
         )  # fmt: skip
     return TemplatedValue(source, lambda _: source, frozenset())
 
@@ -270,7 +274,7 @@ def expression(source: str) -> TemplatedValue:
     from .template import compile_expression
 
     compiled = compile_expression(source)
-    return TemplatedValue(source, compiled.evaluate, needed(compiled))
+    return TemplatedValue(source, compiled.evaluate, needed(compiled), optional=compiled.optional)
 
 
 def _text(source: str) -> TemplatedValue:
@@ -287,7 +291,7 @@ def _text(source: str) -> TemplatedValue:
             compile_template(source)  # raises an error with the position in the text
             raise
     template = compile_template(source)
-    return TemplatedValue(source, template.render, needed(template))
+    return TemplatedValue(source, template.render, needed(template), optional=template.optional)
 
 
 def needed(part: Template | Expression) -> frozenset[str]:

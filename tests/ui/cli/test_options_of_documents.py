@@ -88,3 +88,14 @@ def test_a_variable_that_nothing_uses_is_refused_by_all(command: str, folder: Pr
     answer = folder.run(command, "variable.yaml", "--set", "who=Ada", "--set", "whom=Bob")
     assert answer.code == 2
     assert "--set: the document does not use the variable 'whom'; did you mean 'who'?" in answer.err
+
+
+def test_a_variable_with_a_default_can_be_set(folder: Project) -> None:
+    """`--set` takes the names that a template gives a default or tests, with and without `given`."""
+    text = "{{ given.person | default('you') }} {{ place | default('here') }} {{ 1 if late is defined }}"
+    steps = f'[{{name: text, set: "{text}"}}]'
+    (folder.folder / "greeting.yaml").write_text(f"schema: loopwright/1\nname: g\nsteps: {steps}\n")
+    options = ("--set", "person=Ann", "--set", "place=there", "--set", "late=1")
+    assert folder.run("run", "greeting.yaml", *options, "--json").json["output"] == "Ann there 1"
+    answer = folder.run("check", "greeting.yaml", "--set", "persn=Ann")
+    assert (answer.code, "did you mean 'person'?" in answer.err) == (2, True)

@@ -130,10 +130,11 @@ CompileCall = Callable[["Compilation", str, Location, frozenset[str]], DocumentW
 class Compilation:
     """The compilation of one document.
 
-    `defined` holds the names that templates can use, `used` the names that they use, by place. `kinds` name what compiles
-    the kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
-    `declared` also has the names of those with problems. `gaps` are the parts that were left out for their problems.
-    `in_workspace` is whether a workspace surrounds the part, `inputs` are the names of the declared inputs.
+    `defined` holds the names that templates can use, `used` the names that they need, by place, and `optional` those
+    with a default. `kinds` name what compiles the kinds of steps, `call` compiles the document that a step calls.
+    `tools` are the tools and servers by name, `declared` also has the names of those with problems.
+    `gaps` are the parts that were left out for their problems. `in_workspace` is whether a workspace surrounds the
+    part, `inputs` are the names of the declared inputs.
     """
 
     source: Source
@@ -146,6 +147,7 @@ class Compilation:
     defaults: Mapping[str, Json] = field(default_factory=dict)
     templates: TemplateLanguage = NATIVE
     used: list[tuple[Location, frozenset[str]]] = field(default_factory=list)
+    optional: set[str] = field(default_factory=set)
     tools: dict[str, Tool | McpServer | None] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
     gaps: Gaps = NOTHING_LEFT_OUT
@@ -192,7 +194,7 @@ class Compilation:
         except TemplateError as error:
             self._unreadable(path, value, error)
             return TemplatedValue(value, lambda _: value, frozenset())
-        self.names(path, result.names)
+        self.names(path, result.names, result.optional)
         return result
 
     def _unreadable(self, path: Location, value: Json, error: TemplateError) -> None:
@@ -206,16 +208,19 @@ class Compilation:
             except TemplateError as inside:
                 self._unreadable((*path, key), inner, inside)
             else:
-                self.names((*path, key), result.names)
+                self.names((*path, key), result.names, result.optional)
 
     def template_problem(self, path: Location, error: TemplateError) -> None:
         """Add the problem of an invalid template, at its line and column in the file."""
         self.problems.append(template_problem(self.source, path, error))
 
-    def names(self, path: Location, names: Iterable[str]) -> None:
-        """Add a problem for each name that no step, variable or input defines."""
+    def names(
+        self, path: Location, names: Iterable[str], optional: frozenset[str] = frozenset()
+    ) -> None:
+        """Add a problem for each name that no step, variable or input defines; an optional one may be absent."""
         result = frozenset(names)
         self.used.append((path, result))
+        self.optional.update(optional)
         # A step that was left out without a readable name may define any of the names.
         if self.gaps.names:
             return
@@ -428,7 +433,7 @@ class Compilation:
         result = self.attempt((*here, "if"), lambda: self.templates.expression(text))
         if result is None:
             return step
-        self.names((*here, "if"), result.names)
+        self.names((*here, "if"), result.names, result.optional)
         return Conditional(spec.name, step, result, text)
 
 
