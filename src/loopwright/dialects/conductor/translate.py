@@ -26,6 +26,7 @@ from .fields import (
     REFUSED,
     ConductorAgent,
     ConductorDocument,
+    ConductorInput,
     ForEachSpec,
     ParallelSpec,
     RouteSpec,
@@ -459,15 +460,11 @@ class _Conductor(Translation):
         if fields[:1] == ["input"]:
             if len(fields) == 1:
                 return "input", 1
-            declared = workflow.input.get(fields[1])
-            if workflow.input and declared is None:
+            if workflow.input and fields[1] not in workflow.input:
                 raise InvalidTemplate(
                     f"there is no input {fields[1]!r}{nearest(fields[1], workflow.input)}"
                 )
-            if declared is None or (declared.required and declared.default is None):
-                return f"input.{fields[1]}", 2
-            default = _ZERO[declared.type] if declared.default is None else declared.default
-            return f"(input.{fields[1]} | default({quoted(default)}))", 2
+            return f"input.{fields[1]}", 2
         constants = {"name": workflow.name, "description": workflow.description, "dir": "."}
         if fields and fields[0] in constants:
             return quoted(constants[fields[0]]), 1
@@ -572,9 +569,8 @@ class _Conductor(Translation):
         if workflow.description:
             native["description"] = workflow.description
         if workflow.input:
-            native["input"] = {
-                n: one.default for n, one in workflow.input.items() if one.default is not None
-            }
+            native["inputs"] = {name: _input(one) for name, one in workflow.input.items()}
+            self.places[("inputs",)] = ("workflow", "input")
         model = self._model(
             runtime.default_model, runtime.provider, ("workflow", "runtime", "provider")
         )
@@ -605,6 +601,16 @@ class _Conductor(Translation):
             self.places[("steps", len(steps))] = ("output",)
             steps.append({"name": name, "set": values})
         return native
+
+
+def _input(spec: ConductorInput) -> dict[str, Json]:
+    made: dict[str, Json] = {"type": spec.type}
+    if spec.description:
+        made["description"] = spec.description
+    if spec.default is not None or not spec.required:
+        # An optional input without a default has the empty value of its type.
+        made["default"] = _ZERO[spec.type] if spec.default is None else spec.default
+    return made
 
 
 def _failures(mode: str) -> dict[str, Json]:
