@@ -8,6 +8,7 @@ import pytest
 
 from dialects.imported import cases, check_run, check_same, check_wrong
 from dialects.workflow_v2.support import Case
+from loopwright.documents import Settings, load
 
 ALL = cases(Path(__file__).parent / "cases")
 names = {"ids": lambda case: case.name}
@@ -31,3 +32,13 @@ def test_the_native_form_does_the_same(case: Case, tmp_path: Path) -> None:
     for folder in ("theirs", "ours"):
         (tmp_path / folder).mkdir()
     check_same(case, tmp_path / "theirs", tmp_path / "ours")
+
+
+def test_declared_inputs_are_those_of_the_native_document(tmp_path: Path) -> None:
+    """A required input is asked for, an unknown one is refused, and the schema has all of them."""
+    text = next(case for case in ALL if case.name == "01-a-sequence").files["main.yaml"]
+    file = tmp_path / "main.yaml"
+    file.write_text(text)
+    loaded = load(file, Settings(execute=False))
+    assert loaded.input_schema()["required"] == ["question"]
+    assert list(loaded.input_schema()["properties"]) == ["question", "tone", "length"]
