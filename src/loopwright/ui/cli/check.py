@@ -13,6 +13,7 @@ import typer
 from ...documents import Settings, export_schema, load
 from ...documents.load import to_native_yaml
 from ...documents.schema.export import EDITOR_SCHEMA, MODELINE, editor_schema
+from ...errors import ConfigurationError
 from ...records.codec import Json
 from .. import formatting as texts
 from ..check_report import CheckReport, report_on
@@ -145,6 +146,10 @@ def convert(
         if folder is None:
             output.write(to_native_yaml(next(iter(loaded.documents.values()))).rstrip("\n"))
             return 0
+        if Path(folder).suffix in (".yaml", ".yml") and not Path(folder).is_dir():
+            raise ConfigurationError(
+                f"--out: {folder!r} is the name of a file, and --out takes a folder; for one document use > {folder}"
+            )
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, document in loaded.documents.items():
             target = Path(folder) / f"{Path(name).stem}.yaml"
