@@ -75,6 +75,7 @@ async def test_nobody_else_is_let_in(service: Service, name: str) -> None:
                         method, path, json={} if method == "POST" else None
                     )
                     assert (path, answer.status_code) == (path, status)
+                    assert list(answer.json()) == ["error"]
                     assert TOKEN not in answer.text
     assert await service.journal.runs() == []
 
@@ -90,8 +91,8 @@ async def test_a_browser_can_read_and_change_nothing(service: Service) -> None:
         assert all(operation.path.replace("{", "{") in page.text for operation in OPERATIONS)
         body = {"workflow": "plain.yaml"}
         refused = await client.post("/runs", json=body, headers={**cookie, "x-loopwright": "1"})
-        assert (refused.status_code, refused.text) == (
-            401, "send the header Authorization: Bearer TOKEN; loopwright serve printed the file of the token\n",
+        assert (refused.status_code, refused.json()["error"]) == (
+            401, "send the header Authorization: Bearer TOKEN; loopwright serve printed the file of the token",
         )  # fmt: skip
     assert await service.journal.runs() == []
 
@@ -139,6 +140,10 @@ async def test_a_run_from_the_check_to_the_result(
         ("GET", f"/runs/{run_id}/result?wait=long", "", 400): "result: wait: 'long' is not of type 'number'",
         ("GET", "/runs", "", 405): "known here: GET /workflows",
         ("GET", "/nowhere", "", 404): "there is no GET /nowhere",
+        # Without a body there is nothing that needs a type.
+        ("POST", f"/runs/{run_id}/cancel", "", 409): "is satisfied, so there is nothing to cancel",
+        ("POST", "/runs", "", 400): "run: the argument 'workflow' is missing",
+        ("PUT", "/runs", "", 405): "use GET to read and POST to change",
     }  # fmt: skip
     for (method, path, content, status), sentence in refused.items():
         headers = {"content-type": "application/json"} if content else {}
@@ -146,7 +151,16 @@ async def test_a_run_from_the_check_to_the_result(
         assert (path, answer.status_code) == (path, status)
         assert sentence in answer.json()["error"]
     form = await client.post("/runs", data={"workflow": "plain.yaml"})
-    assert form.status_code == 415
+    assert (form.status_code, form.json()) == (
+        415, {"error": "a change must be sent as application/json"},
+    )  # fmt: skip
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{}"
+
+    sent_as = {"content-type": "application/json"}
+    chunked = await client.post(f"/runs/{run_id}/cancel", content=endless(), headers=sent_as)
+    assert (chunked.status_code, list(chunked.json())) == (413, ["error"])
 
 
 async def test_a_question_is_answered(client: httpx.AsyncClient) -> None:

@@ -33,7 +33,7 @@ _NUMBERS = ("number", "integer")
 _ERRORS = {
     "400": "The request or the workflow is wrong", "401": "The token is missing or wrong",
     "404": "There is no such run", "409": "The run is not in a state for this",
-    "503": "The journal cannot be used",
+    "503": "The journal cannot be used", "default": "The request is refused",
 }  # fmt: skip
 
 
@@ -165,9 +165,7 @@ def _described(operation: Operation) -> dict[str, Json]:
             **{
                 status: {"description": text, "content": {"application/json": {"schema": error}}}
                 for status, text in _ERRORS.items()
-                if status != "401"  # in plain text, by the guard in front
             },
-            "401": {"description": _ERRORS["401"]},
         },
     }  # fmt: skip
     if body:

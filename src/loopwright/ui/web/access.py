@@ -7,7 +7,7 @@ Rules:
    removes the token from the address, so that it stays out of the history and of referrers.
 3. A request from another site is refused by its Origin or Sec-Fetch-Site.
 4. A change is a POST of JSON with a header that forms cannot send; for a server that programs call, that is the
-   header with the token.
+   header with the token, and a POST without a body is one too.
 5. Pages load nothing from other hosts, run no inline script, and are not shown in frames.
 """
 
@@ -21,7 +21,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ConfigurationError, LoopwrightError
@@ -82,7 +82,8 @@ class AccessGuard:
         port: the port of the server.
         token: the secret of this server.
         program: the command that started it, for sentences. Default: that of the page.
-        changing: the methods of a change, for a server that programs call; with its cookie alone, nothing changes.
+        changing: the methods of a change, for a server that programs call; with its cookie alone, nothing changes,
+            and its refusals are JSON.
         any_host: whether it listens on other interfaces, and may be called by any name.
     """
 
@@ -128,10 +129,10 @@ class AccessGuard:
         headers = _headers(scope)
         # Another site may let its own name resolve to this machine (DNS rebinding).
         if headers.get("host", "") not in self._hosts and not self._any_host:
-            return _refused(421, f"use the loopback address that {self._program} printed")
+            return self._refused(421, f"use the loopback address that {self._program} printed")
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
-            return _refused(403, "this request came from another site")
+            return self._refused(403, "this request came from another site")
         site = headers.get("sec-fetch-site", "none")
         # A link in a terminal or a chat is a cross-site navigation; with the token it is allowed.
         query = scope["query_string"].decode("latin-1")
@@ -142,7 +143,7 @@ class AccessGuard:
         if site not in ("none", "same-origin") and not (
             entering and headers.get("sec-fetch-mode") == "navigate"
         ):
-            return _refused(403, "this request came from another site")
+            return self._refused(403, "this request came from another site")
         if entering:
             # Set the cookie, and redirect to the address without the token.
             kept = parse_qsl(query, keep_blank_values=True)
@@ -156,12 +157,12 @@ class AccessGuard:
         if not by_program and self._changing:
             if scope["method"] != "GET" or not self._has_session(headers):
                 why = f"send the header Authorization: Bearer TOKEN; {self._program} printed the file of the token"
-                return _refused(401, why)
+                return self._refused(401, why)
         elif not by_program and not self._has_session(headers):
-            return _refused(
+            return self._refused(
                 401, f"open the address that {self._program} printed; it contains the token"
             )
-        return _method(scope["method"], headers, self._changing)
+        return self._method(scope["method"], headers)
 
     def _has_session(self, headers: dict[str, str]) -> bool:
         try:
@@ -170,6 +171,32 @@ class AccessGuard:
             return False
         session = jar[self.cookie].value if self.cookie in jar else ""
         return hmac.compare_digest(session.encode(), self.session.encode())
+
+    def _method(self, method: str, headers: dict[str, str]) -> Response | None:
+        if method in ("GET", "HEAD", *(one for one in self._changing if one != "POST")):
+            return None
+        if method != "POST":
+            return self._refused(405, "use GET to read and POST to change")
+        # Browsers let no form set a header, and ask before a script of another site may.
+        if CHANGE_HEADER not in headers and not self._changing:
+            return self._refused(403, f"a change needs the header {CHANGE_HEADER}")
+        length = headers.get("content-length", "")
+        # A request with neither header has no body, and what is not there has no type.
+        if self._changing and length in ("", "0") and "transfer-encoding" not in headers:
+            return None
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return self._refused(415, "a change must be sent as application/json")
+        # Without a length, a body could be sent that never ends.
+        if not length.isdigit() or int(length) > MAX_BODY:
+            return self._refused(
+                413, f"a change needs a content-length of at most {MAX_BODY} bytes"
+            )
+        return None
+
+    def _refused(self, status: int, why: str) -> Response:
+        if self._changing:  # a program reads it
+            return JSONResponse({"error": why}, status)
+        return PlainTextResponse(f"{why}\n", status)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -182,27 +209,6 @@ def _headers(scope: Scope) -> dict[str, str]:
             text = f"{headers[name]}; {text}" if name == "cookie" else f"{headers[name]}, {text}"
         headers[name] = text
     return headers
-
-
-def _method(method: str, headers: dict[str, str], changing: tuple[str, ...]) -> Response | None:
-    if method in ("GET", "HEAD", *(one for one in changing if one != "POST")):
-        return None
-    if method != "POST":
-        return _refused(405, "use GET to read and POST to change")
-    # Browsers let no form set a header, and ask before a script of another site may.
-    if CHANGE_HEADER not in headers and not changing:
-        return _refused(403, f"a change needs the header {CHANGE_HEADER}")
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return _refused(415, "a change must be sent as application/json")
-    # Without a length, a body could be sent that never ends.
-    length = headers.get("content-length", "")
-    if not length.isdigit() or int(length) > MAX_BODY:
-        return _refused(413, f"a change needs a content-length of at most {MAX_BODY} bytes")
-    return None
-
-
-def _refused(status: int, why: str) -> Response:
-    return PlainTextResponse(f"{why}\n", status)
 
 
 def _secured(send: Send, caching: bytes) -> Send:
