@@ -150,6 +150,12 @@ async def test_a_run_from_the_check_to_the_result(
         answer = await client.request(method, path, content=content or None, headers=headers)
         assert (path, answer.status_code) == (path, status)
         assert sentence in answer.json()["error"]
+    same = await client.post("/runs", json={**body, "id": "order 17"}, headers=key)
+    assert same.json()["run_id"] == run_id
+    other = await client.post("/runs", json={**body, "id": "order 18"}, headers=key)
+    assert (other.status_code, other.json()["error"]) == (
+        400, "id: 'order 18' is not the header Idempotency-Key, 'order 17'; send one of them",
+    )  # fmt: skip
     form = await client.post("/runs", data={"workflow": "plain.yaml"})
     assert (form.status_code, form.json()) == (
         415, {"error": "a change must be sent as application/json"},

@@ -17,13 +17,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ...errors import (
+    ConfigurationError,
     DocumentError,
     JournalError,
     JournalUnavailable,
     LoopwrightError,
     RunNotFound,
 )
-from ...records.codec import Json
+from ...records.codec import Json, text_of
 from ..web.access import json_object
 from .operations import OPERATIONS, Operation
 from .service import Caller, Service
@@ -112,8 +113,12 @@ async def _arguments(request: Request, operation: Operation) -> dict[str, Json]:
     else:
         arguments |= await json_object(request)
         # By the draft of the IETF; a key in the body is the same.
-        if "id" in operation.properties and (key := request.headers.get("idempotency-key")):
-            arguments.setdefault("id", key.strip('"'))
+        if "id" in operation.properties and (header := request.headers.get("idempotency-key")):
+            key = header.strip('"')
+            if (given := arguments.setdefault("id", key)) != key:
+                raise ConfigurationError(
+                    f"id: {text_of(given)[:80]!r} is not the header Idempotency-Key, {key[:80]!r}; send one of them"
+                )
     return arguments | request.path_params
 
 
