@@ -131,7 +131,7 @@ async def test_a_run_from_the_check_to_the_result(
         ("GET", "/runs/nothing", "", 404): "there is no run 'nothing'",
         ("POST", f"/runs/{run_id}/cancel", "{}", 409): "is satisfied, so there is nothing to cancel",
         ("POST", f"/runs/{run_id}/approve", '{"answer": true}', 400): "no question of this run is open",
-        ("POST", "/runs", json.dumps({**body, "id": "order 17", "input": "Bob"}), 400): "has a run with another input",
+        ("POST", "/runs", json.dumps({**body, "id": "order 17", "input": "Bob"}), 409): "has a run with another input",
         ("POST", "/runs", json.dumps({**body, "confirmation": "x"}), 400): "it is not one that check returned",
         ("POST", "/runs", '{"workflow"', 400): "the request is not JSON",
         ("POST", "/runs", "[]", 400): "the request is not a JSON object",

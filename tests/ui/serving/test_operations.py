@@ -11,7 +11,7 @@ import pytest
 
 from loopwright import MemoryJournal, run
 from loopwright.documents import load
-from loopwright.errors import ConfigurationError, LoopwrightError, RunNotFound
+from loopwright.errors import ConfigurationError, LoopwrightError, ReplayMismatch, RunNotFound
 from loopwright.ui.journals import opened
 from loopwright.ui.serving.confirmations import SECONDS, Confirmations
 from loopwright.ui.serving.operations import OPERATIONS
@@ -142,9 +142,9 @@ async def test_the_same_id_is_the_same_run(service: Service, folder: Path) -> No
     assert first == second == third
     assert third["output"] == "Hello Ada"
     assert len(await service.journal.runs()) == 1
-    with pytest.raises(ConfigurationError, match="id: 'order 17' has a run with another input"):
+    with pytest.raises(ReplayMismatch, match="id: 'order 17' has a run with another input"):
         await service.run({**asked, "input": "Bob"}, WHO)
-    with pytest.raises(ConfigurationError, match="id: 'order 17' has a run with another workflow"):
+    with pytest.raises(ReplayMismatch, match="id: 'order 17' has a run with another workflow"):
         await service.run({**asked, "workflow": "asks.yaml"}, WHO)
     # Another server of this folder has the same IDs.
     async with opened("sqlite:.loopwright/runs.db") as store:

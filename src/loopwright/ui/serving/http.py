@@ -33,7 +33,7 @@ from .webhooks import Webhooks
 _NUMBERS = ("number", "integer")
 _ERRORS = {
     "400": "The request or the workflow is wrong", "401": "The token is missing or wrong",
-    "404": "There is no such run", "409": "The run is not in a state for this",
+    "404": "There is no such run", "409": "The run is not in a state for this, or the id has a run with another input or workflow",
     "503": "The journal cannot be used", "default": "The request is refused",
 }  # fmt: skip
 

@@ -21,7 +21,14 @@ from weakref import WeakValueDictionary
 
 from ..._home import HOME, TRUST, Home
 from ...engine.run import new_run_id
-from ...errors import ConfigurationError, LoopwrightError, RunLocked, RunNotFound, nearest
+from ...errors import (
+    ConfigurationError,
+    LoopwrightError,
+    ReplayMismatch,
+    RunLocked,
+    RunNotFound,
+    nearest,
+)
 from ...journal import Journal, RunInfo
 from ...journal.questions import answer, pending
 from ...journal.views import RunView
@@ -164,6 +171,7 @@ class Service:
 
         Raises:
             ConfigurationError: without a valid confirmation, if one is needed, or if the run is refused.
+            ReplayMismatch: if the run of the `id` has another input or workflow.
         """
         key = text_of(arguments.get("id")) or (new_run_id() if self._shared else "")
         if not key:
@@ -310,19 +318,22 @@ class Service:
         return self.folder / workflow
 
     async def _is_there(self, run_id: str, arguments: Arguments) -> bool:
-        """Return whether the run of an `id` exists. Raises ConfigurationError if it is another one."""
+        """Return whether the run of an `id` exists. Raises ReplayMismatch if it is another one."""
         from ...cluster.shared_runs import exact_run
 
         info = await exact_run(self.journal, run_id)
         if info is None:
             return False
         source, _ = await asyncio.to_thread(self._loaded, text_of(arguments["workflow"]))
-        same = codec.digest(info.input) == codec.digest(self._input(source, arguments))
-        if not same or info.name != source.step.name:
-            other = "workflow" if same else "input"
-            raise ConfigurationError(
-                f"id: {arguments['id']!r} has a run with another {other}, {run_id}; use another id for another run"
-            )
+        before, now, other = info.name, source.step.name, "workflow"
+        recorded, given = codec.digest(info.input), codec.digest(self._input(source, arguments))
+        if recorded != given:
+            before, now, other = recorded, given, "input"
+        if before != now:
+            raise ReplayMismatch(
+                f"id: {arguments['id']!r} has a run with another {other}, {run_id}; use another id for another run",
+                path="", recorded=before, now=now,
+            )  # fmt: skip
         return True
 
     def _input(self, source: RunSource, arguments: Arguments) -> Json:
