@@ -214,7 +214,7 @@ async def test_tools_over_streamable_http(service: Service) -> None:
 
 
 def test_the_server_itself(folder: Path) -> None:
-    """It prints its address and the files of its secrets, keeps the token over a restart, and ends by Ctrl-C."""
+    """It prints its address and the files of its secrets, first that of the token, keeps the token over a restart, and ends by Ctrl-C."""
     import subprocess
 
     from warm_python import warm_python
@@ -229,9 +229,9 @@ def test_the_server_itself(folder: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         address = process.stdout.readline().strip()
-        lines = [process.stderr.readline() for _ in range(2)]
-        assert "webhooks are signed with the secret in" in lines[0]
-        file = Path(lines[1].partition("the token is in ")[2].partition(";")[0])
+        lines = [process.stderr.readline() for _ in range(3)]
+        file = Path(lines[0].partition("the token is in ")[2].partition(";")[0])
+        assert "webhooks are signed with the secret in" in lines[2]
         tokens.append(file.read_text())
         request = urllib.request.Request(
             address + "workflows", headers={"authorization": f"Bearer {tokens[-1]}"}

@@ -104,11 +104,13 @@ def serve(
                 if webhook:
                     webhooks = import_module("loopwright.ui.serving.webhooks")
                     hooks = webhooks.Webhooks(service, webhook, output.note)
-                    output.note(
-                        f"webhooks are signed with the secret in {service.home.private_file('webhook')}"
-                    )
                 with listen(port, host=host) as listener:
                     _announce(output, service, listener, "/")
+                    # After the file of the token: programs read that line first.
+                    if webhook:
+                        output.note(
+                            f"webhooks are signed with the secret in {service.home.private_file('webhook')}"
+                        )
                     app = serving.create_app(service, hooks)
                     await _serve(app, listener, service, "loopwright serve", any_host=host != HOST)
 
