@@ -25,6 +25,7 @@ from loopwright.ui.serving.operations import OPERATIONS
 from loopwright.ui.serving.service import Service
 from loopwright.ui.web.access import AccessGuard
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 PORT, TOKEN = 8124, "t" * 43
 HOST = f"127.0.0.1:{PORT}"
 RIGHT = {"authorization": f"Bearer {TOKEN}"}
@@ -170,11 +171,16 @@ async def test_a_run_from_the_check_to_the_result(
 
 
 async def test_a_question_is_answered(client: httpx.AsyncClient) -> None:
-    """The status has the question with the forms of its answers, and the answer continues the run."""
+    """The status has the question with the forms of its answers, as the guide has them, and the answer continues the run."""
     waiting = await client.post("/runs", json={"workflow": "asks.yaml", "wait": 60})
     run_id = waiting.json()["run_id"]
     (question,) = (await client.get(f"/runs/{run_id}")).json()["questions"]
     assert '{"approve": true' in question["answers"]
+    guide = (DOCS / "guide" / "serving.md").read_text("utf-8")
+    section = guide.partition("## Answer a question")[2].partition("\n## ")[0]
+    (approve,) = [one for one in OPERATIONS if one.name == "approve"]
+    for name in (*question, *approve.properties):
+        assert f"`{name}`" in section, name
     body = {"answer": {"approve": False, "accept": True}}
     assert (await client.post(f"/runs/{run_id}/approve", json=body)).status_code == 200
     done = await client.get(f"/runs/{run_id}/result", params={"wait": 60})
