@@ -18,6 +18,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.applications import Starlette
 
+from loopwright.records.json_schema import problem_with
 from loopwright.ui.cli import main
 from loopwright.ui.serving.http import create_app, openapi
 from loopwright.ui.serving.mcp import PATH, WorkflowServer
@@ -45,6 +46,18 @@ def client_of(app: Any, **headers: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url=f"http://{HOST}", headers=headers
     )
+
+
+def returned_by(name: str) -> Any:
+    """Return the schema of the result of an operation in the description."""
+    described: Any = openapi()
+    (route,) = [
+        one
+        for path in described["paths"].values()
+        for one in path.values()
+        if one["operationId"] == name
+    ]
+    return route["responses"]["200"]["content"]["application/json"]["schema"]
 
 
 @pytest.fixture
@@ -127,7 +140,13 @@ async def test_a_run_from_the_check_to_the_result(
     done = await client.get(f"/runs/{run_id}/result", params={"wait": "60"})
     assert done.json()["output"] == "Ada"
     assert (await client.get(f"/runs/{run_id}")).json()["status"] == "satisfied"
-    assert len((await client.get("/workflows")).json()["runs"]) == 1
+    listed = (await client.get("/workflows")).json()
+    assert len(listed["runs"]) == 1
+    returned = returned_by("list")
+    assert problem_with(listed, returned) == ""
+    assert set(listed["runs"][0]) == set(returned["properties"]["runs"]["items"]["properties"])
+    for one in listed["workflows"]:
+        assert set(one) <= set(returned["properties"]["workflows"]["items"]["properties"])
     refused = {
         ("GET", "/runs/nothing", "", 404): "there is no run 'nothing'",
         ("POST", f"/runs/{run_id}/cancel", "{}", 409): "is satisfied, so there is nothing to cancel",
@@ -174,7 +193,11 @@ async def test_a_question_is_answered(client: httpx.AsyncClient) -> None:
     """The status has the question with the forms of its answers, as the guide has them, and the answer continues the run."""
     waiting = await client.post("/runs", json={"workflow": "asks.yaml", "wait": 60})
     run_id = waiting.json()["run_id"]
-    (question,) = (await client.get(f"/runs/{run_id}")).json()["questions"]
+    state = (await client.get(f"/runs/{run_id}")).json()
+    returned = returned_by("status")
+    assert problem_with(state, returned) == ""
+    assert set(state) == set(returned["properties"]) - {"waits_for"}
+    (question,) = state["questions"]
     assert '{"approve": true' in question["answers"]
     guide = (DOCS / "guide" / "serving.md").read_text("utf-8")
     section = guide.partition("## Answer a question")[2].partition("\n## ")[0]

@@ -166,7 +166,7 @@ def _described(operation: Operation) -> dict[str, Json]:
         "description": operation.description,
         "parameters": parameters,
         "responses": {
-            "200": {"description": "Done", "content": {"application/json": {"schema": {"type": "object"}}}},
+            "200": {"description": "Done", "content": {"application/json": {"schema": dict(operation.returns)}}},
             **{
                 status: {"description": text, "content": {"application/json": {"schema": error}}}
                 for status, text in _ERRORS.items()

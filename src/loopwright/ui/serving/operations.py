@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ...records.json_schema import problem_with
-from .service import INPUT, Arguments, Caller, Service
+from .service import INPUT, ROW, Arguments, Caller, Service
 
 Schema = Mapping[str, Json]
 
@@ -25,6 +25,7 @@ class Operation:
         properties: the JSON Schemas of its arguments.
         required: the arguments that must be given.
         changes: whether it starts, ends or continues a run.
+        returns: the JSON Schema of its result.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Operation:
     properties: Mapping[str, Schema] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     changes: bool = False
+    returns: Schema = field(default_factory=lambda: {"type": "object"})
 
     @property
     def schema(self) -> dict[str, Json]:
@@ -82,11 +84,37 @@ def _limit(what: str) -> Schema:
     return {"type": "integer", "minimum": 1, "description": f"Limit on {what}."}
 
 
+def _object(fields: Mapping[str, Json], *optional: str) -> dict[str, Json]:
+    required = [name for name in fields if name not in optional]
+    return {"type": "object", "properties": dict(fields), "required": required}
+
+
+_WORKFLOW_ROW = _object(
+    {
+        "workflow": {"type": "string"}, "name": {"type": "string"},
+        "problem": {"type": "string", "description": "Why it cannot be run."},
+        "effects": {"type": "string", "description": "Its effects on this machine in words."},
+        "input": {"type": "object", "description": "The JSON Schema of its input."},
+    },
+    "problem", "effects", "input",
+)  # fmt: skip
+_STATE = _object(
+    {
+        **ROW, "questions": {"type": "array", "items": {"type": "object"}},
+        "waits_for": {"type": "string"},
+    },
+    "questions", "waits_for",
+)  # fmt: skip
+
 OPERATIONS = (
     Operation(
         "list",
         "List the workflows of the folder with their input and their effects on this machine, and the latest runs.",
         Service.workflows, "GET", "/workflows",
+        returns=_object({
+            "workflows": {"type": "array", "items": _WORKFLOW_ROW},
+            "runs": {"type": "array", "items": _object(ROW)},
+        }),
     ),
     Operation(
         "check",
@@ -115,7 +143,7 @@ OPERATIONS = (
     Operation(
         "status",
         "Return the status of a run, its iterations, its cost, and its open questions.",
-        Service.status, "GET", "/runs/{run}", {"run": _RUN}, ("run",),
+        Service.status, "GET", "/runs/{run}", {"run": _RUN}, ("run",), returns=_STATE,
     ),
     Operation(
         "result",
@@ -125,7 +153,7 @@ OPERATIONS = (
     Operation(
         "cancel",
         "Cancel a run. Its results are kept.",
-        Service.cancel, "POST", "/runs/{run}/cancel", {"run": _RUN}, ("run",), changes=True,
+        Service.cancel, "POST", "/runs/{run}/cancel", {"run": _RUN}, ("run",), changes=True, returns=_STATE,
     ),
     Operation(
         "approve",
@@ -137,6 +165,6 @@ OPERATIONS = (
             "path": _text("Path of the question, if there are several."),
             "answer": {"description": 'The answer, such as {"approve": true}.'},
         },
-        ("run", "answer"), changes=True,
+        ("run", "answer"), changes=True, returns=_STATE,
     ),
 )  # fmt: skip

@@ -30,6 +30,7 @@ from ...errors import (
     nearest,
 )
 from ...journal import Journal, RunInfo
+from ...journal.protocol import DAMAGED
 from ...journal.questions import answer, pending
 from ...journal.views import RunView
 from ...records import codec
@@ -37,6 +38,7 @@ from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from ..check_report import report_on
 from ..consent import actions_text, approve
+from ..finding import STATUSES
 from ..inputs import input_value
 from ..processes import RunProcesses
 from ..project import KnownDocument, ProjectFolder
@@ -61,6 +63,15 @@ _LEFT_OUT = (
 INPUT: dict[str, Json] = {
     "anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array", "items": {}}]
 }
+_TEXT: Json = {"type": "string"}
+_SECONDS: Json = {"type": "number", "description": "Seconds since 1970."}
+# The fields of a run in a list, with the JSON Schemas of their values.
+ROW: dict[str, Json] = {
+    "run_id": _TEXT, "name": _TEXT, "status": {"type": "string", "enum": [*STATUSES, DAMAGED]},
+    "reason": _TEXT, "detail": _TEXT, "created": _SECONDS, "updated": _SECONDS,
+    "iterations": {"type": "integer"}, "score": {"type": ["number", "null"]},
+    "usage": {"type": "object", "additionalProperties": {"type": "number"}},
+}  # fmt: skip
 Arguments = Mapping[str, Json]
 Progress = Callable[[float, str], Awaitable[None]]
 """Receives the number of iterations, and what happened in words."""
@@ -381,7 +392,4 @@ def _live(view: RunView) -> RunInfo:
 
 def _row(info: RunInfo) -> dict[str, Json]:
     data = info.to_json()
-    names = (
-        "run_id", "name", "status", "reason", "detail", "created", "updated", "iterations", "score", "usage",
-    )  # fmt: skip
-    return {name: data[name] for name in names}
+    return {name: data[name] for name in ROW}
