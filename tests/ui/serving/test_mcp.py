@@ -87,12 +87,17 @@ async def test_each_operation_is_a_tool(service: Service, mode: str) -> None:
                 {"workflow": "../plain.yaml"},
             ),
             "confirmation: acts.yaml runs 1 command": ("run", {"workflow": "acts.yaml"}),
-            "there is no run 'nothing'": ("status", {"run": "nothing"}),
+            "there is no run 'nothing' in this journal; list has the latest runs": (
+                "status",
+                {"run": "nothing"},
+            ),
         }
         for sentence, (name, arguments) in refused.items():
             result = await client.call_tool(name, arguments)
             assert result.is_error
             assert sentence in said(result)
+            # The caller has tools, and no command line.
+            assert "loopwright runs" not in said(result)
         with pytest.raises(MCPError, match="there is no tool 'runn'; did you mean 'run'"):
             await client.call_tool("runn", {})
     assert await service.journal.runs() == []
@@ -142,7 +147,7 @@ async def test_a_run_is_a_task_with_its_questions_as_forms(service: Service) -> 
         assert (done.structured_content["output"], done.is_error) == ("xx", False)
         await ask(client, "tasks/cancel", taskId=task_id)  # is acknowledged, and changes nothing
         assert (await status())["status"] == "completed"
-        with pytest.raises(MCPError, match="there is no run 'nothing'"):
+        with pytest.raises(MCPError, match="there is no run 'nothing' .*; list has the latest"):
             await ask(client, "tasks/get", taskId="nothing")
 
 

@@ -207,11 +207,14 @@ class Service:
         """Return a run that this service sees. Raises RunNotFound."""
         if not is_run_id(text_of(run)):
             raise RunNotFound(f"{text_of(run)[:80]!r} is not a run ID")
-        info = await self.journal.find(text_of(run))
+        # A caller has the operations, and not the command line.
+        hint = "; list has the latest runs"
+        try:
+            info = await self.journal.find(text_of(run))
+        except RunNotFound as error:
+            raise RunNotFound(error.what, error.hint and hint) from error
         if not self.sees(info):
-            raise RunNotFound(
-                f"{info.run_id} is not a run of the workflows in {self.folder}; list has those that are"
-            )
+            raise RunNotFound(f"{info.run_id} is not a run of the workflows in {self.folder}", hint)
         return info
 
     def sees(self, info: RunInfo) -> bool:
