@@ -35,9 +35,9 @@ async def journal(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         yield journal
 
 
-async def retry(journal: Journal, root: Any, value: Any, item: int | None = None) -> Any:
+async def retry(journal: Journal, root: Any, value: Any, item: int = 0) -> Any:
     info = await journal.find("r")
-    paths = failed_paths(info, await journal.entries("r"), item)
+    paths = failed_paths(info, await journal.entries("r"), [item] if item else [])
     await journal.rewind("r", only=paths)
     return await run(root, value, journal=journal, run_id="r")
 

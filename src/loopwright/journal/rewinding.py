@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import ConfigurationError, RunLocked
@@ -84,7 +84,7 @@ def can_be_undone(entries: Sequence[Entry]) -> bool:
     return latest is not None and latest.kind == "rewound" and "undo" not in (latest.value or {})
 
 
-def failed_paths(info: RunInfo, entries: Sequence[Entry], item: int | None = None) -> list[str]:
+def failed_paths(info: RunInfo, entries: Sequence[Entry], items: Collection[int] = ()) -> list[str]:
     """Return the paths of exactly what failed in a run: a step, iterations of a loop, or items of lists.
 
     Of a loop, these are its latest iterations without a success between them, and what followed; of a list, all
@@ -93,7 +93,7 @@ def failed_paths(info: RunInfo, entries: Sequence[Entry], item: int | None = Non
     Args:
         info: the run, which has failed.
         entries: all its entries.
-        item: the number of the one item to return.
+        items: the numbers of the items to return. Default: all that failed.
 
     Returns:
         The paths for `Journal.rewind(only=…)`; [] if nothing failed.
@@ -109,8 +109,8 @@ def failed_paths(info: RunInfo, entries: Sequence[Entry], item: int | None = Non
                 numbers.append(record.number)
             elif path not in lists:
                 break
-        if item is not None and path in lists:
-            numbers = [number for number in numbers if number == item]
+        if items and path in lists:
+            numbers = [number for number in numbers if number in items]
         if numbers:
             failed[path] = sorted(numbers)
     # What an outer loop or list went on without is not a failure of the run.
@@ -128,7 +128,7 @@ def failed_paths(info: RunInfo, entries: Sequence[Entry], item: int | None = Non
             found[f"{start}/record"] = None
         if path not in lists:
             found |= dict.fromkeys(_after(path, numbers[0], list(found), kept))
-    if not found and item is None and info.status == Status.FAILED.value:
+    if not found and not items and info.status == Status.FAILED.value:
         where = ((replay.ended.get("") or {}).get("error") or {}).get("path")
         found = {_ATTEMPT.sub("", where): None} if where else {}
     # A workflow around it hands its files over at its end.
@@ -165,13 +165,13 @@ def _ended_outer(path: str, failed: Mapping[str, Sequence[int]], replay: Recorde
     return True
 
 
-async def discard_failed(journal: Journal, run_id: str, item: int | None = None) -> Rewind:
+async def discard_failed(journal: Journal, run_id: str, items: Collection[int] = ()) -> Rewind:
     """Rewind a run by exactly what failed in it, so that a resume does that again.
 
     Args:
         journal: the journal of the run.
         run_id: the run.
-        item: the number of the one item of its lists to do again. Default: all that failed.
+        items: the numbers of the items of its lists to do again. Default: all that failed.
 
     Returns:
         What was discarded.
@@ -187,16 +187,15 @@ async def discard_failed(journal: Journal, run_id: str, item: int | None = None)
         raise RunLocked(
             f"{info.run_id}: it is {info.status}, so it has not failed; resume it or wait for its end"
         )
-    paths = (
-        failed_paths(info, entries, item) if info.status not in ("satisfied", "cancelled") else []
-    )
-    if not paths and item is not None:
-        failed = (
-            path.split("/")[-2] for path in failed_paths(info, entries) if path.endswith("/record")
-        )
-        raise ConfigurationError(
-            f"{info.run_id}: item {item} did not fail. Failed: {', '.join(failed) or 'none'}"
-        )
+    may_fail = info.status not in ("satisfied", "cancelled")
+    paths = failed_paths(info, entries, items) if may_fail else []
+    if items:
+        all_failed = failed_paths(info, entries) if may_fail else []
+        failed = [path.split("/")[-2] for path in all_failed if path.endswith("/record")]
+        if gone := [str(item) for item in items if str(item) not in failed]:
+            raise ConfigurationError(
+                f"{info.run_id}: item {', '.join(gone)} did not fail. Failed: {', '.join(failed) or 'none'}"
+            )
     if not paths:
         raise ConfigurationError(
             f"{info.run_id}: it is {info.status}, and nothing in it failed, so nothing is done again"

@@ -11,7 +11,7 @@ import functools
 import math
 import os
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast
 
@@ -293,9 +293,11 @@ def retry(
     options: ManyRunOptions,
     name: RunName = "",
     item: Annotated[
-        int | None,
+        list[int] | None,
         typer.Option(
-            "--item", metavar="N", help="One item of a list: do only this one, which failed, again."
+            "--item",
+            metavar="N",
+            help="Item of a list that failed: do only this again; repeatable.",
         ),
     ] = None,
 ) -> int:
@@ -312,15 +314,20 @@ def retry(
     """
     with Output(as_json=options.as_json) as output:
         if options.selects(name):
-            if item is not None:
+            if item:
                 raise ConfigurationError("--item is for one RUN")
-            act = functools.partial(_retried, item=None, options=options, output=output, quiet=True)
+            act = functools.partial(_retried, items=(), options=options, output=output, quiet=True)
             return run_many(options, ("failed",), "retry", lambda run_id: act(run_id)[1], output)
-        return report(*_retried(name, item=item, options=options, output=output), output)
+        return report(*_retried(name, items=item or (), options=options, output=output), output)
 
 
 def _retried(
-    name: str, *, item: int | None, options: RunCommandOptions, output: Output, quiet: bool = False
+    name: str,
+    *,
+    items: Collection[int],
+    options: RunCommandOptions,
+    output: Output,
+    quiet: bool = False,
 ) -> tuple[Job, Result, list[Question]]:
     """Do again what failed in a run, and return the job, the result and the open questions.
 
@@ -331,7 +338,7 @@ def _retried(
     info, _ = reading(options.journal, lambda store: on_record(store, name))
     # Before anything is discarded: whether the run can continue here at all.
     source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
-    done = reading(options.journal, lambda store: discard_failed(store, info.run_id, item))
+    done = reading(options.journal, lambda store: discard_failed(store, info.run_id, items))
     if not quiet:
         output.note(f"{info.run_id} does again what failed: {texts.discarded(done)}")
     telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
