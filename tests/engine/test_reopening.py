@@ -159,6 +159,16 @@ async def test_a_run_out_of_money_goes_on_with_more(where: str) -> None:
     assert more.usage.usd == pytest.approx(1.6)
 
 
+async def test_a_rewound_loop_takes_a_lower_limit() -> None:
+    """A limit above the iterations that count is the limit, also where the loop had a higher one; a replay keeps it."""
+    work, journal = Work(), MemoryJournal()
+    await run(work.loop(), "a", journal=journal, run_id="r")  # three iterations
+    await journal.rewind("r", "refine/2")
+    less = await resume(work.loop(), "r", journal=journal, max_iterations=2)
+    assert (less.iterations, less.reason, len(work.calls)) == (2, Reason.MAX_ITERATIONS, 4)
+    assert told(await run(work.loop(), journal=journal, run_id="r")) == told(less)
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_an_iteration_is_run_again_on_an_edited_input(kind: str, tmp_path: Path) -> None:
     """Rounds before it stay as they are; the edit stands in for adapt, in every later resume too."""

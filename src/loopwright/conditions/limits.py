@@ -304,22 +304,24 @@ def tightest(*budgets: object) -> Budget | None:
     return Budget(**lowest) if lowest else None
 
 
-def raised(members: Iterable[Condition], options: Mapping[str, Json]) -> tuple[Condition, ...]:
-    """Return conditions with their limits raised, never lowered.
+def raised(
+    members: Iterable[Condition], options: Mapping[str, Json], used: int
+) -> tuple[Condition, ...]:
+    """Return conditions with the limits of a resume: a new number of iterations, and raised budgets.
 
     Args:
         members: the conditions.
         options: new limits, by `max_iterations` and the names of UNITS.
+        used: the number of recorded iterations, which cannot be taken back: a limit below it only raises.
     """
-    return tuple(_raised(member, options) for member in members)
 
+    def changed(member: Condition) -> Condition:
+        limit = options.get("max_iterations")
+        if limit is not None and isinstance(member, MaxIterations | PhaseLimit):
+            return replace(member, limit=limit if limit >= used else max(limit, member.limit))
+        return raised_budget(member, options) if isinstance(member, Budget) else member
 
-def _raised(member: Condition, options: Mapping[str, Json]) -> Condition:
-    limit = options.get("max_iterations")
-    if limit is not None and isinstance(member, MaxIterations | PhaseLimit):
-        # Never lowered: an iteration that is recorded cannot be taken back.
-        return replace(member, limit=max(limit, member.limit))
-    return raised_budget(member, options) if isinstance(member, Budget) else member
+    return tuple(changed(member) for member in members)
 
 
 def raised_budget(cap: Budget, options: Mapping[str, Json]) -> Budget:

@@ -226,7 +226,8 @@ class LoopRun:
         self.seconds, self.wall = loop.seconds, loop.wall
         spent, budget = NOTHING, loop.budget
         if run.replay is not None and (limits := run.replay.raised.get(path)):
-            self.members = raised(self.members, limits)
+            used = len(run.replay.records.get(path, ()))
+            self.members = raised(self.members, limits, used)
             budget = raised_budget(budget, limits) if budget is not None else None
         if run.tuned is not None and (limits := run.tuned.of(path)):
             budget = self._retune(limits)

@@ -246,15 +246,16 @@ def recordings_of(
     if not paths:
         yield LeftOut(info.run_id, f"it has no recorded iteration of {loop.name!r}")
     for path in paths:
-        limits = _RecordedLimits(loop, path, changes)
+        limits = _RecordedLimits(loop, path, changes, len(replay.records[path]))
         yield _recording(info, replay, path, limits)
 
 
 class _RecordedLimits:
     """The conditions of one execution of a loop, with the limits that people changed."""
 
-    def __init__(self, loop: Loop, path: str, changes: Sequence[Entry]) -> None:
+    def __init__(self, loop: Loop, path: str, changes: Sequence[Entry], used: int) -> None:
         self.loop = loop
+        self._used = used  # iterations that are recorded
         self._path = path
         self._changes = changes
         self._tuned = any(entry.kind == "tuned" for entry in changes)
@@ -269,7 +270,7 @@ class _RecordedLimits:
         replay = RecordedRun(e for e in self._changes if seq is None or e.seq < seq)
         members = self.loop.members
         if limits := replay.raised.get(self._path):
-            members = raised(members, limits)
+            members = raised(members, limits, self._used)
         if limits := replay.tuned.of(self._path):
             members = tuned(members, limits)
         return members

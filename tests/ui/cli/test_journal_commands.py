@@ -252,6 +252,11 @@ def test_the_end_of_a_path_does_where_it_fits_one_only(project: Project) -> None
     answer = project.call("rewind", "one", "execute")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("loopwright: PATH: 'execute' matches 2 paths, such as note/")
+    # The end of the run has a path of its own, which the ends of loops do not hide.
+    for path in ("ended", "/ended"):
+        answer = project.call("rewind", "one", path)
+        assert (answer.code, " from ended onward" in answer.out) == (0, True), answer.err
+        assert project.call("resume", "one", "--yes").code == 3
     answer = project.call("rewind", "one", "first/2")
     assert (answer.code, " from note/first/2 onward" in answer.out) == (0, True)
     answer = project.call("rewind", "one", "first/1", "--input", "x")

@@ -246,13 +246,13 @@ async def full_path(store: Journal, run_id: str, path: str) -> str:
     Raises:
         ConfigurationError: if several do.
     """
-    points = set()
+    path, points = path.removeprefix("/"), set()
     for entry in surviving(await store.entries(run_id)):
         words = entry.path.split("/")
         # Composite steps have no entries of their own, but a rewind may begin at one.
         points |= {"/".join(words[: i + 1]) for i in range(len(words))}
         if entry.kind == "ended":
-            points.add(f"{entry.path}/ended")
+            points.add(f"{entry.path}/ended".removeprefix("/"))
     # A guess between several paths could discard the wrong results.
     ends = sorted(point for point in points if point.endswith(f"/{path}"))
     if path in points or not ends:
