@@ -357,6 +357,8 @@ def test_a_coding_run_says_what_it_did(folder: Project) -> None:
     assert folder.call("show", "two").out.startswith("calc  run two")
     # The paths of its entries begin with the name of its step, so that it continues and rewinds like any other.
     assert "nothing was run" in folder.call("resume", "two").out
+    latest = folder.call("again", "two", "--yes", "--json").json["run_id"]
+    assert folder.call("show", latest).out.startswith("calc  run ")
     assert folder.call("rewind", "two", "until/until/1", "--yes").code == 0
 
 

@@ -24,7 +24,6 @@ from .run import Job, perform, report
 from .telemetry_options import TelemetryOptions
 
 _ENDED = tuple(status.value for status in Status if status is not Status.SUSPENDED)
-_KEPT = ("name", "agent")  # what `until` records beside the document
 
 
 @expanded
@@ -70,9 +69,12 @@ def _again(
     load = functools.partial(load_again, info, SourceSettings.of(options), anew=True)
     source = approved(load, output, yes=options.yes)
     telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+    # What `until` records beside the document.
+    recorded = {"name": info.name} if info.name != info.step else {}
+    recorded |= {"agent": info.source["agent"]} if "agent" in info.source else {}
     job = Job(
         source, _input(info, source, value), new_run_id(), options, telemetry_options,
-        recorded={key: info.source[key] for key in _KEPT if key in info.source}, tags=info.tags, quiet=quiet,
+        recorded=recorded, tags=info.tags, quiet=quiet,
     )  # fmt: skip
     return job, *perform(job, output)
 

@@ -51,7 +51,8 @@ def fork(
     """Run again from a recorded point, as a new run over the same beginning.
 
     The results before the path are taken from the other run and are not executed or stored again. Their
-    cost is shown as inherited. Options such as --set, --model and --max-usd apply from the path onward.
+    cost is shown as inherited. Options such as --model, --max-usd and --set for a variable apply from the path onward;
+    the input and the declared inputs are those of the other run.
 
     Examples:
         loopwright fork last
