@@ -33,7 +33,7 @@ from .project import SCRIPTED, LateModels, LoadedDocument, Project, Recorded, Se
 from .schema.document import ACTIONS, Document
 from .schema.fields import SETTINGS
 from .schema.inputs import DeclaredInputs
-from .schema.traverse import models_in, variables_in
+from .schema.traverse import models_in, parts, variables_in
 from .schema.validate import NOTHING_LEFT_OUT
 from .steps import DocumentWorkflow, RootWorkflow
 from .trust import LocalActions, local_actions
@@ -448,7 +448,10 @@ class _Loader:
             named = compilation.optional.union(*(names for _, names in compilation.used))
             used = {name.removeprefix("given.") for name in named}
             reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
-            variables = {name for name in used if name.partition(".")[0] not in reserved}
+            # The output of a step hides a variable of its name.
+            steps = {part.__dict__.get("name") for part in parts(document)}
+            own = {*reserved, *steps}
+            variables = {name for name in used if name.partition(".")[0] not in own}
             project.settable = frozenset({*variables, *document.env})
         return workflow
 

@@ -90,6 +90,15 @@ def test_a_variable_that_nothing_uses_is_refused_by_all(command: str, folder: Pr
     assert "--set: the document does not use the variable 'whom'; did you mean 'who'?" in answer.err
 
 
+def test_the_output_of_a_step_is_no_variable(folder: Project) -> None:
+    """`--set` does not take its name, and does not offer it."""
+    steps = '[{name: count, set: 1}, {name: text, set: "{{ count }} of {{ all }}"}]'
+    (folder.folder / "counted.yaml").write_text(f"schema: loopwright/1\nname: c\nsteps: {steps}\n")
+    for name in ("count", "a"):
+        answer = folder.run("check", "counted.yaml", "--set", "all=2", "--set", f"{name}=5")
+        assert (answer.code, f"variable {name!r}; it takes: all" in answer.err) == (2, True)
+
+
 def test_a_variable_with_a_default_can_be_set(folder: Project) -> None:
     """`--set` takes the names that a template gives a default or tests, with and without `given`."""
     text = "{{ given.person | default('you') }} {{ place | default('here') }} {{ 1 if late is defined }}"

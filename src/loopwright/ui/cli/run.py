@@ -297,7 +297,7 @@ def retry(
         typer.Option(
             "--item",
             metavar="N",
-            help="Item of a list that failed: do only this again; repeatable.",
+            help="One item of a list: do only this, which failed, again; repeatable.",
         ),
     ] = None,
 ) -> int:
