@@ -15,8 +15,16 @@ from .conftest import Server, call, serving, visiting
 from .test_browser import accessible
 
 ITEMS = 120
+LONG = f"""
+schema: loopwright/1
+name: long
+steps:
+  - name: a_step_with_a_very_{"long" * 8}_name
+    each: {{items: [{"word" * 30}, b], execute: {{set: x}}}}
+"""
 RUNS = {
     "listed": ["list.yaml", "--input-file", "items.json"],
+    "long": ["long.yaml"],
     "trip": ["trip.yaml", "--input", "Oslo", "--replies", "replies.yaml"],
 }
 
@@ -27,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("lists")
     for name, text in {
         "own.py": STEPS, "list.yaml": LIST, "trip.yaml": TRIP, "replies.yaml": REPLIES,
-        "items.json": json.dumps(list(range(1, ITEMS + 1))),
+        "items.json": json.dumps(list(range(1, ITEMS + 1))), "long.yaml": LONG,
     }.items():  # fmt: skip
         (folder / name).write_text(text)
     for run_id, words in RUNS.items():
@@ -62,6 +70,16 @@ def test_a_list_shows_its_failures_first(browser: Any, server: Server, width: in
         page.goto(f"{server.base}/runs/listed#listed/120".replace("#listed", "#read/records"))
         page.wait_for_selector("tr.here button[data-number='120'][aria-expanded=true]")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_long_names_fit_a_narrow_page(browser: Any, server: Server) -> None:
+    """Names of steps and items of a list break into lines, and their times stay in sight."""
+    with visiting(browser, server, width=390, at="/runs/long") as page:
+        for selector in (".steps", ".iterations"):
+            wide = page.locator(f"{selector} tbody *").evaluate_all(
+                "all => all.filter(one => one.getBoundingClientRect().right > innerWidth).length"
+            )
+            assert wide == 0, selector
 
 
 @pytest.mark.parametrize("width", [390, 1280, 1920])
