@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +111,17 @@ inputs:
 steps:
   - {name: all, set: "{{ input.topic }} {{ input.tone }} {{ input.lines }}"}
 """
+
+
+def test_help_lists_what_a_workflow_of_conductor_declares(project: Project) -> None:
+    """As it lists the inputs of a native document."""
+    slogan = Path(__file__).parents[3] / "examples/other_dialects/slogan.yaml"
+    (project.folder / "slogan.yaml").write_text(slogan.read_text())
+    listed = project.call("run", "slogan.yaml", "--help").out
+    assert (
+        "Inputs of slogan.yaml:\n  product  What the slogan is for.  [string; required]\n" in listed
+    )
+    assert "  tone     [string; default: warm]\n" in listed
 
 
 def test_the_command_line_takes_what_a_document_declares(project: Project) -> None:

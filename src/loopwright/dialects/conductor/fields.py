@@ -120,7 +120,7 @@ class ConductorInput(Open):
     type: Literal["string", "number", "boolean", "array", "object"] = "string"
     required: bool = True
     default: Json = None
-    description: str = ""
+    description: str | None = None
 
 
 class LimitsSpec(Open):

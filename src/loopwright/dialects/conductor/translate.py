@@ -146,6 +146,8 @@ class _Conductor(Translation):
         yield workflow, ("workflow",)
         yield workflow.runtime, ("workflow", "runtime")
         yield workflow.limits, ("workflow", "limits")
+        for name, one in workflow.input.items():
+            yield one, ("workflow", "input", name)
         for key in ("agents", "parallel", "for_each"):
             for i, one in enumerate(getattr(spec, key)):
                 yield one, (key, i)
