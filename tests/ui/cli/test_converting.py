@@ -7,6 +7,8 @@ from pathlib import Path
 
 from warm_python import warm_python
 
+from .conftest import Project
+
 THEIRS = """$schema: "workflow/v2.0"
 name: greet
 version: 1.0.0
@@ -34,8 +36,8 @@ def test_the_native_form_is_printed_and_can_run(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_output_writes_a_file_for_every_document(tmp_path: Path) -> None:
-    """With --output the document and all that it calls are written into a folder, with the schema for editors."""
+def test_out_writes_a_file_for_every_document(tmp_path: Path) -> None:
+    """With --out the document and all that it calls are written into a folder, with the schema for editors."""
     loop = "loops:\n  - {name: again, workflow: greet, max_iterations: 2, until: It is done}\n"
     head = THEIRS.split("steps:")[0].replace("name: greet", "name: outer")
     (tmp_path / "greet.yaml").write_text(THEIRS, encoding="utf-8")
@@ -52,3 +54,12 @@ def test_a_wrong_document_is_refused_with_its_place(tmp_path: Path) -> None:
     done = _run("convert", "theirs.yaml", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "theirs.yaml:8:" in done.stderr
+
+
+def test_out_takes_a_folder_and_not_the_name_of_a_document(project: Project) -> None:
+    """A folder with the name of a document would be created otherwise; the sentence says how to write one file."""
+    (project.folder / "theirs.yaml").write_text(THEIRS, encoding="utf-8")
+    refused = project.call("convert", "theirs.yaml", "--out", "native.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--out takes a folder; for one document use > native.yaml" in refused.err
+    assert not (project.folder / "native.yaml").exists()
