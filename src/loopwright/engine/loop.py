@@ -833,7 +833,8 @@ class Loop(LoopOptions[In, Out]):
         # The stages are steps since `__post_init__`.
         declaration = cast("LoopDeclaration", self)
         around = None if ctx.scope is None else ctx.scope.files
-        if self.workspace is None and around is None:
+        # A dry run changes no files, so it needs none.
+        if (self.workspace is None and around is None) or ctx.run.stubs is not None:
             return LoopRun(declaration, value, ctx).run()
         from .workspace_loop import WorkspaceLoopRun  # it derives from LoopRun
 

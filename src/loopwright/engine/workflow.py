@@ -150,7 +150,7 @@ class Workflow(CompositeStep[In, Out]):
 
     async def in_workspace(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps in its workspace, if it has one: each continues from the files of the step before."""
-        if self.workspace is None:
+        if self.workspace is None or ctx.run.stubs is not None:
             return await self.inside(scope, value, ctx)
         files = Snapshots(ctx.run, ctx.path, self.workspace)
         scope.work_in(files)

@@ -71,7 +71,7 @@ class WorkspaceLoopRun(LoopRun):
     async def _prepare(self) -> Stop | None:
         """Run the preparations of the evaluator; return the stop if one of them cannot run."""
         loop = self.loop
-        if loop.evaluate is None or self.run_state.stubs is not None:
+        if loop.evaluate is None:
             return None
         self.ctx.at(f"{self.path}/0")
         # Equal evaluators share one preparation.
@@ -93,7 +93,7 @@ class WorkspaceLoopRun(LoopRun):
         loop, run = self.loop, self.run_state
         chosen = self._files.chosen(self.history, result, loop.keep)
         steps = () if loop.evaluate is None else tuple(loop.evaluate.conclusions())
-        if not steps or chosen is None or self.cut is not None or run.stubs is not None:
+        if not steps or chosen is None or self.cut is not None:
             return None
         outputs: dict[str, Json] = {}
         self.ctx.at(f"{self.path}/end")

@@ -51,6 +51,16 @@ def test_a_dry_run_needs_no_approval_and_leaves_nothing(
     found = json.loads(capsys.readouterr().out)
     assert (found["status"], found["output"], found["iterations"]) == ("satisfied", "published", 2)
     assert {path.name for path in folder.iterdir()} == before
+    # Nor does it make the files of a workspace, or run the commands that prepare them.
+    place = "workspace: {kind: snapshot, setup: touch ran, merge: patch}"
+    of_loop = DOCUMENT.replace("  loop:", f"  loop:\n    {place}")
+    for document in (f"{place}\n{DOCUMENT}", of_loop.replace("check: {command", "tests: {command")):
+        (folder / "fix.yaml").write_text(document)
+        words = ["run", "fix.yaml", "--dry-run", "--replies", "rules.yaml", "--json"]
+        assert main(words) == 0, document
+        found = json.loads(capsys.readouterr().out)
+        assert (found["output"], found["iterations"]) == ("published", 2)
+        assert {path.name for path in folder.iterdir()} == before
 
 
 def test_an_effect_without_a_rule_is_named(

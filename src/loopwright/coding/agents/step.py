@@ -138,7 +138,7 @@ class AgentStep(CompositeStep):
         # The folder of the workspace, else the one that the user agreed to.
         if files is not None:
             folder = files.inside(self.cwd)
-        elif self.here:
+        elif self.here or ctx.run.stubs is not None:
             folder = (self.cwd or Path.cwd()).resolve()
         else:
             raise StepError(

@@ -115,7 +115,7 @@ class _Check:
         """Check one iteration: sealed in a loop with a workspace, else in its folder."""
         scope = ctx.scope
         files = None if scope is None else scope.files
-        if preparation is None or scope is None or files is None or ctx.run.stubs is not None:
+        if preparation is None or scope is None or files is None:
             return await self._unsealed(ctx)
         record: Json = scope.prepared.get(preparation.fingerprint)
         if record is None and files.current is None:
@@ -357,8 +357,8 @@ def sealed_metric(
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
-        # Without a workspace there is no base, and a dry run has a stub in place of the command.
-        if ctx.scope is None or ctx.scope.files is None or ctx.run.stubs is not None:
+        # Without a workspace, such as in a dry run, there is no base.
+        if ctx.scope is None or ctx.scope.files is None:
             return await measurement.of(lambda: _run_here(runs, cwd, ctx), ctx)
         check = SealedCheck(name, runs, options, cwd, ctx)
         change, tampered = await check.protect_present()
@@ -391,7 +391,7 @@ def _gate(
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
-        if ctx.scope is None or ctx.scope.files is None or ctx.run.stubs is not None:
+        if ctx.scope is None or ctx.scope.files is None:
             return evaluation_of_exit(label, TestRun(await _run_here(runs, cwd, ctx)))
         # The name of the metric, whose copy it shares.
         check = SealedCheck(name, runs, options, cwd, ctx)
