@@ -253,19 +253,29 @@ class LinesView:
         return None
 
     def recall(
-        self, title: str, entries: Sequence[Entry], bounds: Mapping[str, Json] | None = None
+        self,
+        title: str,
+        entries: Sequence[Entry],
+        bounds: Mapping[str, Json] | None = None,
+        *,
+        rerun: bool = False,
     ) -> None:
         """Prepare the recorded part of the run; it is shown, below the title, with the next entry.
 
-        `bounds` are those of the run, see `Progress`.
+        `bounds` are those of the run, see `Progress`; with `rerun`, what is in doubt runs again without an answer.
         """
         self.progress = Progress(bounds)
         # Shown with the next entry, so that a refused resume prints no rows.
         self.has_entries = bool(entries)
         kept = surviving(entries)
-        # To one who resumes, a question with its answer would look like one that is open.
-        answered = {entry.path for entry in kept if entry.kind == "answered"}
-        told = [entry for entry in kept if entry.kind != "asked" or entry.path not in answered]
+        # To one who resumes, a question that has or needs no answer would look like one that is open.
+        settled = {
+            entry.path
+            for entry in kept
+            if entry.kind == "answered"
+            or (rerun and entry.kind == "asked" and entry.value["request"].get("kind") == "doubt")
+        }
+        told = [entry for entry in kept if entry.kind != "asked" or entry.path not in settled]
         self._waiting = [(title, "bold"), *self.progress.recall(told)]
 
     def show_entry(self, entry: Entry) -> None:

@@ -72,7 +72,7 @@ class Job:
     """A run to drive. `value` None stands for the recorded input, or for the source's default.
 
     `raised` are the limits to raise first, with `loop` as `raise_limit` takes them; `recorded` is what the source of the
-    run has too, such as its name. A `quiet` one is not shown while it runs.
+    run has too, such as its name. `remark` ends its first line. A `quiet` one is not shown while it runs.
     """
 
     source: RunSource
@@ -84,6 +84,7 @@ class Job:
     raised: Mapping[str, Any] = field(default_factory=dict)
     recorded: Mapping[str, Json] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
     quiet: bool = False
 
 
@@ -174,7 +175,8 @@ async def _run_job(
         if not job.quiet:
             where = shown_url(job.options.journal)
             bounds = bounds_of(job.source.step)
-            view.recall(f"{name}: {state} {job.run_id} in {where}", before, bounds)
+            title = f"{name}: {state} {job.run_id} in {where}{job.remark}"
+            view.recall(title, before, bounds, rerun=job.options.in_doubt == "rerun")
         try:
             value = job.source.default_input if job.value is None and not before else job.value
             text_to_view: dict[str, Any] = {"on_text": view.show_text}
@@ -339,10 +341,10 @@ def _retried(
     # Before anything is discarded: whether the run can continue here at all.
     source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
     done = reading(options.journal, lambda store: discard_failed(store, info.run_id, items))
-    if not quiet:
-        output.note(f"{info.run_id} does again what failed: {texts.discarded(done)}")
     telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-    job = Job(source, None, info.run_id, options, telemetry_options, quiet=quiet)
+    # Shown once the run has begun, because it may be refused, such as for a changed document.
+    remark = f"; it does again what failed: {texts.discarded(done)}"
+    job = Job(source, None, info.run_id, options, telemetry_options, remark=remark, quiet=quiet)
     try:
         return job, *perform(job, output)
     except (ConfigurationError, JournalError):
