@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..conditions import Budget, RunLimits
 from ..engine.step import Step, as_step
-from ..errors import ConfigurationError, LoopwrightError, Problem, nearest
+from ..errors import ConfigurationError, DocumentError, Problem, nearest
 from ..journal import RunInfo
 from ..records.codec import Json, text_of
 from ..records.redaction import Redactor, secrets_in
@@ -183,10 +183,14 @@ def load_source(
 
 
 def input_rows(file: str) -> list[tuple[str, str]]:
-    """Return the inputs that a document declares, each with its description, for the help of a command."""
+    """Return the inputs that a document declares, each with its description, for the help of a command.
+
+    Raises:
+        ConfigurationError: if there is no such document; of a wrong one, the first problem is returned.
+    """
     try:
         inputs = load_source(file, SourceSettings(), execute=False).inputs
-    except LoopwrightError as error:
+    except DocumentError as error:
         return [("", str(error).splitlines()[0])]
     if inputs is None:
         return [("", "It declares none.")]
@@ -270,11 +274,17 @@ def load_again(
     source = load_source(
         recorded_source["file"], settings_of_resume, execute=execute, root=root, contents=contents
     )
-    if source.inputs is not None and settings.sets and not anew:
+    if not anew:
+        refuse_inputs(info, source, settings)
+    return _measured(source, recorded_source)
+
+
+def refuse_inputs(info: RunInfo, source: RunSource, settings: SourceSettings) -> None:
+    """Raise ConfigurationError for values of declared inputs, because a recorded run keeps its own."""
+    if source.inputs is not None and settings.sets:
         raise ConfigurationError(
             f"--set: {info.run_id} keeps its recorded inputs. To run it with others, use loopwright again {info.run_id}"
         )
-    return _measured(source, recorded_source)
 
 
 def _nothing(value: Json) -> None:

@@ -148,6 +148,7 @@ def test_many_runs_are_run_again(failed: Project) -> None:
     [
         (("retry",), "Name either a RUN, or select runs with --queue, --status, --name, --since, --tag, --search or --source."),
         (("again", "run-1", "--status", "failed"), "Name either a RUN, or select runs"),
+        (("again", "run-1", "--tag", "a=b"), "To tag a run, use loopwright tag RUN NAME=VALUE."),
         (("retry", "--status", "failed", "--item", "1", "--yes"), "--item is for one RUN"),
         (("retry", "--status", "satisfied", "--yes"), "--status: this is not for satisfied runs; use one of failed"),
     ],

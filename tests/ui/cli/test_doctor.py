@@ -91,10 +91,12 @@ def test_a_missing_key_and_a_server_that_is_off_say_what_to_do(project: Project)
 
 
 def test_an_unknown_provider_is_refused(project: Project) -> None:
-    """The nearest name is in the message, and the exit code is that of a wrong command line."""
+    """The valid names are in the message, the nearest first, and the exit code is that of a wrong command line."""
     answer = project.run("doctor", "opena")
     assert answer.code == 2
-    assert "did you mean 'openai'" in answer.err
+    assert "'opena' is unknown; use one of: openai, openrouter, " in answer.err
+    # No guess: half of the letters are alike by chance.
+    assert "did you mean" not in project.run("doctor", "nope").err
 
 
 def test_a_machine_without_any_provider_is_no_success(

@@ -130,6 +130,9 @@ def test_the_command_line_takes_what_a_document_declares(project: Project) -> No
     listed = project.call("run", "poem.yaml", "--help")
     assert "Inputs of poem.yaml:\n  topic  What it is about.  [string; required]\n" in listed.out
     assert "  tone   [calm|dry; default: calm]\n" in listed.out
+    gone = project.call("run", "poems.yaml", "--help")
+    assert (gone.code, gone.out) == (2, "")
+    assert gone.err == "loopwright: there is no file 'poems.yaml'; did you mean 'poem.yaml'?\n"
     refused = project.call("run", "poem.yaml")
     assert (refused.code, refused.out) == (2, "")
     assert "poem needs the input topic; give it with --set topic=…" in refused.err
@@ -159,6 +162,11 @@ def test_a_resumed_run_takes_no_other_inputs(project: Project) -> None:
     assert refused.code == 2
     assert "--set: r keeps its recorded inputs" in refused.err
     assert "loopwright again r" in refused.err
+    # A fork takes the recorded ones too, also with a document of its own.
+    project.call("run", "poem.yaml", "--yes", "-i", "rain", "--run-id", "f")
+    for words in ([], ["--doc", "poem.yaml"]):
+        refused = project.call("fork", "f", "poem/ask", "--yes", "--set", "topic=snow", *words)
+        assert (refused.code, "--set: f keeps its recorded inputs" in refused.err) == (2, True)
 
 
 def test_the_lines_of_a_submission_are_inputs(project: Project) -> None:

@@ -36,7 +36,7 @@ def again(
     """Run the document of a run again, with the same input and settings, as a new run.
 
     Options of this command replace the recorded ones: --set gives another input, --input several. With filters such as
-    --status it runs all ended runs that match again; it first shows how many, and asks.
+    --status it runs all ended runs that match again; it first shows how many, and asks. A new run has the tags of the other one.
 
     Examples:
         loopwright again last

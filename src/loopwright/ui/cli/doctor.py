@@ -22,7 +22,7 @@ import typer
 
 from ..._extras import EXTRAS, missing, needs, sentence
 from ...coding.agents.manifest import load_manifest, manifest_names
-from ...errors import ConfigurationError, LoopwrightError, RunNotFound, nearest
+from ...errors import ConfigurationError, LoopwrightError, RunNotFound, listed
 from ...journal.protocol import shown_url
 from ...models.providers.endpoints import ALIASES, PROVIDERS, Allowed
 from ...tools.sandbox import sandbox_problem
@@ -97,7 +97,7 @@ def doctor(
     for given in providers or ():
         name = given.partition(":")[0]  # also of `provider:model`
         if ALIASES.get(name, name) not in PROVIDERS:
-            hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
+            hint = listed(name, PROVIDERS, lead="use one of", more="loopwright doctor")
             raise ConfigurationError(f"provider: {name!r} is unknown{hint}")
         names.append(ALIASES.get(name, name))
     if model_url and not names:

@@ -130,7 +130,8 @@ class RunFilter(ListFilter):
         """Return whether runs are selected by the filter, and not by `run`. Raises ConfigurationError for neither or both."""
         given = bool(self.options or self.of_source)
         if given == bool(run):
-            raise ConfigurationError(f"Name either a RUN, or select runs with {_OPTIONS}.")
+            tags = " To tag a run, use loopwright tag RUN NAME=VALUE." if run and self.tag else ""
+            raise ConfigurationError(f"Name either a RUN, or select runs with {_OPTIONS}.{tags}")
         return given
 
     async def select(self, store: Journal, statuses: Sequence[str]) -> list[RunInfo]:

@@ -19,7 +19,7 @@ from ..consent import Load, approved
 from ..formatting import spent
 from ..journals import find_run, folder_of, reading
 from ..run_files import in_place
-from ..sources import SourceSettings, load_again, load_source
+from ..sources import SourceSettings, load_again, load_source, refuse_inputs
 from . import completion
 from .options import RunCommandOptions, RunName, expanded
 from .output import Output
@@ -88,6 +88,7 @@ def fork(
         if doc:
             load = functools.partial(load_source, doc, settings)
         source = approved(load, output, yes=options.yes)
+        refuse_inputs(info, source, settings)
         if source.step.name != info.step:
             raise ConfigurationError(
                 f"--doc: {doc} is named {source.step.name!r}, and {info.run_id} was recorded as {info.step!r}; "
