@@ -139,12 +139,15 @@ async def _shout(value: str) -> str:
 
 
 async def test_the_default_path_is_the_last_iteration(journal: Journal) -> None:
-    """Without a path, the last iteration of the outermost loop runs again."""
+    """Without a path, the last iteration of the outermost loop runs again, under the name of the run."""
     async with _open(journal):
-        await run(nested(2), "start", journal=journal, run_id="a")
-        made = await fork("a", journal=journal)
+        await run(nested(2), "start", journal=journal, run_id="a", source={"name": "mine"})
+        made = await fork("a", journal=journal, source={})
         assert (made.path, made.origin) == ("outer/2", "a")
         assert made.run_id != "a"
+        await resume(nested(2), made.run_id, journal=journal)
+        row = await journal.find(made.run_id)
+        assert (row.name, row.step) == ("mine", "outer")
 
 
 async def test_forks_that_are_refused(journal: Journal) -> None:

@@ -201,7 +201,9 @@ def _row(
     own = dict(info.source) if source is None else dict(source)
     # The bounds are those of the origin until the fork is resumed.
     own |= {
-        key: info.source[key] for key in ("bounds", "code") if key in info.source and key not in own
+        key: info.source[key]
+        for key in ("bounds", "code", "step")
+        if key in info.source and key not in own
     }
     own["forked"] = {"run_id": new.origin, "path": new.path, "inherited": new.inherited.to_json()}
     now = time.time()
