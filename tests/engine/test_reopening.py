@@ -167,6 +167,10 @@ async def test_a_rewound_loop_takes_a_lower_limit() -> None:
     less = await resume(work.loop(), "r", journal=journal, max_iterations=2)
     assert (less.iterations, less.reason, len(work.calls)) == (2, Reason.MAX_ITERATIONS, 4)
     assert told(await run(work.loop(), journal=journal, run_id="r")) == told(less)
+    # Before its first iteration, only a change of limits finds the loop.
+    await journal.rewind("r", "refine/1")
+    with pytest.raises(ConfigurationError, match="change its limits with loopwright limits r$"):
+        await resume(work.loop(), "r", journal=journal, max_iterations=2)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

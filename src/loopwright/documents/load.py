@@ -450,7 +450,7 @@ class _Loader:
             reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
             # The output of a step hides a variable of its name.
             steps = {part.__dict__.get("name") for part in parts(document)}
-            own = {*reserved, *steps}
+            own = {*reserved, "given", *steps}
             variables = {name for name in used if name.partition(".")[0] not in own}
             project.settable = frozenset({*variables, *document.env})
         return workflow

@@ -228,11 +228,13 @@ def _not_by_limit(
     why = (
         f"it ended for another reason ({stop.reason.value}: {stop.detail})"
         if stop
-        else "it has no loop"
+        else "no iteration of a loop is recorded"
     )
+    hint = "rewind it to continue from an earlier point"
+    if root is None:
+        hint = f"change its limits with loopwright limits {run_id}"
     return ConfigurationError(
-        f"{run_id}: no limit of iterations ended {loop or 'it'}: {why}; rewind it to continue from an "
-        "earlier point"
+        f"{run_id}: no limit of iterations ended {loop or 'it'}: {why}; {hint}"
     )
 
 

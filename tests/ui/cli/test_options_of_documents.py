@@ -108,3 +108,7 @@ def test_a_variable_with_a_default_can_be_set(folder: Project) -> None:
     assert folder.run("run", "greeting.yaml", *options, "--json").json["output"] == "Ann there 1"
     answer = folder.run("check", "greeting.yaml", "--set", "persn=Ann")
     assert (answer.code, "did you mean 'person'?" in answer.err) == (2, True)
+    answer = folder.run(
+        "check", "greeting.yaml", "--set", "given=Ann"
+    )  # the variables, and none of them
+    assert (answer.code, "it takes: late, person, place\n" in answer.err) == (2, True)
