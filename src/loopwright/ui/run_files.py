@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ __all__ = [
     "UNRECORDED",
     "RunFiles",
     "UnrecordedFiles",
+    "changes_text",
     "files_text",
     "filtered_text",
     "in_place",
@@ -49,6 +50,12 @@ def files_text(item: Iteration) -> str:
     if item.files is None:
         return ""
     return f"files {item.files['files']} +{item.files['added']} -{item.files['removed']}"
+
+
+def changes_text(changes: Mapping[str, Sequence[int]]) -> str:
+    """Return changed paths with the lines added and removed as `files_text` does."""
+    added, removed = (sum(pair[i] for pair in changes.values()) for i in (0, 1))
+    return f"files {len(changes)} +{added} -{removed}"
 
 
 def protected_text(item: Iteration) -> str:

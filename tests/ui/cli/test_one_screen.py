@@ -98,14 +98,6 @@ def test_a_long_list_fits_a_screen(recorded: Recorded) -> None:
     assert any("more rows: loopwright show listed --first 1; or --failed" in line for line in lines)
 
 
-def test_items_that_did_not_run_are_counted(recorded: Recorded) -> None:
-    """A list that its budget ended names how many of its items are left."""
-    Path("few.yaml").write_text(LIST.replace("name: read", "name: few\nbudget: {effects: 3}"))
-    words = ("run", "few.yaml", "--yes", "--run-id", "few", "--input", "[1, 2, 3, 4]")
-    assert main(words) == 3
-    assert "few/records: 2 of 4 items did not run" in recorded.of("few").out
-
-
 def test_what_failed_is_shown_alone(recorded: Recorded) -> None:
     """`--failed` has the counts, the failed step and the failed items, for people and for programs."""
     out = recorded.of("listed", "--failed").out

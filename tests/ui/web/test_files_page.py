@@ -21,11 +21,14 @@ LOOP = """
 from loopwright import Evaluation, Loop, Workspace, run_sync, shell
 
 EDIT = "n=$(cat n.txt); n=$((n+1)); echo $n > n.txt; printf 'key=%s %0200d\\n' $SECRET_TOKEN 0 > new$n; cat n.txt"
-FAILING = {"1": ["test_a", "test_b"], "2": ["test_b"], "3": ["test_a", "test_b"]}
+# The result shows it on a line of its own, as it shows the names of tests that turned green.
+EDIT += " # fails: tests/test_prices_of_all_the_countries.py::test_that_a_price_is_rounded_to_the_next_cent"
+LONG = "tests/test_prices_of_all_the_countries.py::test_that_a_price_is_rounded_to_the_next_cent_and_test_"
+FAILING = {"0": ["a", "b"], "1": ["a", "b"], "2": ["b"], "3": ["a", "b"]}
 SCORES = {"1": 0.2, "2": 0.6, "3": 0.4}
 
 def judge(output):
-    details = {"tests": {"passing": 1, "total": 3, "failing": FAILING[output]}}
+    details = {"tests": {"passing": 1, "total": 3, "failing": [LONG + name for name in FAILING[output]]}}
     return Evaluation(SCORES[output], False, "not yet", details=details)
 
 loop = Loop(shell(EDIT, name="edit", pass_env=["SECRET_TOKEN"]), judge, max_iterations=3, name="fix",
@@ -70,6 +73,8 @@ def test_the_files_of_iterations_are_shown_and_compared(
     """Rows have counts; an open row has tests and changes; two iterations are compared, without a key."""
     with visiting(browser, server, width=width, at="/runs/files") as page:
         assert "files 2 +2 -1" in page.text_content("tr.iteration[data-number='2']")
+        # The result is the second iteration, with what the first one changed before it.
+        assert "Changed files 3 +3 -1" in " ".join(page.text_content("#result").split())
         page.locator("button.open").nth(1).click()
         page.wait_for_selector(".opened .detail")
         assert "test_a turned green" in page.text_content(".opened .criteria")

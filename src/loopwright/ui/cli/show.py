@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -416,27 +415,17 @@ def _entry_rows(
     info: RunInfo, entries: list[Entry], only_loop: str, url: str, output: Output
 ) -> Block:
     """Return the rows of a run, of which those that matter most are shown if not all fit."""
-    progress = Progress(info.source.get("bounds"))
     items = [
         item
-        for item in progress.recall(entries)
+        for item in Progress(info.source.get("bounds")).recall(entries)
         if not only_loop or (isinstance(item, Row) and item.path == only_loop)
     ]
     rows = [item for item in items if isinstance(item, Row)]
-
-    ran = Counter(row.path for row in rows)
-    not_run = [
-        f"{texts.one_line(path)}: {len(of_list) - ran[path]} of {texts.plural(len(of_list), 'item')} did not run"
-        for path, of_list in progress.lists.items()
-        if ran[path] < len(of_list) and info.status not in ("running", "interrupted")
-    ]
 
     def lines(shown: Sequence[Shown]) -> list[Line]:
         with output.holding() as held:
             for item in shown:
                 _entry_row(item, output)
-            for sentence in not_run if not only_loop else ():
-                output.write((sentence, "yellow"))
         return held
 
     def cut(room: int) -> list[Line]:

@@ -18,13 +18,13 @@ from starlette.responses import HTMLResponse, Response
 
 from ...coding.workspace.saved import SavedWorkspace
 from ...conditions import CEILING
-from ...errors import ConfigurationError, RunLocked, RunNotFound
-from ...journal import surviving
+from ...errors import ConfigurationError, LoopwrightError, RunLocked, RunNotFound
+from ...journal import Entry, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import recorded_result
 from ...journal.rewinding import can_be_undone
 from ...journal.views import ENDING, ORDERS, RunView, Wanted
-from ...records import Failure, Iteration, Reason
+from ...records import Failure, Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..export import FORMS
@@ -34,6 +34,7 @@ from ..journals import folder_of, has_step
 from ..run_files import (
     REPLACED,
     RunFiles,
+    changes_text,
     files_text,
     filtered_text,
     keys_text,
@@ -49,6 +50,7 @@ from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
 from .run_page import (
     MAX_ENTRIES,
+    Section,
     branch_of,
     inner_of,
     is_list,
@@ -187,12 +189,15 @@ async def run(page: Page, request: Request) -> Response:
             ]
         main = next((one for one in sections if one.path == loop), None)
         coding = coding_of(view.info, entries)
-        handed = []
+        handed, changed = [], ""
         if coding is not None or any(one.has_files for one in sections):
             result = recorded_result(view.info, entries)
             handed = [one for place in workspaces_of(result) for one in handed_over(place, result)]
+            # The files may be on another machine, or were deleted.
+            with contextlib.suppress(LoopwrightError):
+                changed = _whole_change(page, view.info, entries, main, result)
         return render(
-            "run.html", main=main, coding=coding, handed=handed,
+            "run.html", main=main, coding=coding, handed=handed, changed=changed,
             with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
             unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
             run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
@@ -204,6 +209,23 @@ async def run(page: Page, request: Request) -> Response:
         )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
+
+
+def _whole_change(
+    page: Page, info: RunInfo, entries: Sequence[Entry], main: Section | None, result: Result
+) -> str:
+    """Return what the files of a run differ in from its start, or ""."""
+    item = None if main is None or main.latest is None else main.latest.iteration
+    if main is None or item is None or item.files is None:
+        return ""
+    files = run_files(info.run_id, entries, main.path, folder_of(page.records.journal))
+    if files is None:
+        return ""
+    own = result.loops.get(main.name)
+    # Until the files are handed over, those of the iteration that the page shows as the result.
+    over = result.workspace or (own.workspace if own is not None else None)
+    where = over or {"base": files.base, "commit": files.commit_of(item)}
+    return changes_text(files.store.changes(where["base"], where["commit"]))
 
 
 def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:

@@ -9,7 +9,7 @@ from ....coding.workspace.saved import (
     saved_workspaces,
 )
 from ...journals import files_line
-from ...run_files import REPLACED
+from ...run_files import REPLACED, changes_text
 from ..options import AsJson, LoopName, RunName
 from ..output import Output
 from . import STORES, StoreFolder, row_text
@@ -73,10 +73,8 @@ def _write_snapshots(one: SavedWorkspace, loop: str, output: Output) -> None:
 
 def _write_snapshot(one: SavedWorkspace, name: str, commit: str, output: Output) -> None:
     changed = one.changes(commit)
-    added, removed = (sum(pair[i] for pair in changed.values()) for i in (0, 1))
     names = ", ".join(list(changed)[:5]) + (", …" if len(changed) > 5 else "")
-    counts = f"files {len(changed)} +{added} -{removed}"
-    row = f"  {name}  {commit[:ABBREVIATED]}  {counts}  {names}".rstrip()
+    row = f"  {name}  {commit[:ABBREVIATED]}  {changes_text(changed)}  {names}".rstrip()
     output.write(row + _place(one, commit))
 
 
