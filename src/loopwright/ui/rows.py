@@ -144,10 +144,14 @@ def status_of(item: Iteration) -> str:
     return verdict_word(item) or "done"
 
 
-def counts_of(items: Iterable[Iteration]) -> dict[str, int]:
-    """Return how many rows have each status: failures first, then the most frequent."""
+def counts_of(items: Iterable[Iteration], left: int = 0) -> dict[str, int]:
+    """Return how many rows have each status: failures first, then the most frequent.
+
+    `left` is the number of items that a list that has ended did not run.
+    """
     counts = Counter(map(status_of, items))
-    return dict(sorted(counts.items(), key=lambda pair: (pair[0] != "failed", -pair[1])))
+    found = dict(sorted(counts.items(), key=lambda pair: (pair[0] != "failed", -pair[1])))
+    return {**found, "not run": left} if left else found
 
 
 def counts_text(counts: Mapping[str, int], unit: str) -> str:
@@ -277,12 +281,27 @@ class Progress:
         """Apply the entries of an earlier process, and return the items to show."""
         # Discarded entries cost money too: `RecordedRun` counts it, the rows leave it out.
         survivors = surviving(entries)
-        shown = [item for entry in survivors for item in self.apply(entry)]
+        shown = self._in_order([item for entry in survivors for item in self.apply(entry)])
         replay = RecordedRun(survivors)
         self.in_flight.clear()  # effects in flight ended with their process
         self.spent, self.active = replay.spent(""), replay.active
         self.judging = replay.judging
         return shown
+
+    def _in_order(self, shown: Sequence[Shown]) -> list[Shown]:
+        """Return what is shown with the items of each list by their numbers: a retry records one behind later ones."""
+        first: dict[str, int] = {}  # the place of what is shown first of a list
+
+        def place(pair: tuple[int, Shown]) -> tuple[int, ...]:
+            at, item = pair
+            path = f"{item.path}/{item.iteration.number}" if isinstance(item, Row) else item.path
+            parts, found = path.split("/"), []
+            for i, part in enumerate(parts):
+                if part.isdigit() and (above := "/".join(parts[:i])) in self.lists:
+                    found += [first.setdefault(above, at), int(part)]
+            return (*found, at)
+
+        return [item for _, item in sorted(enumerate(shown), key=place)]
 
     def apply(self, entry: Entry) -> list[Shown]:
         """Apply an entry, and return the items to show."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,10 +132,11 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
 def iterations_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
     """Return the iterations of each loop by its path, with the edits of people.
 
-    The loops are in the order of their first iterations.
+    The loops are in the order of their first iterations, and the items of a list in that of their numbers.
     """
     loops = RecordedRun(surviving(entries)).records
-    return {path: [entry.value for entry in own] for path, own in loops.items()}
+    number = operator.attrgetter("number")
+    return {path: sorted((e.value for e in own), key=number) for path, own in loops.items()}
 
 
 def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:

@@ -82,6 +82,22 @@ def test_every_row_of_a_list_names_its_item(walked: Project) -> None:
     assert {row["item"] for row in rows} == {"alpha", "beta", "gamma"}
 
 
+def test_items_that_did_not_run_are_counted(walked: Project) -> None:
+    """A list that its budget ended says so in show, for people and for programs; an inner loop is no item."""
+    counted = "3 items: 1 passed, 1 cut short, 1 not run"
+    replies = ("--replies", "replies.yaml")
+    assert walked.call("run", "walks.yaml", *replies, "--max-calls", "2").code == 3
+    assert f"\n{counted}\n" in walked.call("show", "last").out
+    assert walked.call("show", "last", "--first", "1").out.startswith(counted)
+    assert shown(walked, "show", "last", "--first", "1", "--json")["counts"] == {
+        "passed": 1,
+        "cut short": 1,
+        "not run": 1,
+    }
+    refused = walked.call("show", "last", "--item", "3").err
+    assert "walk has iterations 1 to 2, not 3" in refused
+
+
 def test_json_keeps_every_loop_of_a_list(walked: Project) -> None:
     """Issue 11, 8: run --json, show --json: one result for each item, and the table of them."""
     data = shown(walked, "run", "walks.yaml", "--replies", "replies.yaml", "--json")

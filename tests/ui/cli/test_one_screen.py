@@ -93,7 +93,7 @@ def test_a_long_list_fits_a_screen(recorded: Recorded) -> None:
     lines = recorded.of("listed").out.splitlines()
     assert len(lines) <= 40
     place = lines.index("300 items: 8 failed, 292 done")
-    failed = [f"records {n}  ! failed  ValueError: cannot read {n}" for n in range(5, 300, 37)]
+    failed = [f"records {n}  ! failed  {n}: ValueError: cannot read {n}" for n in range(5, 300, 37)]
     assert lines[place + 1 : place + 9] == failed
     assert any("more rows: loopwright show listed --first 1; or --failed" in line for line in lines)
 

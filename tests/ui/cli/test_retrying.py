@@ -37,6 +37,11 @@ def test_a_retry_does_failed_items_again(failed: Project) -> None:
     assert failed.call("retry", "r", "--item", "3", "--item", "2").code == 1
     (failed.folder / "broken-b").unlink()
     assert failed.call("retry", "r", "--item", "2").code == 1
+    # The items stay in the order of their numbers, and a failed one has its name as the others have.
+    rows = [line for line in failed.call("show", "r").out.splitlines() if line.startswith("make ")]
+    assert [row.split()[1] for row in rows[:3]] == ["1", "2", "3"]
+    assert "! failed  c: " in rows[2]
+    assert "make 2" in failed.call("show", "r", "--item", "2").out
     (failed.folder / "broken-c").unlink()
     assert failed.call("retry", "r").code == 0
     done = (failed.folder / "done").read_text().split()

@@ -48,6 +48,7 @@ DOCUMENTS = {
     "plain": "steps: [{name: first, python: 'steps:shout'}, {name: second, shell: [wc, -c]}]\n",
     "listed": "steps:\n- name: words\n  each:\n    items: '{{ input }}'\n    execute: {python: 'steps:item'}\n"
     "    on_failure: continue\n",
+    "cut": "steps:\n- name: words\n  each:\n    items: '{{ input }}'\n    execute: {python: 'steps:item'}\n",
     "nested": "steps:\n- name: outer\n  loop:\n    execute:\n      loop:\n"
     "        execute: {python: 'steps:draft'}\n        evaluate: {python: 'steps:judge'}\n"
     "        until: [{score_at_least: 0.95}, {max_iterations: 3}]\n"
@@ -64,7 +65,7 @@ DOCUMENTS = {
     "limited": "steps:\n- name: refine\n  loop:\n    execute: {python: 'steps:shout'}\n"
     "    until: [{max_iterations: 1000}]\n",
 }
-INPUTS = {"listed": '["alpha", "bad", "<b>gamma</b>"]'}
+INPUTS = {"listed": '["alpha", "bad", "<b>gamma</b>"]', "cut": '["alpha", "bad", "gamma", "delta"]'}
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +147,8 @@ def test_every_row_of_a_list_names_its_item(told: Server) -> None:
     ]  # fmt: skip
     assert '<th scope="col">Item</th>' in raw
     assert "3 items" in raw
+    cut = " ".join(re.sub(r"<[^>]+>", " ", page(told, "/runs/cut")).split())
+    assert "4 items 1 failed 1 done 2 not run" in cut
 
 
 def test_a_loop_in_a_list_names_its_item(told: Server) -> None:

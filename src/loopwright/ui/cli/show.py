@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -131,10 +132,14 @@ def iteration_of(path: str, items: Sequence[Iteration], number: int, others: str
     Raises:
         ConfigurationError: with the number of iterations.
     """
-    if not 1 <= number <= len(items):
+    # An item of a list that did not run has no iteration.
+    found = next((item for item in items if item.number == number), None)
+    if found is None:
         hint = f"; for another loop, use {others}" if others else ""
-        raise ConfigurationError(f"{path} has iterations 1 to {len(items)}, not {number}{hint}")
-    return items[number - 1]
+        raise ConfigurationError(
+            f"{path} has iterations 1 to {items[-1].number}, not {number}{hint}"
+        )
+    return found
 
 
 def show(
@@ -334,7 +339,7 @@ def _end(
     output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
         failed = [one.number for one in loops[path] if status_of(one) == "failed"]
-        number = str(failed[0] if failed else len(loops[path]))
+        number = str(failed[0] if failed else loops[path][-1].number)
         word = "--item" if path in items_of_lists(entries) else "--iteration"
         options = ["--loop", loop] if loop else []
         command = command_line("show", info.run_id, url, *options, word, number)
@@ -428,9 +433,9 @@ def _entry_rows(
                 _entry_row(item, output)
         return held
 
+    counts, counted = _counted(rows, entries)
+
     def cut(room: int) -> list[Line]:
-        counts = counts_of(row.iteration for row in rows)
-        unit = "item" if rows[-1].item else "iteration"
         # The ends of loops say what the reason of the run says.
         shown = chosen([i for i in items if not isinstance(i, Ending)], max(1, room - 2))
         left = len(rows) - sum(isinstance(item, Row) for item in shown)
@@ -439,19 +444,33 @@ def _entry_rows(
         failed = "; or --failed" if "failed" in counts else ""
         more = f"  {output.signs.more} {texts.plural(left, 'more row')}: {command}{failed}"
         return [
-            (((counts_text(counts, unit), "bold"),), False),
+            (((counted, "bold"),), False),
             *lines(shown),
             (((more, "dim"),), False),
         ]
 
-    return Block(lines(items), cut)
+    whole = lines(items)
+    if "not run" in counts:
+        whole.append((((counted, "bold"),), False))
+    return Block(whole, cut)
+
+
+def _counted(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[dict[str, int], str]:
+    """Return the outermost rows by status, also in words, with the items that a list that has ended did not run."""
+    outermost = min((row.depth for row in rows), default=0)
+    own = [row for row in rows if row.depth == outermost]
+    lists = items_of_lists(entries) if ended(entries) else {}
+    paths = Counter(row.path for row in own)
+    left = sum(len(lists[path]) - count for path, count in paths.items() if path in lists)
+    counts = counts_of((row.iteration for row in own), left)
+    return counts, counts_text(counts, "item" if own and own[-1].item else "iteration")
 
 
 def _entry_row(item: Shown, output: Output) -> None:
     if isinstance(item, Row) and status_of(item.iteration) == "failed":
         # The reason gets the room of columns that say nothing of a failure.
         label = f"{indented(item)}  "
-        named = "" if item.item in item.summary else f"{texts.fit(item.item, 24, output.signs)}: "
+        named = f"{texts.fit(texts.one_line(item.item), 24, output.signs)}: " if item.item else ""
         room = output.width - 1 - texts.width(label) - 10
         text = texts.fit(named + item.summary, room, output.signs)
         output.write((label, "bold"), (f"{output.signs.failed} failed  ", "red"), (text, "red"))
@@ -481,7 +500,7 @@ def _page(
         for row in Progress(info.source.get("bounds")).recall(entries)
         if isinstance(row, Row) and (not path or row.path == path)
     ]
-    counts = counts_of(row.iteration for row in every)
+    counts, counted = _counted(every, entries)
     rows = [row for row in every if not failed or status_of(row.iteration) == "failed"]
     shown = rows[first - 1 : first - 1 + PAGE]
     steps = [s for s in step_outcomes(info, entries) if s.status is Status.FAILED] if failed else []
@@ -496,8 +515,7 @@ def _page(
         )  # fmt: skip
         return
     if every:
-        unit = "item" if every[-1].item else "iteration"
-        output.write((counts_text(counts, unit), "bold"))
+        output.write((counted, "bold"))
     elif not steps:
         output.write(f"{info.run_id} has no recorded iteration")
     for step in steps:
@@ -548,7 +566,7 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         )
     for improvement in item.evaluation.improvements if item.evaluation else ():
         output.write(f"  to do: {texts.one_line(improvement)}")
-    before = loops[path][number - 2] if number > 1 else None
+    before = next((one for one in loops[path] if one.number == number - 1), None)
     green, red = turned_tests(before, item, directly(surviving(entries), path, 0))
     for title, names in (("turned green", green), ("turned red", red)):
         if names:

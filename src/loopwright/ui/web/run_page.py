@@ -439,6 +439,7 @@ class Section:
     best_number: int = 0
     has_files: bool = False
 
+    counts: Mapping[str, int] = field(default_factory=dict)  # of a list, with the items left
     latest: Row | None = None  # the accepted or best row, else the last one
     metric: str = ""  # the objective in words, with the iterations that were accepted
 
@@ -481,7 +482,21 @@ def section_of(
         over_list=is_list(loop, view.info),
         latest=next(iter(rows_of(loop, chosen, best, {})), None),
         metric=_metric(marks),
+        counts=counts_of((item for _, item in marks), _left(view, loop, marks)),
     )
+
+
+def _left(view: RunView, loop: str, marks: Sequence[Mark]) -> int:
+    """Return how many items a list that has ended did not run; 0 for another loop."""
+    end = marks[0][0] if marks and is_list(loop, view.info) and view.info.status not in _OPEN else 0
+    while end > 0:
+        start = max(0, end - LAST_ENTRIES)
+        # The items were read before the first of them was recorded.
+        for entry in reversed(view.between(start, end - start)):
+            if entry.kind == "finished" and entry.path == f"{loop}/items":
+                return len(entry.value) - len(marks)
+        end = start
+    return 0
 
 
 def _metric(marks: Sequence[Mark]) -> str:
@@ -544,7 +559,7 @@ def page_of(
     words = [status_of(item) for _, item in marks]
     places = [i for i, word in enumerate(words) if not status or word == status]
     if over_list and view.info.status != "running":
-        places.sort(key=lambda i: words[i] != "failed")
+        places.sort(key=lambda i: (words[i] != "failed", marks[i][1].number))
     if at:
         place = next((n for n, i in enumerate(places) if marks[i][1].number == at), 0)
         offset = place // limit * limit
