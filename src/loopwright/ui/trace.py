@@ -27,7 +27,7 @@ from ..records import (
 from ..records.codec import Json, text_of
 from ..telemetry.trace import tool_of
 from . import formatting as texts
-from .rows import LINE_INPUT, Row, answer_text, status_of
+from .rows import LINE_INPUT, SHORT, Row, answer_text, short, status_of
 
 Part = tuple[str, Json]  # a title and a value to read
 # Parts of a path that wrap a step or count its attempts. Steps of a workflow may have the words as names.
@@ -211,10 +211,12 @@ class _Tree:
                 f"{name} {number_text(one)}" for name, one in judged.metrics.items()
             )
             score, feedback = texts.score(judged.score), judged.feedback
-            node.text = " ".join(filter(None, [score, metrics, _short(feedback)]))
+            node.text = " ".join(
+                filter(None, [score, metrics, short(texts.one_line(feedback), SHORT)])
+            )
             unknown = "undecided" if judged.undecided else "done"
             node.status = {True: "passed", False: "not yet", None: unknown}[judged.passed]
-            node.parts = [("Feedback", feedback)] if len(feedback) > _SHORT else []
+            node.parts = [("Feedback", feedback)] if len(feedback) > SHORT else []
         else:
             # What a sealed check measures before the first iteration has a verdict too.
             measured = value.get("evaluation") if isinstance(value, Mapping) else None

@@ -325,9 +325,14 @@ def test_show_has_the_cost_of_each_session(
 
 
 def test_an_unknown_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names where it looked."""
-    assert main(["files", "list", "zz"]) == 2
-    assert "no workspace of this run" in capsys.readouterr().err
+    """The message names where it looked and the option for another folder, and guesses no other run."""
+    assert main(["files", "diff", "r2"]) == 2
+    said = capsys.readouterr().err
+    assert "r2: there is no workspace of this run in .loopwright;" in said
+    assert "--home DIR/.loopwright" in said and "r1" not in said
+    # A patch of no change is empty, also for a program that reads it.
+    assert main(["files", "diff", "r1", "1", "1"]) == 0
+    assert tuple(capsys.readouterr()) == ("", "no change\n")
 
 
 def test_export_writes_the_result_as_a_patch(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

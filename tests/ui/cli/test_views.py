@@ -136,6 +136,7 @@ def test_an_iteration_is_shown_with_its_criteria(more: Project) -> None:
     more.call("run", "more:graded", "--run-id", "one")
     out = more.call("show", "one", "--iteration", "1").out
     assert "feedback:\nnot short\n  ✓ greets\n  ✗ is short: 68 lines\n  to do: cut it\n" in out
+    assert out.count("not short") == 1
 
 
 def test_failures_are_told_as_such(more: Project) -> None:

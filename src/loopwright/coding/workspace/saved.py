@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..._home import Home
+from ..._home import HOME, Home
 from ..._platform import take_lock, temporary_folder
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
@@ -460,8 +460,11 @@ def saved_workspace(home: Path, run: str, loop: str = "") -> SavedWorkspace:
     found = [one for one in everything if one.run == run]
     found = found or [one for one in everything if one.run.startswith(run)]
     if not found:
-        hint = nearest(run, {one.run for one in everything})
-        raise ConfigurationError(f"{run}: there is no workspace of this run in {home}{hint}")
+        # The name of another run would be a guess: this one may have no workspace, or have it elsewhere.
+        raise ConfigurationError(
+            f"{run}: there is no workspace of this run in {home}; loopwright files list shows those that there are. "
+            f"If its files are in another folder, give it with --home DIR/{HOME}"
+        )
     if len({one.run for one in found}) > 1:
         names = ", ".join(sorted({one.run for one in found})[:5])
         raise ConfigurationError(f"{run}: several runs begin like this: {names}")

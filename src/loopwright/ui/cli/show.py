@@ -9,6 +9,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -550,7 +551,10 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
     row = Progress(info.source.get("bounds")).row(
         path, item, item_at(f"{path}/{number}", items_of_lists(entries))
     )
-    output.write(*row_line(row, ColumnWidths.within(output.width - 1), output.signs))
+    # The feedback is below, in full, and nowhere else.
+    judged = item.evaluation and replace(item.evaluation, feedback="")
+    head = replace(row, iteration=replace(item, evaluation=judged))
+    output.write(*row_line(head, ColumnWidths.within(output.width - 1), output.signs))
     _part("input", text_of(item.input), output)
     _part("output", text_of(item.output), output)
     _part("error" if item.error else "feedback", item.feedback, output)
@@ -561,11 +565,11 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         output.write(f"  {output.signs.passed if passed else sign} {texts.one_line(sentence)}")
     for criterion in item.evaluation.criteria if item.evaluation else ():
         sign = output.signs.passed if criterion.passed else output.signs.not_yet
-        output.write(
-            f"  {sign} {texts.one_line(f'{criterion.name}: {criterion.gap}').rstrip(': ')}"
-        )
+        gap = "" if criterion.gap in item.feedback else criterion.gap
+        output.write(f"  {sign} {texts.one_line(f'{criterion.name}: {gap}').rstrip(': ')}")
     for improvement in item.evaluation.improvements if item.evaluation else ():
-        output.write(f"  to do: {texts.one_line(improvement)}")
+        if improvement not in item.feedback:
+            output.write(f"  to do: {texts.one_line(improvement)}")
     before = next((one for one in loops[path] if one.number == number - 1), None)
     green, red = turned_tests(before, item, directly(surviving(entries), path, 0))
     for title, names in (("turned green", green), ("turned red", red)):
@@ -573,7 +577,10 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
             output.write(
                 (f"tests that {title}: ", "dim"), texts.one_line(", ".join(names)), wrap=True
             )
-    _write_nodes(trace_of(surviving(entries), f"{path}/{number}", agent=_agent(info)), output)
+    nodes = trace_of(surviving(entries), f"{path}/{number}", agent=_agent(info))
+    for node in nodes:
+        node.text = node.text.removesuffix(row.feedback).rstrip()
+    _write_nodes(nodes, output)
 
 
 def _part(title: str, text: str, output: Output) -> None:

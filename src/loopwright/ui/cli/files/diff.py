@@ -30,6 +30,8 @@ def files_diff(
         patch = one.diff(first, max(one.snapshots(loop)) if second is None else second, loop)
         if as_json:
             output.write_json({"diff": patch})
-        else:
+        elif patch:
             output.write(patch.encode("utf-8", "replace").decode().rstrip("\n"))
+        else:
+            output.note("no change")
     return 0
