@@ -420,11 +420,26 @@ def _ancestors(path: str) -> Iterator[str]:
     yield ""
 
 
+_BESIDE = ("tuned", "answered", "accepted")  # entries that people add while no process runs a run
+
+
+def can_be_undone(entries: Sequence[Entry]) -> bool:
+    """Return whether the latest of these entries, besides what people add, is a rewind."""
+    latest = next((entry for entry in reversed(entries) if entry.kind not in _BESIDE), None)
+    return latest is not None and latest.kind == "rewound" and "undo" not in (latest.value or {})
+
+
 _OPEN = {
     "queued": "no worker has started it yet",
     "running": "a process is running it",
     "interrupted": "its process has ended; the recorded results are kept",
+    "rewound": "the later results were discarded, the earlier ones are kept; a resume continues from there",
 }
+
+
+def state_of(info: RunInfo, entries: Sequence[Entry]) -> str:
+    """Return the status of a run, or `rewound` if it waits for a resume because a person rewound it."""
+    return "rewound" if info.status == "interrupted" and can_be_undone(entries) else info.status
 
 
 def recorded_result(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Result:
@@ -445,7 +460,8 @@ def recorded_result(info: RunInfo, entries: Sequence[Entry], detail: str = "") -
         result = ended_result(info.run_id, replay, end, loops)
         return replace(result, workspace=workspace, request=end.get("request"))
     # A Result needs a status of an end; readers of JSON get the real status from `recorded_json`.
-    stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
+    state = state_of(info, entries)
+    stop = Stop(Reason.CANCELLED, detail or _OPEN.get(state, "the run has not ended"))
     outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
     return Result(
         **_ended_by(stop),

@@ -14,11 +14,10 @@ from ..errors import ConfigurationError, RunLocked
 from ..records import NOTHING, Status, Stop, Usage
 from .protocol import Entry, Journal, Rewind, RunInfo, is_at, nothing_at, points_of, surviving
 from .questions import status_of
-from .replay import RecordedRun
+from .replay import RecordedRun, can_be_undone
 
 _ENDS = ("/placed", "/merged")  # effects at the end of what has a workspace
 _ATTEMPT = re.compile("/attempt-[0-9]+(/.*)?$")
-_BESIDE = ("tuned", "answered", "accepted")  # entries that people add while no process runs a run
 
 
 def rewind_entry(path: str, only: Sequence[str], undo: bool) -> Entry:
@@ -76,12 +75,6 @@ def rewind_of(
         usage=replay.spent(""),
     )
     return row, Rewind(how.path, len(changed), count, spent), kept
-
-
-def can_be_undone(entries: Sequence[Entry]) -> bool:
-    """Return whether the latest of these entries, besides what people add, is a rewind."""
-    latest = next((entry for entry in reversed(entries) if entry.kind not in _BESIDE), None)
-    return latest is not None and latest.kind == "rewound" and "undo" not in (latest.value or {})
 
 
 def failed_paths(info: RunInfo, entries: Sequence[Entry], items: Collection[int] = ()) -> list[str]:

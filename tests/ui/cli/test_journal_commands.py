@@ -221,6 +221,9 @@ def test_a_rewound_run_does_again_what_was_set_aside(done: Project) -> None:
     assert answer.code == 0
     assert "\nresume: loopwright resume refined\n" in answer.out
     assert answer.out.endswith("undo: loopwright rewind refined --undo\n")
+    told = done.call("show", "refined").out
+    assert "Rewound: the later results were discarded" in told and "process" not in told
+    assert "resume: loopwright resume refined" in told
     before = done.effects()
     assert done.call("show", "refined", "--json").json["status"] == "interrupted"
     assert done.call("resume", "refined", "--json").json["output"] == "draft 3\nof x"

@@ -149,6 +149,12 @@ def test_every_row_of_a_list_names_its_item(told: Server) -> None:
     assert "3 items" in raw
     cut = " ".join(re.sub(r"<[^>]+>", " ", page(told, "/runs/cut")).split())
     assert "4 items 1 failed 1 done 2 not run" in cut
+    # A person who rewound it is not told of a process.
+    assert call(told.folder, "rewind", "cut", "words/2", "--yes").returncode == 0
+    text = page(told, "/runs/cut")
+    assert (
+        "The run was rewound. A resume continues it from there." in text and "process" not in text
+    )
 
 
 def test_a_loop_in_a_list_names_its_item(told: Server) -> None:

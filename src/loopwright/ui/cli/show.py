@@ -20,7 +20,7 @@ from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.protocol import shown_url
 from ...journal.questions import open_questions
-from ...journal.replay import recorded_result
+from ...journal.replay import recorded_result, state_of
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
 from ...records import Iteration, Reason, Result, Status
@@ -261,7 +261,7 @@ def _overview(
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop) if loops or loop else ""
     result = recorded_result(info, entries, detail)
-    status = "" if ended(entries) or info.status == result.status.value else info.status
+    status = "" if ended(entries) or info.status == result.status.value else state_of(info, entries)
     with output.holding() as head:
         started = texts.ago(info.created) if output.terminal else texts.when(info.created)
         rest = f"  run {info.run_id}, started {started}"

@@ -22,8 +22,7 @@ from ...errors import ConfigurationError, LoopwrightError, RunLocked, RunNotFoun
 from ...journal import Entry, RunInfo, surviving
 from ...journal.questions import open_questions
 from ...journal.replay import recorded_result
-from ...journal.rewinding import can_be_undone
-from ...journal.views import ENDING, ORDERS, RunView, Wanted
+from ...journal.views import ORDERS, RunView, Wanted
 from ...records import Failure, Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
@@ -203,7 +202,7 @@ async def run(page: Page, request: Request) -> Response:
             run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
-            undoable=can_be_undone(view.between(max(0, view.last - ENDING), 0)), retriable=has_step(view.info),
+            retriable=has_step(view.info),
             rewindable=bool(sections) and "bounds" in view.info.source,
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
         )  # fmt: skip

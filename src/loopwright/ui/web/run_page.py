@@ -18,7 +18,8 @@ from markupsafe import Markup
 from ...conditions import UNITS
 from ...errors import LoopwrightError
 from ...journal import Entry, RunInfo, surviving
-from ...journal.views import EntriesView, LiveCall, LiveLines, Mark, RunView, enclosing
+from ...journal.replay import can_be_undone
+from ...journal.views import ENDING, EntriesView, LiveCall, LiveLines, Mark, RunView, enclosing
 from ...records import (
     Failure,
     Iteration,
@@ -92,6 +93,7 @@ class RunHeader:
     last: int
     rewinds: int
     open: bool = field(default=False)
+    undoable: bool = False  # whether its latest change is a rewind
 
 
 def name_of(loop: str, info: RunInfo) -> str:
@@ -172,9 +174,11 @@ def run_of(
     live = live or LiveLines()
     origin = origin_of(info)  # a file is shown relative to the current folder
     path, folder = Path(origin), Path.cwd()
+    ended = info.status != "running"
+    undoable = ended and can_be_undone(view.between(max(0, view.last - ENDING), 0))
     return RunHeader(
         info=info,
-        sentence=_sentence(info),
+        sentence=_sentence(info, rewound=undoable),
         facts=[
             *_facts(marks, view.total(), used, active, bounds, scripted=info.scripted),
             *_held_out(view),
@@ -186,6 +190,7 @@ def run_of(
         last=run_progress.last,
         rewinds=run_progress.rewinds,
         open=info.status in _OPEN,
+        undoable=undoable,
     )
 
 
@@ -220,12 +225,14 @@ def limits_text(bounds: Bounds) -> str:
 _OPEN = ("queued", "running", "interrupted", "suspended")
 
 
-def _sentence(info: RunInfo) -> str:
+def _sentence(info: RunInfo, *, rewound: bool) -> str:
     """Return the reason for the end of a run, or its state, as a sentence."""
     if info.status == "queued":
         return "The run waits for a worker."
     if info.status == "running":
         return "The run is in progress."
+    if info.status == "interrupted" and rewound:
+        return "The run was rewound. A resume continues it from there."
     if info.status == "interrupted":
         return "The process has ended. The recorded results are kept, and the run can be resumed."
     return info.detail or info.reason.replace("_", " ").capitalize()
