@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import subprocess
@@ -21,6 +22,7 @@ from server_steps import HERE, answer, call, lives, misbehaving
 from loopwright import MemoryJournal, Reason, Status
 from loopwright.errors import ConfigurationError
 from loopwright.tools import mcp_server
+from loopwright.ui.trace import trace_of
 
 
 def errors(result: Any) -> list[str]:
@@ -201,7 +203,7 @@ def test_a_replayed_run_starts_no_server_and_a_resumed_one_holds_it_to_its_list(
     tmp_path: Path,
 ) -> None:
     """What is on record is not asked again; a server that lists other tools than those on record is
-    refused after a restart of the run too."""
+    refused after a restart of the run too. The trace has the calls, and not the list."""
     count = tmp_path / "count"
     journal = MemoryJournal()
     server = misbehaving("--count", str(count), "--later", "echo,evil", approve=["flood"])
@@ -214,6 +216,9 @@ def test_a_replayed_run_starts_no_server_and_a_resumed_one_holds_it_to_its_list(
         result = call(server, *calls, journal=journal)
         assert errors(result) == ["", "tools_changed", "tools_changed"]
         assert (lines(count, "start"), lines(count, "call")) == (2, 1)
+    entries = asyncio.run(journal.entries(result.run_id))
+    assert any(entry.path.startswith("servers/") for entry in entries)
+    assert [node.path for node in trace_of(entries)] == ["calls"]
 
 
 def test_declaring_a_server_loads_no_client_library() -> None:

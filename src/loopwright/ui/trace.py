@@ -6,6 +6,7 @@ no nodes of their own, and a step that consists of one call is that call.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ Part = tuple[str, Json]  # a title and a value to read
 # Parts of a path that wrap a step or count its attempts. Steps of a workflow may have the words as names.
 _HIDDEN = re.compile(r".+/(round-\d+|attempt-\d+|call-\d+|within)|.+/.+/(try|do|again)")
 _CALLS = ("model call", "tool call", "command", "agent")
-_EXIT = re.compile(r"exited with (\d+)")
+_JUDGING = ("judge", "model call", "agent")
 
 
 @dataclass(slots=True)
@@ -42,7 +43,8 @@ class TraceNode:
 
     Args:
         path: its place in the run.
-        kind: `step`, `loop`, `iteration`, `model call`, `tool call`, `command`, `agent`, `judge` or `question`.
+        kind: `step`, `loop`, `iteration`, `model call`, `tool call`, `command`, `agent`, `judge`,
+            `check` or `question`.
         name: the name of the step or of the tool, the number of an iteration.
         text: what it did and what came of it, in words.
         status: `done`, `failed`, `cut short`, `in flight`, a verdict, or the status of a loop; `waiting` or
@@ -130,6 +132,7 @@ class _Tree:
         path = entry.path
         if entry.kind == "started" and not self._is_hidden(entry):
             self._starts[path] = entry
+            self._refused(entry)
             self._effect(self._node(path), entry, None)
         elif entry.kind in ("finished", "cut") and not self._is_hidden(entry):
             self._effect(self._node(path), self._starts.get(path), entry)
@@ -161,7 +164,9 @@ class _Tree:
 
     def _is_hidden(self, entry: Entry) -> bool:
         last = entry.path.rsplit("/", 1)[-1]
-        return is_note(entry.fingerprint) or last == "items" or last.startswith("fault-")
+        # The lists of the tools of servers are no work of the run.
+        listing = _LISTING.fullmatch(entry.path) is not None
+        return listing or is_note(entry.fingerprint) or last == "items" or last.startswith("fault-")
 
     def _node(self, path: str) -> TraceNode:
         """Return the node at a path; with those around it, it is made if it is new."""
@@ -267,6 +272,30 @@ class _Tree:
             node.text = f"{given}: {_short(value.get('output'))}".removeprefix(": ")
             node.parts.append(("Result", value.get("output")))
 
+    def _refused(self, request: Entry) -> None:
+        """Add the calls of the reply before a request that were refused: the request has the reasons."""
+        found, asked = _ROUND.search(request.path), request.value
+        if found is None or not isinstance(asked, Mapping):
+            return
+        before = f"{request.path[: found.start()]}/round-{int(found[1]) - 1}"
+        roles = enumerate(asked.get("roles", ()), start=1)
+        answers = [asked.get(f"text-{number}", "") for number, role in roles if role == "tool"]
+        # The last of them answer the calls of the reply, in their order.
+        first = len(answers) - len(self._calls.get(before, ()))
+        for number, text in enumerate(answers[first:], start=1):
+            path = f"{before}/call-{number}"
+            if path in self.nodes:
+                continue
+            with contextlib.suppress(
+                ValueError, LookupError, TypeError
+            ):  # a text that was left out
+                error = json.loads(text)["error"]
+                # The validator of replies calls every value that it checks an answer.
+                reason = str(error["message"]).replace(": the answer: ", ": arguments: ", 1)
+                node = self._node(path)
+                self._tool(node, request, {"error": {**error, "message": reason}})
+                node.at = request.at
+
     def _command(self, node: TraceNode, asked: Mapping[str, Json], end: Entry | None) -> None:
         command = asked["command"]
         words = command if isinstance(command, str) else " ".join(map(str, command))
@@ -284,6 +313,8 @@ class _Tree:
 
 
 _CALL = re.compile(r"/round-\d+/call-\d+$")
+_ROUND = re.compile(r"/round-(\d+)/attempt-\d+$")
+_LISTING = re.compile(r"servers/[^/]+/tools-\d+")
 
 
 def _evaluation(value: Json) -> Evaluation | None:
@@ -329,11 +360,14 @@ def _finished(node: TraceNode) -> TraceNode:
         node.at = node.children[0].at
         end = max(child.at + child.seconds for child in node.children)
         node.seconds = node.seconds or end - node.at
-    if node.kind in ("step", "judge") and node.children:
+    # A judge asks a model; a check is any other evaluation.
+    if node.kind == "judge" and not any(child.kind in _JUDGING for child in node.children):
+        node.kind = "check"
+    if node.kind in ("step", "judge", "check") and node.children:
         last = node.children[-1]
-        if len(node.children) == 1 and last.kind in (*_CALLS, "step", "judge"):
+        if len(node.children) == 1 and last.kind in (*_CALLS, "step", "judge", "check"):
             last.path, last.name = node.path, last.name if last.kind == "tool call" else node.name
-            last.kind = "judge" if node.kind == "judge" else last.kind
+            last.kind = last.kind if node.kind == "step" else node.kind
             return last
         # The error of a tool is an answer to the model.
         failed = last.failed and last.kind != "tool call"

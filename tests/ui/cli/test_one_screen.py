@@ -32,19 +32,28 @@ TRIP = """
 schema: loopwright/1
 name: trip
 model: openai:gpt-4o-mini
-tools: {temperature: {python: "own:temperature"}}
+tools: {temperature: {python: "own:temperature"}, clock: {commands: [[date, -u]]}}
 steps:
   - name: packing
     loop:
-      execute: {prompt: "What should I pack for {{ loop.initial }}?", tools: [temperature]}
+      execute: {prompt: "What should I pack for {{ loop.initial }}?", tools: [temperature, clock]}
       evaluate: {judge: {criterion: It names degrees}}
       until: [passed, {max_iterations: 3}]
+  - name: checked
+    loop:
+      execute: {set: "{{ input }}"}
+      evaluate: {check: {contains: "s"}}
+      max_iterations: 1
   - {name: saved, shell: [cat]}
 """
 REPLIES = """
 - prompt: What should I pack
   replies:
-    - tool_calls: [{name: temperature, arguments: {city: Oslo}}, {name: temperature, arguments: {city: Paris}}]
+    - tool_calls:
+        - {name: temperature, arguments: {city: Oslo}}
+        - {name: temperature, arguments: {city: Paris}}
+        - {name: wind, arguments: {city: Oslo}}
+        - {name: clock, arguments: {}}
     - "A coat: it is -3.5 degrees."
 - {replies: [{json: {verdict: "yes", score: 90, reason: "-3.5", mark: "{{ mark }}"}}]}
 """
@@ -130,13 +139,22 @@ def test_a_trace_names_calls_tools_judges_and_commands(recorded: Recorded) -> No
     heads = [line.split("  ")[0] for line in lines]
     assert heads == [
         "step trip", "loop packing", "iteration 1", "step execute", "model call execute",
-        "tool call temperature", "tool call temperature", "model call execute", "judge evaluate", "command saved",
+        "tool call temperature", "tool call temperature", "tool call wind", "tool call clock",
+        "model call execute", "judge evaluate", "loop checked", "iteration 1", "step execute", "check evaluate",
+        "command saved",
     ]  # fmt: skip
-    assert "openai:gpt-4o-mini: calls temperature, temperature" in lines[4] and "tokens" in lines[4]
+    called = "calls temperature, temperature, wind, clock"
+    assert f"openai:gpt-4o-mini: {called}" in lines[4] and "tokens" in lines[4]
     assert '{"city": "Oslo"}: -3.5' in lines[5] and "failed" not in lines[5]
     assert "KeyError: 'Paris'  failed" in lines[6]
-    assert "cat: exit code 0" in lines[9]
+    # A call that was refused has the reason.
+    assert "there is no tool 'wind'; there are: temperature, clock  failed" in lines[7]
+    assert "{}: clock: arguments: 'argv' is a required property  failed" in lines[8]
+    assert "cat: exit code 0" in lines[-1]
     (root,) = recorded.of("trip", "--trace", "--json").json["trace"]
     call = root["children"][0]["children"][0]["children"][0]["children"][0]
     assert (call["kind"], call["status"]) == ("model call", "done")
-    assert [part["title"] for part in call["parts"]] == ["User", *["Call of temperature"] * 2]
+    assert [part["title"] for part in call["parts"]] == [
+        "User",
+        *(f"Call of {one}" for one in called[6:].split(", ")),
+    ]

@@ -104,7 +104,7 @@ def test_no_output_is_more_than_text(
         page.locator(".trace > summary").click()
         page.locator(".trace .lazy > summary").first.click()
         page.locator(".trace .lazy .lazy > summary").nth(18).click()
-        page.wait_for_selector(".trace .of-judge")
+        page.wait_for_selector(".trace .of-check")
         for number in range(1, 100, 9):
             page.fill("input[name=a]", str(number))
             page.fill("input[name=b]", str(number + 1))
