@@ -131,7 +131,7 @@ def test_show_has_a_trace(done: Project) -> None:
     heads = [
         line.split("  ")[0] if line[0] != " " else line.strip().split("  ")[0] for line in lines
     ]
-    each = [w for n in (1, 2, 3) for w in (f"iteration {n}", "step execute", "judge evaluate")]
+    each = [w for n in (1, 2, 3) for w in (f"iteration {n}", "step execute", "check evaluate")]
     assert [head for head in heads if "adapt" not in head] == ["loop refine", *each]
     (loop,) = done.call("show", "refined", "--trace", "--json").json["trace"]
     assert (loop["kind"], loop["path"], len(loop["children"])) == ("loop", "refine", 3)

@@ -160,7 +160,7 @@ def test_a_killed_run_shows_what_was_in_flight(project: Project) -> None:
     assert "Interrupted: its process has ended; the recorded results are kept (2 iter" in out
     assert out.endswith("resume: loopwright resume one\n")
     last = project.call("show", "one", "--trace").out.splitlines()[-1]
-    assert "judge evaluate  0.50 round 2 is long" in last or "in flight" in last
+    assert "check evaluate  0.50 round 2 is long" in last or "in flight" in last
     (project.folder / "go.txt").touch()
     assert project.call("resume", "one", "--json").json["iterations"] == 3
     assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
