@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .contract_entries import EntriesContract
+from .contract_events import EventsContract
 from .contract_opening import OpeningContract
 from .contract_reading import ReadingContract
 
 
-class JournalContract(OpeningContract, EntriesContract, ReadingContract):
+class JournalContract(OpeningContract, EntriesContract, ReadingContract, EventsContract):
     """The suite; a subclass has a fixture `store`, and `fresh` for tests of many examples."""

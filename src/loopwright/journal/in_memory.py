@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
@@ -13,6 +15,7 @@ from typing import Any, Self, TypeVar
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
 from ..records import Iteration, Result, own
+from .events import Event, MemoryEvents, OpenWait, Signalled
 from .protocol import (
     Entry,
     FileStore,
@@ -117,6 +120,7 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, _MemoryRun] = {}
+        self._events = MemoryEvents()
 
     async def __aenter__(self) -> Self:
         return self
@@ -263,6 +267,24 @@ class MemoryJournal:
         """Return the answers in the inbox of a run; see Journal.inbox."""
         answers = sorted(self._find(run_id).inbox.items(), key=lambda item: item[0])
         return [replace(answer, value=own(answer.value)) for _, answer in answers]
+
+    async def signal(self, event: Event) -> Signalled:
+        """Store an event for the runs that wait for it; see Journal.signal."""
+        return self._events.signal(event, time.time())
+
+    async def look_for(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
+        """Register waits, and return the time and the first event for each; see Journal.look_for."""
+        return self._events.look(waits, time.time())
+
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
+        """Remove the waits of a run; see Journal.end_wait."""
+        self._events.end(run_id, path, taken)
+
+    async def waits(
+        self, run_id: str = "", *, due: float = math.inf, limit: int = 1000
+    ) -> list[OpenWait]:
+        """Return the open waits; see Journal.waits."""
+        return self._events.waits(run_id, due, limit)
 
     async def tag(self, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
         """Add tags to a run; see Journal.tag."""

@@ -6,6 +6,7 @@ The contents of files that runs use are stored once each, by their digest. URLs 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import threading
@@ -31,6 +32,7 @@ from ..records.typed import Value
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .events import Event, OpenWait, Signalled
     from .views import RunPage, RunView, Wanted, Watch
 
 __all__ = [
@@ -692,6 +694,33 @@ class Journal(Protocol):
 
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return all answers ever put into the inbox of a run, in the order of their questions."""
+
+    async def signal(self, event: Event) -> Signalled:
+        """Store an event for the runs that wait for its name and key, now or later.
+
+        Raises:
+            ConfigurationError: if too many events were taken by no run; nothing is stored.
+        """
+
+    async def look_for(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
+        """Register the waits of one path, and return the time of the store and the first event for each.
+
+        No signal falls between the look at events and the registration.
+        """
+
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
+        """Remove the waits of a run, by default at all paths; `taken` are the numbers of the events that it took."""
+
+    async def waits(
+        self, run_id: str = "", *, due: float = math.inf, limit: int = 1000
+    ) -> list[OpenWait]:
+        """Return open waits, those that are due first.
+
+        Args:
+            run_id: only those of this run.
+            due: only those that are due at this time, in seconds since the epoch.
+            limit: how many.
+        """
 
     async def tag(self, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
         """Add tags to a run, whoever owns it, and return all that it has; an empty value removes a tag.

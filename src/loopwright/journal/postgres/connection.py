@@ -47,6 +47,7 @@ from psycopg.adapt import Buffer, Loader
 
 from ...errors import ConfigurationError, JournalDamaged, JournalUnavailable, LoopwrightError
 from ...records.codec import Json
+from ..events import TABLES
 from ..protocol import session_options, shown_url
 
 Row = tuple[Json, ...]
@@ -571,8 +572,11 @@ _SIXTH = (
         "INCLUDE (created, updated, score, iterations, usage, name, queue, owner, tags)"
     ),
 )
+_SEVENTH = tuple(
+    text.format("loopwright.", "bigint GENERATED ALWAYS AS IDENTITY", "float8") for text in TABLES
+)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (

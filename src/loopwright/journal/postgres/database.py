@@ -25,6 +25,7 @@ from uuid import uuid4
 import psycopg
 
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
+from ..events import EventTables
 from ..protocol import MATCHES, Posted, RunInfo, missing_run, with_tags
 from ..questions import schedule_of
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
@@ -700,6 +701,10 @@ class PostgresRuns(Database):
             db.execute(_BACK, {"run": row.key, "loop": loop, "mark": mark})
         _write_row(db, rewind.row, row.info.epoch)
 
+    def events(self, db: Connection) -> EventTables:
+        """Return the events and waits; see OwningStore."""
+        return events_of(db)
+
     def tag(self, db: Connection, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
         """Change the tags of a run; see OwningStore."""
         key = find_run(db, run_id).key
@@ -721,6 +726,26 @@ class PostgresRuns(Database):
         if row.owner is not None:  # a new limit is read at the owner's next beat, which is now
             db.execute("SELECT pg_notify(%s, '')", (channel_of(row.owner),))
         return _posted(db.execute(_ANSWER, (row.key, answer.asked, answer.path)).fetchall()[0])
+
+
+def events_of(db: Connection) -> EventTables:
+    """Return the events and waits of the database."""
+
+    def execute(text: str, values: Sequence[object]) -> list[Row]:
+        cursor = db.execute(text.replace("?", "%s"), values)
+        return cursor.fetchall() if cursor.description else []
+
+    def clock() -> float:
+        [(now,)] = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchall()
+        assert isinstance(now, float)
+        return now
+
+    def lock(name: str, key: str) -> None:
+        db.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"loopwright {name} {key}",)
+        )
+
+    return EventTables(execute, clock, "loopwright.", lock)
 
 
 def _inserted(row: RunRow) -> list[Value]:

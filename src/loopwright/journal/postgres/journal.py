@@ -25,6 +25,7 @@ from ...errors import StepError
 from ...memory import MemoryEntry
 from ...records import Reason
 from ...records.codec import Json
+from ..events import EventTables
 from ..protocol import FileStore, Posted, RunInfo
 from ..recorded.journal import (
     FIRST,
@@ -56,6 +57,7 @@ from .database import (
     OnPoint,
     PostgresRuns,
     answers_of,
+    events_of,
     find_run,
     presents,
     prune,
@@ -309,6 +311,10 @@ class Reader(PageReader):
     def body_elsewhere(self, digest: bytes) -> bytes | None:
         """Return None: every content is in its table."""
         return None
+
+    def events(self) -> EventTables:
+        """Return the events and waits."""
+        return events_of(self.db)
 
     def inbox(self, row: RunRow) -> list[Posted]:
         """Return the answers in the inbox of a run."""

@@ -21,6 +21,7 @@ import asyncio
 import copy
 import hashlib
 import json
+import math
 import re
 import threading
 import weakref
@@ -35,6 +36,7 @@ from ...errors import JournalDamaged, JournalError
 from ...memory import MemoryEntry
 from ...records import Iteration, Result, StepOutcome, as_evaluation, codec
 from ...records.codec import Json
+from ..events import Event, EventTables, OpenWait, Signalled
 from ..protocol import Entry, Posted, Rewind, RunInfo, existing_run, surviving
 from ..questions import cancel_waiting
 from ..replay import recorded_result
@@ -116,6 +118,10 @@ class PageReader(RowReader):
     @abstractmethod
     def row(self, run_id: str) -> RunRow:
         """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
+
+    @abstractmethod
+    def events(self) -> EventTables:
+        """Return the events and waits."""
 
     @abstractmethod
     def inbox(self, row: RunRow) -> list[Posted]:
@@ -401,6 +407,9 @@ class OwningStore(Store[Connection], Protocol[Connection]):
     def tag(self, db: Connection, run_id: str, tags: Mapping[str, str]) -> dict[str, str]:
         """Change the tags of a run, and return all of them. Raises RunNotFound, ConfigurationError."""
 
+    def events(self, db: Connection) -> EventTables:
+        """Return the events and waits of the database, inside a transaction."""
+
     def post(self, db: Connection, run_id: str, answer: Posted) -> Posted:
         """Store an answer unless the question has one; return the answer that is stored."""
 
@@ -621,6 +630,27 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         self._expect(run_id)
         database = self._database
         return await self._perform(Transaction(lambda db: database.tag(db, run_id, tags)))
+
+    async def signal(self, event: Event) -> Signalled:
+        """Store an event for the runs that wait for it; see Journal.signal."""
+        database = self._database
+        return await self._perform(Transaction(lambda db: database.events(db).signal(event)))
+
+    async def look_for(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
+        """Register waits, and return the time and the first event for each; see Journal.look_for."""
+        database = self._database
+        return await self._perform(Transaction(lambda db: database.events(db).look(waits)))
+
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
+        """Remove the waits of a run; see Journal.end_wait."""
+        database = self._database
+        await self._perform(Transaction(lambda db: database.events(db).end(run_id, path, taken)))
+
+    async def waits(
+        self, run_id: str = "", *, due: float = math.inf, limit: int = 1000
+    ) -> list[OpenWait]:
+        """Return the open waits; see Journal.waits."""
+        return await self._read(lambda reader: reader.events().waits(run_id, due, limit))
 
     async def fork(self, origin: str, info: RunInfo, entries: Sequence[Entry]) -> None:
         """Create a run that begins with entries of another one; see Journal.fork."""

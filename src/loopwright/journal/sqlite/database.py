@@ -26,6 +26,7 @@ from pathlib import Path
 
 from ..._platform import RELEASE, TAKE, flock
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
+from ..events import EventTables
 from ..protocol import MATCHES, Posted, RunInfo, missing_run, with_tags
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
 from ..recorded.ownership import RewindPlan, find_row, locked, rewound, taken
@@ -447,6 +448,12 @@ class SqliteRuns(SqliteDatabase):
         changed = with_tags(row.info.tags, tags)
         db.execute("UPDATE runs SET tags=? WHERE id=?", (tags_text(changed), row.key))
         return changed
+
+    def events(self, db: sqlite3.Connection) -> EventTables:
+        """Return the events and waits; see OwningStore."""
+        return EventTables(
+            lambda text, values: db.execute(text, values).fetchall(), self.clocks.wall
+        )
 
     def share(self, db: sqlite3.Connection, origin: int, run: int) -> None:
         """Do nothing: contents belong to the file, and no run is ever deleted from it."""

@@ -28,6 +28,7 @@ from ...errors import ConfigurationError, JournalUnavailable, nearest
 from ...memory import MemoryEntry
 from ...records import Reason
 from ...records.codec import Json
+from ..events import EventTables
 from ..protocol import FileStore, Posted, RunInfo, missing_run
 from ..questions import schedule_of
 from ..recorded.journal import (
@@ -285,6 +286,12 @@ class RunReader(RowReader):
     def body_elsewhere(self, digest: bytes) -> bytes | None:
         """Return a content stored as a file; see RowReader."""
         return read_content(self._files, digest)
+
+    def events(self) -> EventTables:
+        """Return the events and waits."""
+        return EventTables(
+            lambda text, values: self._db.execute(text, values).fetchall(), self._now
+        )
 
     def inbox(self, row: RunRow) -> list[Posted]:
         """Return the answers in the inbox of a run."""

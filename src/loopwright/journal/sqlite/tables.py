@@ -6,6 +6,7 @@
     owners     a row per opened store: its process and the end of its lease
     entries    a row per run and commit with its entries, chained by checksums; small rows only
     inbox      answers of people, a row per question; the first answer stays
+    events     events from outside, a row each; `waits` has a row for each event or time that a run waits for
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
 The run list uses `runs` and its indexes by name and by status and reason, a timeline uses
@@ -31,6 +32,7 @@ from pathlib import Path
 
 from ..._home import HOME, Home
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
+from ..events import TABLES
 from ..recorded.rows import content_digest
 
 FILE = 1 << 20  # bytes; a larger content becomes a file
@@ -162,7 +164,11 @@ _SIXTH = (
         f"{COST},name,queue,tags)"
     ),
 )
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+_SEVENTH = tuple(
+    text.format("", "INTEGER", "REAL") + "STRICT" * text.startswith("CREATE TABLE")
+    for text in TABLES
+)
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 VERSION = len(STEPS)
 _FOREIGN = (
     "SELECT CASE WHEN type='table' THEN 'virtual table' ELSE type END,name FROM sqlite_schema "
