@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from .engine.run import resume, resume_sync, run, run_sync
     from .engine.step import step
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
+    from .engine.waiting import wait
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
     from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import MemoryJournal
+    from .journal.events import signal, signal_sync
     from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .records import (
@@ -142,11 +144,14 @@ __all__ = [
     "sealed_metric",
     "sequence",
     "shell",
+    "signal",
+    "signal_sync",
     "step",
     "stream",
     "tests",
     "tool",
     "until",
+    "wait",
     "with_timeout",
 ]
 
@@ -188,6 +193,8 @@ _MODULES = {
     "engine.loop": ("Loop",),
     "engine.loop_options": ("Undecided",),
     "engine.metrics": ("Metric", "MetricScore"),
+    "engine.waiting": ("wait",),
+    "journal.events": ("signal", "signal_sync"),
     "engine.run": ("resume", "resume_sync", "run", "run_sync"),
     "engine.step": ("step",),
     "engine.streaming": ("IterationEnded", "RunEnded", "TextDelta", "stream"),

@@ -55,7 +55,9 @@ class EventsContract:
         """Whoever continues runs finds those that an event or a time makes due, and no others."""
         journal, later = store.journal, time.time() + 3600
         await journal.look_for([OpenWait("a", "p", "built", "k", due=later)])
-        await journal.look_for([OpenWait("b", "p", "built", "other", due=later), OpenWait("b", "p")])
+        await journal.look_for(
+            [OpenWait("b", "p", "built", "other", due=later), OpenWait("b", "p")]
+        )
         await journal.look_for([OpenWait("c", "p", due=1.0)])
         assert [row.run for row in await journal.waits(due=time.time())] == ["c"]
         await signal("built", key="k", journal=journal)
@@ -98,7 +100,9 @@ class EventsContract:
         """Beyond the limit nothing is dropped; taking one makes room."""
         monkeypatch.setattr(events, "MOST", 3)
         sent = [await signal("built", n, key="k", journal=store.journal) for n in range(3)]
-        with pytest.raises(ConfigurationError, match="3 events of the key 'k' were taken by no run"):
+        with pytest.raises(
+            ConfigurationError, match="3 events of the key 'k' were taken by no run"
+        ):
             await signal("built", 3, key="k", journal=store.journal)
         await store.journal.end_wait("run-1", "p", [sent[0].event.number])
         assert not (await signal("built", 3, key="k", journal=store.journal)).repeated

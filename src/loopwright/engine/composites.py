@@ -160,6 +160,7 @@ async def run_all(
     done: Callable[[int, T], None] | None = None,
     over: Callable[[], bool] | None = None,
     in_order: bool = False,
+    count: Callable[[int], None] = lambda more: None,
 ) -> list[T]:
     """Run jobs and return their values in the order of the jobs.
 
@@ -174,7 +175,9 @@ async def run_all(
         over: whether to stop: no other job starts, the running ones are cancelled, and the values of
             the jobs that ended are returned.
         in_order: whether a question ends the start of further jobs while they run one at a time.
+        count: called with changes of the number of branches of the run, `Run.count`.
     """
+    counted = 1  # the caller, which the jobs replace
     waiting = list(range(len(jobs)))
     running: dict[asyncio.Task[T], int] = {}
     ended: dict[int, asyncio.Task[T]] = {}
@@ -193,6 +196,9 @@ async def run_all(
                 running[asyncio.ensure_future(jobs[number]())] = number
             if not running:
                 break
+            if len(running) != counted:
+                count(len(running) - counted)
+                counted = len(running)
             waits: list[asyncio.Future[T] | asyncio.Future[None]] = [*running]
             if callable(limit):
                 waits.append(limit.changed())
@@ -210,6 +216,8 @@ async def run_all(
             asked = asked or any(map(_broken, finished))
     finally:
         await _cancel(running)
+        if counted != 1:
+            count(1 - counted)
     every = [ended[number] for number in sorted(ended)]
     # The error of the earliest job is raised, even if that job failed while it was being cancelled: a
     # replay must raise the same error.
@@ -519,7 +527,7 @@ class _Parallel(Value, _Named):
         # Functions and not coroutines: a coroutine that never starts is reported as never awaited.
         jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
         with at_once_of(ctx, self.name, self.at_once) as limit:
-            ended = await run_all(jobs, limit)
+            ended = await run_all(jobs, limit, count=ctx.run.count)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
         return combined(self.name, outputs_by_name({n: r.output for n, _, r in parts}), parts, ctx)
 

@@ -198,6 +198,12 @@ class Scope:
         self.loops = {**others, name: result}
 
 
+class _Names(set[str]):
+    """The names of the calls of one function, and how many of its calls have not ended."""
+
+    calls = 0
+
+
 class Context:
     """A step's place in the run. A function with two parameters receives it as the second.
 
@@ -232,7 +238,7 @@ class Context:
         self.spent = NOTHING
         self.spent_exact = False  # whether a cancellation can no longer add to `spent`
         # Names of the calls so far. Only user functions get a set: the engine names its own calls.
-        self.names: set[str] | None = None
+        self.names: _Names | None = None
 
     def at(self, path: str) -> None:
         """Go to another path; a loop does so for each iteration, and its steps get children of this context."""
@@ -246,7 +252,7 @@ class Context:
         """Return the context of an effect inside this one: each of its calls needs its own name."""
         kind = _TypedContext if typed else Context
         inner = kind(self.run, path, self.gate, self.account, self.scope)
-        inner.names = set()
+        inner.names = _Names()
         return inner
 
     def below(self, name: str) -> str:
@@ -391,8 +397,50 @@ class Context:
         """
         return own(self.run.ask(self.below(name), own(dict(request)), detail))
 
+    async def wait(self, name: str, **options: Json) -> Json:
+        """Wait until something outside of the run is true; a process is not needed meanwhile.
+
+        When all branches of the run wait, its time stands, and with `on_wait="leave"` it is suspended. After a restart
+        the function starts again from its beginning: make each earlier action a `call`.
+
+        Args:
+            name: the name of the wait in the path and the journal.
+            options: those of `loopwright.wait`, such as `event="ci-finished"` and `timeout="2h"`.
+
+        Returns:
+            `{ended, which, value, seconds}`, as recorded.
+
+        Raises:
+            StepError: of kind `wait_timeout`, if it ends without a default, or `bad_wait` for wrong options.
+            Suspended: if the run leaves its process.
+        """
+        from .waiting import waited  # for the few functions that wait
+
+        written = {key.removesuffix("_"): value for key, value in options.items()}
+        if self.names is None:
+            return own(await waited(self, self.below(name), written))
+        self._take(name)
+        self._begin_call()
+        try:
+            return own(await waited(self, self.below(name), written))
+        finally:
+            self._end_call()
+
+    def _begin_call(self) -> None:
+        assert self.names is not None
+        # The first call replaces the function as a branch of the run; others are more branches.
+        if self.names.calls:
+            self.run.count(1)
+        self.names.calls += 1
+
+    def _end_call(self) -> None:
+        assert self.names is not None
+        self.names.calls -= 1
+        if self.names.calls:
+            self.run.count(-1)
+
     async def sleep(self, seconds: float) -> None:
-        """Wait, but not past the nearest deadline.
+        """Pause in this process, but not past the nearest deadline; `wait` needs no process.
 
         Raises:
             Stopped: by the loop whose deadline comes first.
@@ -457,9 +505,12 @@ class Context:
         if self.names is None:
             return await self._ended(name, target, value)
         self._take(name)
-        return (await self._ended(name, target, self._passed(target, value))).view(
-            typed=self._typed
-        )
+        self._begin_call()
+        try:
+            result = await self._ended(name, target, self._passed(target, value))
+        finally:
+            self._end_call()
+        return result.view(typed=self._typed)
 
     # For the engine only.
 
@@ -470,7 +521,11 @@ class Context:
         # A context without names: the name was checked here, and the engine's own calls are not
         # counted.
         inner = Context(self.run, self.path, self.gate, self.account, self.scope)
-        return self._own(await inner.call(name, target, self._passed(target, value), token))
+        self._begin_call()
+        try:
+            return self._own(await inner.call(name, target, self._passed(target, value), token))
+        finally:
+            self._end_call()
 
     def _passed(self, step: Step, value: Json) -> Json:
         """Return an input for a step as it is recorded; the function that passes it may change it."""
@@ -542,5 +597,5 @@ class _TypedContext(Context):
 
 _PUBLIC = (
     "ask", "call", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
-    "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
+    "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "wait", "warn",
 )  # fmt: skip

@@ -29,6 +29,7 @@ from .run_state import Run
 
 __all__ = ["DeadlineScope", "Watched", "watch"]
 
+_EARLY = 0.05  # seconds by which a timer may be early
 GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is abandoned
 MARGIN = 1.0  # seconds after the deadline; longer than GRACE, in which a cancelled step cleans up
 IDLE = 5.0  # seconds after which the thread ends if no step is watched
@@ -114,7 +115,9 @@ class DeadlineScope:
                 if task.done():
                     return task.result()
                 # A person may have moved the deadline while the call was in flight.
-                if (moved := self._nearest(run)) <= due:
+                moved = self._nearest(run)
+                # The time of the run stands while all of it waits, so the deadline may not have come.
+                if moved <= due and moved - run.now() < _EARLY:
                     break
                 due = moved
             await _abandon(task, body)

@@ -268,7 +268,12 @@ class ListRun(LoopRun):
         jobs = [functools.partial(self._execute, number) for number in numbers]
         try:
             await run_all(
-                jobs, self.most, done=keep, over=self._over, in_order=self.loop.at_once == 1
+                jobs,
+                self.most,
+                done=keep,
+                over=self._over,
+                in_order=self.loop.at_once == 1,
+                count=self.ctx.run.count,
             )
         except Suspended:
             # A guard that ended the list has priority over an item that waits for a person.

@@ -471,6 +471,7 @@ async def run(
     source: Mapping[str, Json] | None = None,
     accept_changes: bool = False,
     in_doubt: str = "suspend",
+    on_wait: str = "stay",
     takeover: bool = False,
 ) -> Result[Out]:
     """Run a loop, a workflow, any other step or a function to its end.
@@ -499,6 +500,7 @@ async def run(
         source: how to load a document again; it is recorded with the run.
         accept_changes: resume although the code or the input changed since the run was recorded.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
+        on_wait: `stay` in this process while the run waits, or `leave`: the run is suspended, and a resume continues it.
         takeover: take the run from the process that owns it, even if that is alive.
 
     Returns:
@@ -514,7 +516,7 @@ async def run(
         >>> asyncio.run(run(lambda name: f"Hello {name}", "Ann")).output
         'Hello Ann'
     """
-    check_options(budget, in_doubt, listeners, resources)
+    check_options(budget, in_doubt, on_wait, listeners, resources)
     resources = with_models(resources, models, model=model, on_text=on_text)
     has_input = value is not None
     if isinstance(step, Step):
@@ -551,7 +553,7 @@ async def run(
         state = Run(
             info.run_id, log, clock or system_clock(), random or _random.random,
             listeners=started, resources=run_resources, accept_changes=accept_changes,
-            in_doubt=in_doubt, redactor=redactor, warnings=failed,
+            in_doubt=in_doubt, redactor=redactor, warnings=failed, store=store, leaves=on_wait == "leave",
         )  # fmt: skip
         try:
             return (await _drive(state, root, info, budget, store)).view()

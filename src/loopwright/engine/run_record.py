@@ -423,6 +423,7 @@ class ResumeOptions(TypedDict, total=False):
     source: Mapping[str, Json] | None
     accept_changes: bool
     in_doubt: str
+    on_wait: str
     takeover: bool
 
 
@@ -525,7 +526,11 @@ def journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:
 
 
 def check_options(
-    budget: object, in_doubt: object, listeners: Sequence[Listener], resources: object
+    budget: object,
+    in_doubt: object,
+    on_wait: object,
+    listeners: Sequence[Listener],
+    resources: object,
 ) -> None:
     """Raise ConfigurationError for an invalid option of `run`."""
     if budget is not None and not isinstance(budget, Budget):
@@ -536,6 +541,8 @@ def check_options(
     if in_doubt not in words:
         hint = nearest(str(in_doubt), words)
         raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is neither suspend nor rerun{hint}")
+    if on_wait not in ("stay", "leave"):
+        raise ConfigurationError(f"run: on_wait: {on_wait!r} is neither stay nor leave")
     if resources is not None and not isinstance(resources, Mapping):
         raise ConfigurationError(
             f"run: resources: {resources!r:.60} is not a mapping; use objects by name, such as {{'model': …}}"

@@ -316,6 +316,9 @@ class Run:
         tuned: the limits that people changed, or None.
         noise: the sigma of the scores of loops, by name, as past runs measured it; or None.
         timed: the loop that a tuned limit of time ends now.
+        store: its journal, for waits. `leaves` is whether it is suspended when all its branches wait.
+        at_work: how many of its branches do not wait.
+        taken: the number of the last event that it took, by name and key.
     """
 
     __slots__ = (
@@ -327,6 +330,7 @@ class Run:
         "account",
         "agents",
         "append",
+        "at_work",
         "cancelled",
         "clock",
         "ending",
@@ -334,6 +338,7 @@ class Run:
         "in_doubt",
         "iterations",
         "keeps",
+        "leaves",
         "limits",
         "listeners",
         "log",
@@ -352,8 +357,10 @@ class Run:
         "score",
         "silent",
         "steps",
+        "store",
         "stubs",
         "sync",
+        "taken",
         "task",
         "timed",
         "tuned",
@@ -373,8 +380,13 @@ class Run:
         in_doubt: str = "suspend",
         redactor: Redactor | None = None,
         warnings: tuple[str, ...] = (),
+        store: Journal | None = None,
+        leaves: bool = False,
     ) -> None:
         self.run_id = run_id
+        self.store = store
+        self.leaves = leaves
+        self.at_work = 1
         self.redactor = redactor or None  # without secrets there is nothing to search for
         self.log = log
         self.replay: RecordedRun | None = None
@@ -401,6 +413,7 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         # Those that the caller passes are not recorded: they concern this process only.
         self.warnings = (*(self.replay.warnings if self.replay else ()), *warnings)
+        self.taken = self.replay.taken if self.replay else _NONE_TAKEN
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
@@ -566,6 +579,23 @@ class Run:
         """Return the run's active seconds: they never shrink, and downtime does not count."""
         return self._monotonic() + self._shift
 
+    def count(self, more: int) -> None:
+        """Add to the number of branches that do not wait; without one, the active time stands."""
+        before, self.at_work = self.at_work, self.at_work + more
+        if before and not self.at_work:
+            stopped = self.clock.monotonic()
+            self._monotonic = lambda: stopped
+        elif self.at_work and not before:
+            self._shift -= self.clock.monotonic() - self._monotonic()
+            self._monotonic = self.clock.monotonic
+
+    def take_event(self, name: str, key: str, number: int, path: str) -> None:
+        """Record that the run took an event, which stays so if a person rewinds it."""
+        self.taken = {**self.taken, (name, key): number}
+        if not self.silent:
+            value = {"name": name, "key": key, "number": number}
+            self.append(Entry("taken", path, self.now(), value=value))
+
     def _append_for_listeners(self, entry: Entry) -> None:
         """Append an entry to the journal; listeners receive it once it is durable."""
         self.log.append(entry)
@@ -725,4 +755,5 @@ class Run:
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty
+_NONE_TAKEN: dict[tuple[str, str], int] = {}  # shared by all runs without events
 _NO_LOOPS: dict[str, Any] = {}  # shared by all silent runs; it stays empty

@@ -184,6 +184,7 @@ class Workflow(CompositeStep[In, Out]):
                         limit,
                         ready=lambda place: all(need in ended for need in self.needs[order[place]]),
                         done=lambda place, result: self._keep(inner, order[place], result, ended),
+                        count=ctx.run.count,
                     )
         except Unsatisfied as short:
             self._not_run(ctx, scope)

@@ -64,6 +64,7 @@ class Entry:
             - `step`: the outcome of a step of the root workflow
             - `tuned`: a person changed a limit; see `journal.replay`
             - `noise`: the noise of scores in past runs: `sigma` and the number of `runs`, by loop
+            - `waiting`, `woken`: a wait begins, and its decision; `taken`: the number of an event that the run took
             - `forked`: the run continues another one; its `value` names that run and the path
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
         at: active seconds of the run at the event; for an effect, at its beginning.
@@ -164,6 +165,12 @@ class _View(Entry):
         return self.value
 
 
+_STAYS = (
+    "tuned",
+    "taken",
+)  # a person set a limit for the run, and an event is taken once, whatever is repeated
+
+
 def surviving(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that no rewind has set aside, in order.
 
@@ -178,7 +185,7 @@ def surviving(entries: Sequence[Entry]) -> list[Entry]:
             remaining.append(entry)
         elif (how := entry.value or {}).get("undo"):
             known = set(map(id, former))
-            tuned = [one for one in remaining if one.kind == "tuned" and id(one) not in known]
+            tuned = [one for one in remaining if one.kind in _STAYS and id(one) not in known]
             remaining = former + tuned
         else:
             former = remaining
@@ -212,8 +219,7 @@ def _before(entries: list[Entry], path: str) -> list[Entry]:
     finished = {e.path for e in remaining if e.kind == "finished"}
     undone = {e.path for e in entries[first:] if e.kind == "finished"} - finished
     remaining = [e for e in remaining if not (e.kind == "started" and e.path in undone)]
-    # A person set these limits for the run and not for the part that is repeated.
-    return remaining + [e for e in entries[first:] if e.kind == "tuned"]
+    return remaining + [e for e in entries[first:] if e.kind in _STAYS]
 
 
 def _without(entries: list[Entry], paths: Sequence[str]) -> list[Entry]:
@@ -222,7 +228,7 @@ def _without(entries: list[Entry], paths: Sequence[str]) -> list[Entry]:
     return [
         e
         for e in entries
-        if e.kind == "tuned"
+        if e.kind in _STAYS
         or not (
             (e.kind in ("ended", "step", "would_stop", "suspended") and e.path in above)
             or any(is_at(e, path) for path in paths)

@@ -149,6 +149,8 @@ class RecordedRun:
     - `requests`: the requests of effects that ask a model or another program
     - `reports`: the reports of agents about their end
     - `steps`: the outcomes of the steps of the workflow
+    - `waiting`, `woken`: the records of waits and their decisions
+    - `taken`: the numbers of the latest events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
 
     `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging, `tuned` the
@@ -171,6 +173,9 @@ class RecordedRun:
         self.reports: dict[str, Json] = {}
         self.requests: dict[str, Mapping[str, Json]] = {}
         self.steps: dict[str, Entry] = {}
+        self.waiting: dict[str, Mapping[str, Json]] = {}
+        self.woken: dict[str, Mapping[str, Json]] = {}
+        self.taken: dict[tuple[str, str], int] = {}
         self.active = 0.0
         self.judging = NOTHING
         self.repeated: dict[str, int] = {}
@@ -183,7 +188,8 @@ class RecordedRun:
             "answered": self._add_answer, "accepted": self._add_accepted,
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
             "tuned": self._add_tuned,
-            "would_stop": self._add_normal_end, "noise": self._add_noise,
+            "would_stop": self._add_normal_end, "noise": self._add_noise, "waiting": self._add_waiting,
+            "woken": self._add_woken, "taken": self._add_taken,
         }  # fmt: skip
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
@@ -232,6 +238,15 @@ class RecordedRun:
 
     def _add_normal_end(self, entry: Entry) -> None:
         self.would_stop[entry.path] = entry.value
+
+    def _add_waiting(self, entry: Entry) -> None:
+        self.waiting[entry.path] = entry.value
+
+    def _add_woken(self, entry: Entry) -> None:
+        self.woken[entry.path] = entry.value
+
+    def _add_taken(self, entry: Entry) -> None:
+        self.taken[entry.value["name"], entry.value["key"]] = entry.value["number"]
 
     def _add_answer(self, entry: Entry) -> None:
         self.answers[entry.path] = entry.value

@@ -235,6 +235,27 @@ def duration(seconds: float) -> str:
     return f"{total // 3600}h {total % 3600 // 60:02d}m"
 
 
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_MAX_DURATION = 60  # characters of a duration
+# No month and no year: they have no fixed number of seconds.
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a text such as `500ms`, `30s`, `5m`, `1h30m`. Raises ValueError.
+
+    >>> seconds_of("1h30m")
+    5400.0
+    """
+    # The pattern needs quadratic time, so only the start of a long text is read.
+    short = text[:_MAX_DURATION].strip().lower()
+    parts = _DURATION.findall(short)
+    whole = "".join(number + unit for number, unit in parts) == short.replace(" ", "")
+    if len(text) > _MAX_DURATION or not parts or not whole:
+        raise ValueError(f"{text!r:.80} is not a duration")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: `1 call`, `2 calls`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -105,6 +105,7 @@ class Reason(StrEnum):
     NEEDS_ATTENTION = "needs_attention", Status.SUSPENDED
     THROTTLED = "throttled", Status.SUSPENDED
     QUOTA = "quota", Status.SUSPENDED
+    WAITING = "waiting", Status.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

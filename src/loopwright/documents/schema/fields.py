@@ -5,7 +5,6 @@ A model refuses unknown keys. Types of fields are names, durations and addresses
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from ...records.display import seconds_of
 from ..yaml.bounds import shorten
 
 __all__ = [
@@ -66,28 +66,16 @@ CALL_TIMEOUT = "Time limit for one model call. A call that exceeds it is retried
 ANSWER_TIMEOUT = "Time limit for one answer, with all attempts and the waits between them."
 
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_MAX_DURATION = 60  # characters of a duration
-# No month and no year: they have no fixed number of seconds.
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
 def duration(value: Json) -> Json:
     """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
     if isinstance(value, str):
-        # The pattern needs quadratic time, so only the start of a long text is read.
-        text = value[:_MAX_DURATION].strip().lower()
-        parts = _DURATION.findall(text)
-        if (
-            len(value) > _MAX_DURATION
-            or not parts
-            or "".join(n + u for n, u in parts) != text.replace(" ", "")
-        ):
+        try:
+            return seconds_of(value)
+        except ValueError:
             raise PydanticCustomError(
                 "duration", "{value} is not a duration; write seconds, or text like 30s or 5m",
                 {"value": repr(shorten(value))},
-            )  # fmt: skip
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+            ) from None  # fmt: skip
     return value
 
 

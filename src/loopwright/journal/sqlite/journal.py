@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -28,7 +29,7 @@ from ...errors import ConfigurationError, JournalUnavailable, nearest
 from ...memory import MemoryEntry
 from ...records import Reason
 from ...records.codec import Json
-from ..events import EventTables
+from ..events import EventTables, OpenWait
 from ..protocol import FileStore, Posted, RunInfo, missing_run
 from ..questions import schedule_of
 from ..recorded.journal import (
@@ -557,6 +558,14 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
         every = await super()._listed(replace(wanted, limit=_ALL, offset=0))
         rows = [info for info in every if schedule_of(info) == wanted.schedule]
         return rows[wanted.offset : wanted.offset + wanted.limit]
+
+    async def waits(
+        self, run_id: str = "", *, due: float = math.inf, limit: int = 1000
+    ) -> list[OpenWait]:
+        """Return the open waits; see Journal.waits."""
+        if not expect_journal(self.path):  # the first run creates it
+            return []
+        return await super().waits(run_id, due=due, limit=limit)
 
     async def look(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with a reader that reads at one moment, in a thread.

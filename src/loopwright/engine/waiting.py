@@ -1,0 +1,502 @@
+"""Waits: steps that end when something outside of the run is true, and that cost nothing until then.
+
+1. The entry `waiting` has the form of a wait and the time at which it ends; it is durable before the first look. The
+   entry `woken` is the decision: a replay returns its output, and looks at no clock and no store.
+2. A wait is no effect: it calls nothing, is not counted, and is never in doubt.
+3. While another branch of the run is at work, a wait stays in its process. When every branch waits, `on_wait` decides:
+   the process stays, or the run is suspended and holds nothing. The active time of the run stands meanwhile.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigurationError, StepError, Suspended, listed, nearest
+from ..journal import Entry
+from ..records import Reason, Result, Status, Stop, codec
+from ..records.codec import Json
+from ..records.display import duration, seconds_of
+from ..records.typed import Value
+from .step import CompositeStep, digest_of, fingerprinted
+
+if TYPE_CHECKING:
+    from ..journal.events import Event, OpenWait
+    from .context import Context
+
+__all__ = ["Wait", "WaitForm", "wait"]
+
+TIMEOUT = 7 * 86_400.0  # seconds, where nothing else is set
+LONGEST = 3600.0  # seconds of one sleep
+POLL = 0.2  # seconds between two looks at a store, which another process may change
+_FORMS = ("for", "at", "event", "file", "first_of")
+_FIELDS = {"event": ("key", "since", "schema"), "file": ("is",)}
+_STATES = ("there", "gone", "changed")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Member(Value):
+    """One condition of a wait.
+
+    Args:
+        kind: `for`, `at`, `event` or `file`.
+        value: the seconds, the time in seconds since the epoch, the name of the event, or the path of the file.
+        key: the key of the event; "" is the ID of the run.
+        since: `run` or `wait`: from when events count.
+        schema: the JSON Schema of the value of the event.
+        state: `there`, `gone` or `changed`: how the file must be.
+    """
+
+    kind: str
+    value: Json
+    key: str = ""
+    since: str = "run"
+    schema: Json = None
+    state: str = "there"
+
+    @classmethod
+    def of(cls, options: Mapping[str, Json], where: str) -> Member:
+        """Return the condition of the options of a wait. Raises ConfigurationError."""
+        kinds = [kind for kind in _FORMS if options.get(kind) is not None]
+        if len(kinds) != 1 or kinds == ["first_of"]:
+            given = f"has {' and '.join(kinds)}" if kinds else "has none"
+            raise ConfigurationError(
+                f"{where}: it needs exactly one of {', '.join(_FORMS)}, but {given}"
+            )
+        [kind] = kinds
+        value, more = options[kind], dict(options)
+        if kind == "file" and isinstance(value, Mapping):
+            more |= value
+            value = value.get("path")
+        for name, fields in _FIELDS.items():
+            for one in fields:
+                if name != kind and more.get(one) is not None:
+                    raise ConfigurationError(f"{where}: {one} belongs to {name}, not to {kind}")
+        if kind == "for":
+            return cls(kind, _seconds(where, "for", value))
+        if kind == "at":
+            return cls(kind, _time(where, value))
+        if not isinstance(value, str) or not value or len(value) > 1000:
+            raise ConfigurationError(
+                f"{where}: {kind}: {value!r:.80} is not a {'name' if kind == 'event' else 'path'}"
+            )
+        if kind == "file":
+            state = more.get("is") or "there"
+            if state not in _STATES:
+                raise ConfigurationError(
+                    f"{where}: is: {state!r} is not one of {', '.join(_STATES)}{nearest(str(state), _STATES)}"
+                )
+            return cls(kind, value, state=str(state))
+        from ..journal.events import Event, checked_event
+
+        since = more.get("since") or "run"
+        if since not in ("run", "wait"):
+            raise ConfigurationError(f"{where}: since: {since!r} is neither run nor wait")
+        key = "" if more.get("key") is None else codec.text_of(more["key"])
+        try:
+            checked_event(Event(value, key))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+        return cls(kind, value, key=key, since=str(since), schema=more.get("schema"))
+
+    def words(self) -> str:
+        """Return what it waits for."""
+        if self.kind == "for":
+            return f"{duration(self.value)} to pass"
+        if self.kind == "at":
+            return clock_text(self.value)
+        if self.kind == "event":
+            return f"the event {self.value}{f' (key {self.key})' if self.key else ''}"
+        return f"the file {self.value} to be {self.state}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WaitForm(Value):
+    """What a wait waits for, and for how long.
+
+    Args:
+        members: its conditions by name; the first one that is true ends it, in this order. One alone has the name "".
+        timeout: seconds after which it ends without; infinity is never.
+        default: a tuple with the value with which it then ends; () is a failure.
+    """
+
+    members: Mapping[str, Member]
+    timeout: float = TIMEOUT
+    default: tuple[Json, ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Json], where: str = "wait") -> WaitForm:
+        """Return the form of the options of a wait. Raises ConfigurationError with the place of what is wrong."""
+        known = (*_FORMS, "timeout", "default", *(one for of in _FIELDS.values() for one in of))
+        for name in options:
+            if name not in known:
+                hint = nearest(name, known) or listed(name, known, lead="it takes")
+                raise ConfigurationError(f"{where}: {name}: unknown field{hint}")
+        parts = options.get("first_of")
+        if parts is None:
+            members = {"": Member.of(options, where)}
+        elif not isinstance(parts, Mapping) or len(parts) < 2:
+            raise ConfigurationError(f"{where}: first_of needs two waits or more, by name")
+        else:
+            if others := [
+                name for name in options if name not in ("first_of", "timeout", "default")
+            ]:
+                raise ConfigurationError(f"{where}: {others[0]} belongs into first_of")
+            members = {
+                str(name): Member.of(
+                    _mapping(f"{where}: first_of: {name}", part), f"{where}: first_of: {name}"
+                )
+                for name, part in parts.items()
+            }
+        limit = options.get("timeout")
+        timeout = (
+            TIMEOUT
+            if limit is None
+            else math.inf
+            if limit == "none"
+            else _seconds(where, "timeout", limit)
+        )
+        return cls(members, timeout, (options["default"],) if "default" in options else ())
+
+    def words(self) -> str:
+        """Return what it waits for."""
+        return ", or ".join(member.words() for member in self.members.values())
+
+
+def _mapping(where: str, value: Json) -> Mapping[str, Json]:
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{where}: {value!r:.80} is not a wait")
+    return value
+
+
+def _seconds(where: str, name: str, value: Json) -> float:
+    try:
+        number = seconds_of(value) if isinstance(value, str) else value
+        return float(codec.number(name, number, minimum=0))
+    except (ValueError, ConfigurationError) as error:
+        raise ConfigurationError(
+            f"{where}: {name}: {value!r:.80} is not a duration; write seconds, or text like 30s or 2h"
+        ) from error
+
+
+def _time(where: str, value: Json) -> float:
+    try:
+        at = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(value)
+        if at.tzinfo is not None:
+            return at.timestamp()
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ConfigurationError(
+        f"{where}: at: {value!s:.80} is not a time with an offset; write one like 2026-12-01T08:00+01:00"
+    )
+
+
+def clock_text(at: float) -> str:
+    """Return a time in the zone of this machine, to the minute."""
+    return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True)
+class Wait(CompositeStep[Any, Any]):
+    """A wait as a step; see `wait`. `options` may have templates, which `fill` renders."""
+
+    name: str
+    options: Mapping[str, Json]
+    fill: Any = field(default=None, compare=False)
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        return digest_of("wait", codec.canonical(dict(self.options)))
+
+    def parts(self) -> Sequence[Any]:
+        return ()
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Wait, and return `{ended, which, value, seconds}`."""
+        options = self.options if self.fill is None else self.fill(ctx, value)
+        output = await waited(ctx, ctx.path, options)
+        return Result(
+            Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} completed", output, name=self.name
+        )
+
+
+def wait(name: str = "wait", **options: Json) -> Wait:
+    """Return a step that ends when something outside of the run is true; until then it costs nothing.
+
+    Args:
+        name: the name of the step.
+        options: one of `for_` (seconds, or text such as "10m"), `at` (a time with an offset), `event` (a name, with
+            `key`, `since` and `schema`), `file` (a path, or a mapping with `path` and `is`: there, gone or changed)
+            and `first_of` (several of them by name). `timeout`: seconds, text or "none" (default: 7 days). `default`:
+            the value with which it then ends; without one it fails.
+
+    Returns:
+        The step. Its output is `{ended, which, value, seconds}`: `time`, `event`, `file` or `timeout`, the name in
+        `first_of`, the value of the event or the default, and how long it waited.
+
+    Raises:
+        ConfigurationError: for options that are not valid.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> run_sync(wait("pause", for_=0)).output["ended"]
+        'time'
+    """
+    written = {key.removesuffix("_"): value for key, value in options.items()}
+    WaitForm.of(written, name)
+    return Wait(name, written)
+
+
+async def waited(ctx: Context, path: str, options: Mapping[str, Json]) -> Json:
+    """Wait at a path and return the output, or the recorded one.
+
+    Raises:
+        StepError: of kind `wait_timeout`, or `bad_wait` for options that are not valid.
+        Suspended: if every branch waits, and the run leaves its process meanwhile.
+    """
+    run = ctx.run
+    if run.replay is not None and (woken := run.replay.woken.get(path)) is not None:
+        return _outcome(path, woken)
+    try:
+        form = WaitForm.of(options, path)
+    except ConfigurationError as error:
+        raise StepError(str(error), path=path, kind="bad_wait", retryable=False) from None
+    if run.stubs is not None:
+        return run.stubs.output(path, "wait")
+    return _outcome(path, await _Waiting(ctx, path, form).run())
+
+
+def _outcome(path: str, woken: Mapping[str, Json]) -> Json:
+    if failed := woken.get("failed"):
+        raise StepError(failed, path=path, kind="wait_timeout", retryable=False)
+    return codec.normalise(woken["output"])
+
+
+class _Waiting:
+    """One wait, from its record to its decision."""
+
+    def __init__(self, ctx: Context, path: str, form: WaitForm) -> None:
+        self.ctx, self.path, self.form, self.state = ctx, path, form, ctx.run
+        self.store = None if self.state.log.silent else self.state.store
+        self.since = self.due = 0.0
+        self.digests: dict[str, str] = {}
+        self.set_aside: dict[str, int] = {}  # numbers of events whose value does not fit, by member
+
+    async def run(self) -> Mapping[str, Json]:
+        """Record the wait, wait, and record the decision."""
+        state = self.state
+        now = await self._begin()
+        anchor = state.clock.monotonic()
+        watch = self.store.watch() if self.store is not None else None
+        state.count(-1)
+        try:
+            while True:
+                version = watch.version() if watch is not None else 0
+                # While the process stays, durations follow the monotonic clock.
+                time = now + max(0.0, state.clock.monotonic() - anchor)
+                found = await self._look()
+                if (decision := self._decided(found, time)) is not None:
+                    break
+                if state.leaves and not state.at_work and state.log.keeps_values:
+                    raise Suspended(
+                        Stop(Reason.WAITING, self._detail()),
+                        path=self.path,
+                        request=self._request(),
+                    )
+                await self._sleep(watch, version, time)
+        finally:
+            state.count(1)
+            if watch is not None:
+                watch.close()
+        return await self._end(*decision)
+
+    async def _begin(self) -> float:
+        """Record the wait unless it is recorded, and return the time of the store."""
+        state, members = self.state, self.form.members
+        now = state.clock.wall() if self.store is None else (await self.store.look_for([]))[0]
+        known = None if state.replay is None else state.replay.waiting.get(self.path)
+        if known is None:
+            times = [
+                m.value if m.kind == "at" else now + m.value
+                for m in members.values()
+                if m.kind in ("for", "at")
+            ]
+            due = min(now + self.form.timeout, *times, math.inf)
+            digests = {
+                name: _digest(self._file(m)) for name, m in members.items() if m.state == "changed"
+            }
+            known = {
+                "for": self.form.words(),
+                "since": now,
+                "due": None if due == math.inf else due,
+                "files": digests,
+            }
+            if not state.silent:
+                state.append(Entry("waiting", self.path, state.now(), value=state.clean(known)))
+                await state.settle()
+        self.since = known["since"]
+        self.due = math.inf if known["due"] is None else known["due"]
+        self.digests = known["files"]
+        return now
+
+    def _rows(self) -> list[OpenWait]:
+        from ..journal.events import OpenWait
+
+        state, rows = self.state, []
+        for name, member in self.form.members.items():
+            if member.kind == "event":
+                key = member.key or state.run_id
+                after = max(self.set_aside.get(name, 0), state.taken.get((member.value, key), 0))
+                since = self.since if member.since == "wait" else state.log.info.created
+                # An event of the last moment counts: the limit is the recorded time, not that of a look.
+                rows.append(
+                    OpenWait(
+                        state.run_id, self.path, member.value, key, self.due, since, after, self.due
+                    )
+                )
+        return rows or [OpenWait(state.run_id, self.path, due=self.due)]
+
+    async def _look(self) -> Mapping[str, Event]:
+        """Return the events that are there, by the names of their conditions."""
+        if self.store is None:
+            return {}
+        rows = self._rows()
+        _, found = await self.store.look_for(rows)
+        names = [name for name, member in self.form.members.items() if member.kind == "event"]
+        events = {
+            name: event for name, event in zip(names, found, strict=False) if event is not None
+        }
+        for name, event in list(events.items()):
+            schema = self.form.members[name].schema
+            if schema is not None and (problem := _misfit(event.value, schema)):
+                del events[name]
+                self.set_aside[name] = event.number
+                self.state.warn(
+                    f"event {event.name} {event.number} does not fit: {problem}",
+                    self.path,
+                    code="event_refused",
+                )
+                return {**await self._look(), **events}
+        return events
+
+    def _decided(
+        self, events: Mapping[str, Event], time: float
+    ) -> tuple[dict[str, Json], Event | None] | None:
+        """Return the output and the event that ends the wait, or None."""
+        for name, member in self.form.members.items():
+            if name in events:
+                value = self.state.clean(events[name].value)
+                return self._output("event", name, value, time), events[name]
+            if member.kind == "file" and self._is_so(name, member):
+                return self._output("file", name, None, time), None
+            ends = (
+                member.value
+                if member.kind == "at"
+                else self.since + member.value
+                if member.kind == "for"
+                else math.inf
+            )
+            if time >= ends:
+                return self._output("time", name, None, time), None
+        if time < self.due:
+            return None
+        default = self.form.default
+        output = self._output("timeout", "", default[0] if default else None, time)
+        if not default:
+            waited_for = duration(self.due - self.since)
+            output["failed"] = f"{self.path}: {self.form.words()} did not come within {waited_for}"
+        return output, None
+
+    def _output(self, ended: str, which: str, value: Json, time: float) -> dict[str, Json]:
+        seconds = round(max(0.0, time - self.since), 3)
+        return {"ended": ended, "which": which, "value": value, "seconds": seconds}
+
+    def _file(self, member: Member) -> Path:
+        files = None if self.ctx.scope is None else self.ctx.scope.files
+        folder = Path.cwd() if files is None else files.folder
+        path: Path = folder / member.value
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise StepError(
+                f"the file {member.value} is outside of {folder}; name one inside it",
+                path=self.path, kind="bad_wait", retryable=False,
+            )  # fmt: skip
+        return path
+
+    def _is_so(self, name: str, member: Member) -> bool:
+        path = self._file(member)
+        if member.state == "changed":
+            return _digest(path) != self.digests.get(name)
+        return path.exists() == (member.state == "there")
+
+    async def _sleep(self, watch: Any, version: int, time: float) -> None:
+        """Sleep until something may have changed."""
+        state, until = self.state, min(max(0.0, self.due - time), LONGEST)
+        looks = any(member.kind in ("event", "file") for member in self.form.members.values())
+        may_leave = state.leaves and state.log.keeps_values
+        if self.ctx.gate is not None:
+            self.ctx.gate.check(state)
+            until = min(until, 1.0)  # a loop around it may end by a deadline
+        if not looks and not may_leave:
+            await state.clock.sleep(until)
+            return
+        waited = 0.0
+        while waited < until:
+            pause = min(POLL, until - waited)
+            await state.clock.sleep(pause)
+            waited += pause
+            files = any(member.kind == "file" for member in self.form.members.values())
+            if (
+                files
+                or watch is None
+                or watch.version() != version
+                or (may_leave and not state.at_work)
+            ):
+                return
+
+    def _detail(self) -> str:
+        until = "" if self.due == math.inf else f" until {clock_text(self.due)}"
+        return f"{self.path} waits for {self.form.words()}{until}"
+
+    def _request(self) -> dict[str, Json]:
+        return {
+            "kind": "wait",
+            "for": self.form.words(),
+            "due": None if self.due == math.inf else self.due,
+        }
+
+    async def _end(self, output: dict[str, Json], event: Event | None) -> Mapping[str, Json]:
+        """Record the decision; the event is taken with it."""
+        state = self.state
+        woken: dict[str, Json] = {"output": output}
+        if (failed := output.pop("failed", None)) is not None:
+            woken["failed"] = state.redact(failed)
+        if event is not None:
+            state.take_event(event.name, event.key, event.number, self.path)
+        if not state.silent:
+            state.append(Entry("woken", self.path, state.now(), value=woken))
+            await state.settle()
+        if self.store is not None:
+            await self.store.end_wait(
+                state.run_id, self.path, [] if event is None else [event.number]
+            )
+        return woken
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _misfit(value: Json, schema: Json) -> str:
+    from ..records.json_schema import (
+        problem_with,  # takes time to load, and few waits have a schema
+    )
+
+    return problem_with(value, schema)
