@@ -775,6 +775,8 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             value = declared.attach(value)
         result = await _outcome(state, step, value)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
+        if store is not None and state.waited and kind == "ended":
+            await store.end_wait(state.run_id)
         state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
         # Listeners receive the end before the run is released. Without them, one commit does both.
         if state.listeners:

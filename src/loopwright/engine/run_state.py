@@ -317,7 +317,7 @@ class Run:
         noise: the sigma of the scores of loops, by name, as past runs measured it; or None.
         timed: the loop that a tuned limit of time ends now.
         store: its journal, for waits. `leaves` is whether it is suspended when all its branches wait.
-        at_work: how many of its branches do not wait.
+        at_work: how many of its branches do not wait. `waited` is whether one did, so that the journal has rows of it.
         taken: the number of the last event that it took, by name and key.
     """
 
@@ -364,6 +364,7 @@ class Run:
         "task",
         "timed",
         "tuned",
+        "waited",
         "warnings",
     )  # fmt: skip
 
@@ -414,6 +415,7 @@ class Run:
         # Those that the caller passes are not recorded: they concern this process only.
         self.warnings = (*(self.replay.warnings if self.replay else ()), *warnings)
         self.taken = self.replay.taken if self.replay else _NONE_TAKEN
+        self.waited = bool(self.replay and self.replay.waiting)
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
@@ -588,6 +590,10 @@ class Run:
         elif self.at_work and not before:
             self._shift -= self.clock.monotonic() - self._monotonic()
             self._monotonic = self.clock.monotonic
+
+    def begin_wait(self) -> None:
+        """Note that the journal has rows of waits of this run."""
+        self.waited = True
 
     def take_event(self, name: str, key: str, number: int, path: str) -> None:
         """Record that the run took an event, which stays so if a person rewinds it."""

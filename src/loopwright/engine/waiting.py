@@ -102,7 +102,17 @@ class Member(Value):
             checked_event(Event(value, key))
         except ConfigurationError as error:
             raise ConfigurationError(f"{where}: {error}") from None
-        return cls(kind, value, key=key, since=str(since), schema=more.get("schema"))
+        schema = more.get("schema")
+        if isinstance(schema, Mapping):
+            from ..records.json_schema import check_schema  # takes time to load, and few have one
+
+            try:
+                check_schema(schema)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{where}: {error}") from None
+        elif schema is not None:
+            raise ConfigurationError(f"{where}: schema: {schema!r:.80} is not a JSON Schema")
+        return cls(kind, value, key=key, since=str(since), schema=schema)
 
     def words(self) -> str:
         """Return what it waits for."""
@@ -291,6 +301,7 @@ class _Waiting:
         """Record the wait, wait, and record the decision."""
         state = self.state
         now = await self._begin()
+        state.begin_wait()
         anchor = state.clock.monotonic()
         watch = self.store.watch() if self.store is not None else None
         state.count(-1)
@@ -463,8 +474,14 @@ class _Waiting:
         return f"{self.path} waits for {self.form.words()}{until}"
 
     def _request(self) -> dict[str, Json]:
+        events = [
+            {"name": member.value, "key": member.key or self.state.run_id}
+            for member in self.form.members.values()
+            if member.kind == "event"
+        ]
         return {
             "kind": "wait",
+            "events": events,
             "for": self.form.words(),
             "due": None if self.due == math.inf else self.due,
         }

@@ -142,6 +142,7 @@ async def cancel_waiting(journal: Journal, run_id: str) -> bool:
                 iterations=max(row.iterations, ending["iterations"]),
                 usage=Usage.from_json(ending["usage"]),
             )  # fmt: skip
+            await journal.end_wait(info.run_id)
     finally:
         await log.close(row)
     return ending is not None

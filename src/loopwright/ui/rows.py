@@ -232,6 +232,14 @@ def _notice(entry: Entry) -> str:
         return "asks a person"
     if entry.kind == "asked" and entry.value["request"].get("kind") not in _AT_END:
         return f"asks a person: {entry.value['detail']}"
+    if entry.kind == "waiting":
+        due = entry.value["due"]
+        until = "" if due is None else f" until {texts.when(due)}"
+        return f"{entry.path} waits for {entry.value['for']}{until}"
+    if entry.kind == "woken":
+        output = entry.value["output"]
+        which = f" ({output['which']})" if output["which"] else ""
+        return f"{entry.path} ended by {output['ended']}{which} after {texts.duration(output['seconds'])}"
     if entry.kind == "answered":
         return answer_text(entry.path, entry.value)
     if entry.kind == "accepted" and entry.value is not None:

@@ -15,10 +15,11 @@ from types import MappingProxyType
 from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
+from ...engine.waiting import Wait, WaitForm
 from ...engine.workflow import Workflow
 from ...errors import nearest
 from ...records.codec import Json
-from ...templates.variables import OF_ITEMS
+from ...templates.variables import OF_ITEMS, rendered
 from ..schema.document import Action, Document, StepSpec
 from ..schema.inputs import DeclaredInputs
 from ..schema.traverse import given_needs, has_groups, needs_of
@@ -37,6 +38,7 @@ __all__ = [
     "compile_python",
     "compile_set",
     "compile_steps",
+    "compile_wait",
 ]
 
 
@@ -143,6 +145,17 @@ def compile_set(compilation: Compilation, spec: Action, name: str, at: Location)
     return SetValue(name, compilation.template((*at, "set"), spec.set))
 
 
+def compile_wait(compilation: Compilation, spec: Action, name: str, at: Location) -> Wait | None:
+    """Compile a wait; None if it has problems."""
+    assert spec.wait is not None
+    path = (*at, "wait")
+    options = spec.wait.model_dump(by_alias=True, exclude_unset=True)
+    filled = compilation.template(path, options)
+    if compilation.attempt(path, lambda: WaitForm.of(options, "wait")) is None:
+        return None
+    return Wait(name, options, partial(rendered, filled))
+
+
 def compile_memory(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
     """Compile an operation on texts or facts in memory."""
     assert spec.memory is not None
@@ -215,6 +228,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
             ("reasoning", "agents", "reasoning"),
             ("agent", "agents", "agent"),
             ("memory", "steps", "memory"),
+            ("wait", "steps", "wait"),
             ("set", "steps", "set"),
         )
     }

@@ -135,10 +135,56 @@ class WorkspaceSpec(Part):
     )
 
 
+class WaitedFileSpec(Part):
+    """A file that a wait looks at."""
+
+    path: str = Field(min_length=1, description="The file, in the workspace or the current folder.")
+    is_: Literal["there", "gone", "changed"] = Field(
+        "there", alias="is", description="How the file must be."
+    )
+
+
+class WaitedSpec(Part):
+    """What a wait waits for: exactly one of `for`, `at`, `event` and `file`."""
+
+    for_: Pause | None = Field(None, alias="for", description="A duration.")
+    at: str | None = Field(
+        None, description="A time with an offset, such as 2026-12-01T08:00+01:00."
+    )
+    event: str | None = Field(None, description="The name of an event.")
+    key: str | None = Field(
+        None, description="The key of the event, a template. Default: the ID of the run."
+    )
+    since: Literal["run", "wait"] | None = Field(
+        None,
+        description="`run`: events that came since the run was created count. `wait`: since the wait began. Default: run.",
+    )
+    schema_: dict[str, Json] | None = Field(
+        None, alias="schema", description="The JSON Schema of the value of the event."
+    )
+    file: str | WaitedFileSpec | None = Field(
+        None, description="A file that must exist, or `{path, is: there, gone or changed}`."
+    )
+
+
+class WaitSpec(WaitedSpec):
+    """A wait for something outside of the run, which costs nothing until it comes."""
+
+    first_of: dict[str, WaitedSpec] | None = Field(
+        None, min_length=2, description="Several by name; the first one ends the wait."
+    )
+    timeout: Seconds | Literal["none"] | None = Field(
+        None, description="After this time it ends without; `none`: never. Default: 7 days."
+    )
+    default: Json = Field(
+        None, description="The value with which it then ends. Without it, the step fails."
+    )
+
+
 # The order of messages, of the JSON Schema and of printed documents.
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
-    "reasoning", "agent", "memory", "tool", "set",
+    "reasoning", "agent", "memory", "tool", "wait", "set",
 )  # fmt: skip
 
 
@@ -187,6 +233,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     tool: str | None = Field(
         None, description="A call of a tool: its name in `tools`, or `server.tool`."
+    )
+    wait: WaitSpec | None = Field(
+        None, description="A wait for a time, an event or a file, which costs nothing meanwhile."
     )
     set: Json = Field(None, description="A value; its templates are rendered.")
 

@@ -65,6 +65,7 @@ GROUPS = {
         Command("resume", "run", "Resume a run that was interrupted or suspended."),
         Command("retry", "run", "Do again what failed in a run."),
         Command("approve", "approve", "List the questions of a run, or answer one."),
+        Command("signal", "signals", "Send an event to the runs that wait for it."),
         Command("cancel", "rewind", "Cancel a run."),
         Command("rewind", "rewind", "Discard the recorded results from a path onward."),
         Command("fork", "fork", "Run again from a recorded point, as a new run."),

@@ -507,12 +507,14 @@ def report_result(
     for warning in result.warnings:
         output.note(f"warning: {texts.one_line(warning)}")
     # A suspension without a question waits for a pause or for quota.
-    if result.request and not questions:
+    waits = result.reason is Reason.WAITING
+    if result.request and not questions and not waits:
         request = {key: value for key, value in result.request.items() if key != "path"}
         detail = texts.one_line(text_of(request or ""))
         output.write(f"waiting at {result.request.get('path', '')}: {detail}")
     # As JSON: the declared type of a Python function has no text form.
-    report_output(result.view(typed=False).output, output, questions)
+    if not waits or result.output is not None:
+        report_output(result.view(typed=False).output, output, questions)
     for workspace in workspaces_of(result):
         _report_files(workspace, result, output)
     if in_memory:
@@ -524,7 +526,9 @@ def report_result(
         report_questions(questions, output, result.detail)
         output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
         return
-    if line := continuation_line(result, row, url):
+    if waits:
+        report_wait(result, output, url)
+    elif line := continuation_line(result, row, url):
         output.write(("continue: ", "dim"), line)
     elif result.status is Status.SUSPENDED:
         report_continuation(row, output, url)
@@ -599,6 +603,17 @@ def report_questions(questions: Sequence[Question], output: Output, shown: str =
     for question in questions:
         detail = "" if question.detail == shown else f": {texts.one_line(question.detail)}"
         output.write((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
+
+
+def report_wait(result: Result, output: Output, url: str) -> None:
+    """Write how the wait of a suspended run ends, and the command that then continues it."""
+    for event in (result.request or {}).get("events") or ():
+        words = (
+            ("--run", result.run_id) if event["key"] == result.run_id else ("--key", event["key"])
+        )
+        line = command_line("signal", event["name"], url, *words)
+        output.write(("send the event: ", "dim"), line)
+    output.write(("continue when it is over: ", "dim"), command_line("resume", "", url, "--due"))
 
 
 def report_continuation(

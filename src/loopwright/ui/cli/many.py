@@ -19,7 +19,7 @@ from .filters import RunFilter
 from .options import RunCommandOptions
 from .output import Output
 
-__all__ = ["ManyRunOptions", "run_many", "worst_of"]
+__all__ = ["ManyRunOptions", "run_each", "run_many", "worst_of"]
 
 # The exit code of several runs is that of the first status in this order.
 _WORST = ("failed", "cancelled", "impossible", "exhausted", "suspended", "satisfied")
@@ -59,6 +59,13 @@ def run_many(
     rows: list[RunInfo] = reading(options.journal, lambda store: options.select(store, statuses))
     if rows:
         options.confirm(rows, verb, output)
+    return run_each(rows, verb, act, output)
+
+
+def run_each(
+    rows: Sequence[RunInfo], verb: str, act: Callable[[str], Result], output: Output
+) -> int:
+    """Act on each of some runs, continue after a refusal, and return the worst exit code; see `run_many`."""
     results: list[Result] = []
     refused: dict[str, str] = {}
     for row in rows:

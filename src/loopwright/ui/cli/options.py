@@ -31,6 +31,13 @@ class InDoubt(StrEnum):
     RERUN = "rerun"
 
 
+class OnWait(StrEnum):
+    """What the process of a run does while all of the run waits."""
+
+    STAY = "stay"
+    LEAVE = "leave"
+
+
 JournalUrl = Annotated[
     str,
     typer.Option("--journal", metavar="URL", envvar="LOOPWRIGHT_JOURNAL", help="Journal of runs."),
@@ -201,6 +208,12 @@ class RunCommandOptions(ModelOptions):
         typer.Option("--accept-changes", help="Resume although the code or document has changed."),
     ] = False
     in_doubt: WhenInDoubt = InDoubt.SUSPEND
+    on_wait: Annotated[
+        OnWait,
+        typer.Option(
+            "--on-wait", help="While all of the run waits: stay, or leave it suspended and end."
+        ),
+    ] = OnWait.STAY
     otel: Collector = None
     log: Annotated[
         str | None,

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 import os
+import time
 from collections import ChainMap
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,7 @@ from .live import (
     reports_conditions,
     view_of,
 )
-from .many import ManyRunOptions, run_many
+from .many import ManyRunOptions, run_each, run_many
 from .options import (
     DryRun,
     InputFile,
@@ -55,6 +56,7 @@ from .options import (
     Lenient,
     LoopName,
     MaxIterations,
+    OnWait,
     RunCommandOptions,
     RunId,
     RunName,
@@ -65,6 +67,7 @@ from .output import Output, Signals, exit_at_once
 from .telemetry_options import TelemetryOptions
 
 MEMORY = "memory:"  # the journal of a dry run
+_WATCH = 0.5  # seconds between two looks for runs whose wait is over
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ async def _run_job(
                         source={**job.source.source, **job.recorded},
                         accept_changes=job.options.accept_changes,
                         in_doubt=job.options.in_doubt,
+                        on_wait=job.options.on_wait,
                     )
                 )
                 signals.watch(task)
@@ -355,12 +359,21 @@ def _retried(
 
 @expanded
 def resume(
-    name: RunName,
     options: RunCommandOptions,
+    name: RunName = "",
     max_iterations: MaxIterations = None,
     loop: LoopName = "",
+    due: Annotated[
+        bool,
+        typer.Option("--due", help="All runs whose wait is over; each is left at its next wait."),
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="With --due: stay, and resume runs as they come.")
+    ] = False,
 ) -> int:
     """Resume a run that was interrupted or suspended. A finished run is only reported.
+
+    With --due, all suspended runs whose wait is over continue: its time has come, or its event is there.
 
     The run keeps its recorded options; options of this command replace them. To continue a run that
     a limit ended, raise that limit: --max-iterations, --max-usd, --max-calls, --max-total-tokens or
@@ -369,8 +382,43 @@ def resume(
     Examples:
         loopwright resume last
         loopwright resume last --max-iterations 8 --accept-changes
+        loopwright resume --due --watch
     """
-    return resume_run(name, options, max_iterations=max_iterations, loop=loop)
+    if not due:
+        if not name or watch:
+            with Output(as_json=options.as_json):
+                raise ConfigurationError("--watch needs --due" if watch else "give RUN, or --due")
+        return resume_run(name, options, max_iterations=max_iterations, loop=loop)
+    with Output(as_json=options.as_json) as output:
+        if name or loop or max_iterations is not None:
+            raise ConfigurationError("--due takes no RUN and no limit of iterations")
+        act = functools.partial(
+            _continued, options=replace(options, on_wait=OnWait.LEAVE), output=output
+        )
+        while True:
+            rows = reading(options.journal, _due)
+            if rows or not watch:
+                code = run_each(rows, "resume", act, output)
+            if not watch:
+                return code
+            time.sleep(_WATCH)
+
+
+async def _due(store: Journal) -> list[RunInfo]:
+    """Return the suspended runs whose wait is over."""
+    ids = dict.fromkeys(wait.run for wait in await store.waits(due=time.time()))
+    rows = [await store.find(run_id) for run_id in ids]
+    return [row for row in rows if row.status == "suspended"]
+
+
+def _continued(name: str, *, options: RunCommandOptions, output: Output) -> Result:
+    """Resume a run quietly, and return its result."""
+    info, _ = reading(options.journal, lambda store: on_record(store, name))
+    load = functools.partial(load_again, info, SourceSettings.of(options))
+    source = approved(load, output, yes=options.yes)
+    telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+    job = Job(source, None, info.run_id, options, telemetry_options, quiet=True)
+    return perform(job, output)[0]
 
 
 def resume_run(

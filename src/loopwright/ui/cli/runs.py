@@ -15,7 +15,7 @@ from ...journal.protocol import DAMAGED, shown_url
 from ...journal.questions import pending
 from ...journal.replay import RecordedRun
 from ...journal.views import ORDERS, Wanted, step_outcomes
-from ...records import Status, StepOutcome
+from ...records import Reason, Status, StepOutcome
 from .. import formatting as texts
 from ..finding import check_status
 from ..journals import DEFAULT, MAX_ROWS, command_line, folder_of, reading
@@ -279,7 +279,7 @@ def _detail(row: RunInfo, questions: int | None) -> str:
     tags = " ".join(f"{name}={value}" for name, value in row.tags.items())
     reason = texts.one_line(row.detail or texts.place(row))
     detail = f"{reason} [{tags}]".lstrip() if tags else reason
-    if questions is None:
+    if questions is None or row.reason == Reason.WAITING:
         return detail
     if questions:
         return f"{texts.plural(questions, 'question')}: {detail}"

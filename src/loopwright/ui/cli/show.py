@@ -86,6 +86,7 @@ from .live import (
     report_handed_over,
     report_output,
     report_questions,
+    report_wait,
     row_line,
     show_tracebacks,
     step_line,
@@ -377,6 +378,8 @@ def _continuation(
         line = continuation_line(result, info, url) if ended(entries) else resume_line(info, url)
         also: tuple[Part, ...] = (("; or continue: ", "dim"), line) if line else ()
         output.write(("put the files back: ", "dim"), command, *also)
+    elif info.status == "suspended" and result.reason is Reason.WAITING:
+        report_wait(result, output, url)
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         lead, doubt = "answered; " if answered else "", () if answered else in_doubt(info, entries)

@@ -1,0 +1,90 @@
+"""`signal`: an event for the runs that wait for it."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...errors import ConfigurationError
+from ...journal import Journal
+from ...journal.events import Signalled
+from ...journal.events import signal as send
+from ...records.codec import Json, strict_json
+from ...records.redaction import of_environment
+from .. import formatting as texts
+from ..journals import DEFAULT, find_run, reading
+from .options import AsJson, JournalUrl
+from .output import Output
+
+
+def signal(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the event.")],
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Key for which the runs wait.")
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run", metavar="RUN", help="Run whose ID is the key: its waits without one."
+        ),
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="JSON", help="Value of the event, as JSON.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE", help="File with the value, as JSON.")
+    ] = None,
+    event_id: Annotated[
+        str, typer.Option("--id", metavar="ID", help="ID; one ID is one event, also if sent twice.")
+    ] = "",
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Send an event to the runs that wait for it, now or later.
+
+    An event is stored first: a run that reaches its wait later takes it too. Each run takes it once.
+
+    Examples:
+        loopwright signal ci-finished --key 9f3c --value '{"conclusion": "success"}'
+        loopwright signal go-on --run last --id release-7
+    """
+    with Output(as_json=as_json) as output:
+        if (key is None) == (run is None):
+            raise ConfigurationError("give one of --key and --run")
+        if value is not None and file is not None:
+            raise ConfigurationError("give only one of --value and --file")
+        content = _value(value, file)
+        of_environment(os.environ).refuse("the value of the event", content)
+
+        async def work(store: Journal) -> Signalled:
+            named = key if run is None else (await find_run(store, run)).run_id
+            return await send(name, content, key=named or "", id=event_id, journal=store)
+
+        done = reading(journal, work)
+        if as_json:
+            fields = {"name": done.event.name, "key": done.event.key, "id": done.event.id}
+            output.write_json({**fields, "repeated": done.repeated, "waiting": done.waiting})
+        elif done.repeated:
+            at = datetime.fromtimestamp(done.event.at).astimezone()
+            output.write(f"received before, at {at:%Y-%m-%d %H:%M:%S}")
+        else:
+            verb = "waits" if done.waiting == 1 else "wait"
+            output.write(f"stored; {texts.plural(done.waiting, 'run')} {verb} for it")
+    return 0
+
+
+def _value(text: str | None, file: str | None) -> Json:
+    if file is not None:
+        try:
+            text = Path(file).read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"--file: {file!r} cannot be read: {error}") from error
+    try:
+        return None if text is None else strict_json(text)
+    except (ValueError, RecursionError) as error:
+        option = "--value" if file is None else "--file"
+        raise ConfigurationError(f"{option}: it is not JSON: {error}") from None
