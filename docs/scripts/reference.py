@@ -176,13 +176,14 @@ REASONS = {
     "needs_attention": "A step that may not be repeated was in progress at a crash. A person decides.",
     "throttled": "The provider asks for a longer wait than the run allows.",
     "quota": "The provider's quota or the account's credit is used up.",
+    "waiting": "All of the run waits for a time, an event or a file, and its process left it.",
 }
 STATUSES = {
     "satisfied": "A success condition was met, or every step completed.",
     "exhausted": "A limit ended the run first. The output is the best one so far.",
     "failed": "An error ended the run.",
     "impossible": "The goal cannot be reached.",
-    "suspended": "The run waits for a person or for a quota. Resume it later.",
+    "suspended": "The run waits for a person, a quota, a time or an event. Resume it later.",
     "cancelled": "The run was cancelled or interrupted. Resume it later if it was interrupted.",
 }
 KINDS = {

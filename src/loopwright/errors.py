@@ -535,7 +535,7 @@ class Stopped(Interruption):
 
 
 class Suspended(Interruption):
-    """The run waits for a person, or for a quota that returns too late.
+    """The run waits for a person, a quota that returns too late, or something else outside of it.
 
     Args:
         stop: the reason and its sentence.

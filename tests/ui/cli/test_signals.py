@@ -1,0 +1,83 @@
+"""`signal` and `resume --due`: an event of another process ends the wait of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Project
+
+RELEASE = """schema: loopwright/1
+name: release
+steps:
+  - name: ci
+    wait: {event: done, timeout: 2h}
+  - {name: report, set: "{{ ci.value }} by {{ ci.ended }}"}
+"""
+
+
+@pytest.fixture
+def waiting(project: Project) -> Project:
+    """A folder with a run that waits for an event, and has left its process."""
+    (project.folder / "release.yaml").write_text(RELEASE)
+    answer = project.call("run", "release.yaml", "--run-id", "r", "--on-wait", "leave")
+    assert answer.code == 4, answer.err
+    return project
+
+
+def test_a_waiting_run_says_how_its_wait_ends(waiting: Project) -> None:
+    """`show` names the event, its key and the command that continues the run, and `runs` what it waits for."""
+    shown = waiting.call("show", "r").out
+    assert "Suspended: release/ci waits for the event done until" in shown
+    assert "\nsend the event: loopwright signal done --run r\n" in shown
+    assert shown.endswith("continue when it is over: loopwright resume --due\n")
+    assert "release/ci waits for the event done" in waiting.call("runs").out
+    assert waiting.call("resume", "--due").err == "no run matches\n"
+
+
+def test_an_event_ends_the_wait_of_a_run(waiting: Project) -> None:
+    """It is stored once, and `resume --due` continues the run."""
+    send = ("signal", "done", "--run", "r", "--value", '"green"', "--id", "x")
+    assert waiting.call(*send).out == "stored; 1 run waits for it\n"
+    assert waiting.call(*send).out.startswith("received before, at 20")
+    answer = waiting.call("resume", "--due")
+    assert (answer.code, answer.out) == (
+        0,
+        "r: satisfied: release completed\n1 run: 1 satisfied\n",
+    )
+    assert waiting.call("show", "r", "--json").json["output"] == "green by event"
+    assert waiting.call("resume", "--due").err == "no run matches\n"
+
+
+def test_a_cancelled_wait_waits_no_longer(waiting: Project) -> None:
+    """`cancel` ends the run where it lies, and an event finds no run."""
+    assert waiting.call("cancel", "r").code == 0
+    assert waiting.call("signal", "done", "--key", "r").out == "stored; 0 runs wait for it\n"
+    assert waiting.call("resume", "--due").err == "no run matches\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["done"], "give one of --key and --run"),
+        (["done", "--key", "k", "--run", "r"], "give one of --key and --run"),
+        (["a b", "--key", "k"], "'a b' is not a name"),
+        (["done", "--key", "k", "--value", "{"], "--value: it is not JSON"),
+        (["done", "--key", "k", "--value", "NaN"], "--value: it is not JSON"),
+        (["done", "--key", "k", "--file", "none.json"], "--file: 'none.json' cannot be read"),
+        (["done", "--run", "other"], "there is no run 'other'"),
+    ],
+)
+def test_wrong_events_are_refused(waiting: Project, words: list[str], said: str) -> None:
+    """Nothing is stored, and the sentence says what is expected."""
+    answer = waiting.call("signal", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+
+
+def test_an_event_needs_a_journal(project: Project) -> None:
+    """A journal that does not exist is not made by a misspelt path."""
+    answer = project.call("signal", "done", "--key", "k", "--journal", "sqlite:none/runs.db")
+    assert answer.code == 2
+    assert not Path(project.folder, "none").exists()
