@@ -164,6 +164,7 @@ torture: install postgres
 	cd tests && python -m crash.test_agent
 	cd tests && python -m crash.torture_keep
 	cd tests && python -m crash.torture_tune
+	cd tests && python -m crash.test_waiting
 	cd tests && python -m crash.ends
 	cd tests && python -m coding.agents.heavy_streams
 	LOOPWRIGHT_RESTORE_EXAMPLES=1000 $(RUN)/python -m pytest -q --timeout 3600 tests/coding/workspace/test_restore.py

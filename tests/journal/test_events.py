@@ -1,0 +1,77 @@
+"""Events and waits: all stores give the same answers, and each run takes each event at most once and in order."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopwright.journal.events import TABLES, Event, EventTables, MemoryEvents, OpenWait
+
+NAMES = st.sampled_from(["a", "b"])
+KEYS = st.sampled_from(["k", "l"])
+RUNS = st.sampled_from(["run-1", "run-2"])
+TIMES = st.sampled_from([0.0, 2.0, 5.0, 9.0, float("inf")])
+SENT = st.tuples(st.just("signal"), NAMES, KEYS, st.sampled_from(["", "x", "y"]))
+LOOKED = st.tuples(st.just("look"), RUNS, NAMES, KEYS, TIMES)
+ENDED = st.tuples(st.just("end"), RUNS)
+LISTED = st.tuples(st.just("waits"), RUNS | st.just(""), TIMES)
+
+
+class Tables:
+    """The tables of a database in memory, with the time of the test."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        db = sqlite3.connect(":memory:")
+        for statement in TABLES:
+            db.execute(statement.format("", "INTEGER", "REAL"))
+        self.tables = EventTables(lambda s, v: db.execute(s, v).fetchall(), lambda: self.now)
+
+    def signal(self, event: Event, now: float) -> Any:
+        self.now = now
+        return self.tables.signal(event)
+
+    def look(self, waits: list[OpenWait], now: float) -> Any:
+        self.now = now
+        return self.tables.look(waits)
+
+    def end(self, run: str, path: str, taken: list[int]) -> None:
+        self.tables.end(run, path, taken)
+
+    def waits(self, run: str, due: float, limit: int) -> Any:
+        return self.tables.waits(run, due, limit)
+
+
+@given(st.lists(SENT | LOOKED | ENDED | LISTED, max_size=30))
+def test_a_run_takes_each_event_once_and_in_order(acts: list[tuple[Any, ...]]) -> None:
+    """A database and the memory agree on every answer; what a run takes has rising numbers (W1)."""
+    stores: list[Any] = [Tables(), MemoryEvents()]
+    taken: dict[tuple[str, str, str], list[int]] = {}
+    ids = itertools.count()
+    for now, act in enumerate(acts):
+        if act[0] == "signal":
+            event = Event(act[1], act[2], now, act[3] or f"new-{next(ids)}", "ann")
+            first, second = [store.signal(event, float(now)) for store in stores]
+        elif act[0] == "look":
+            _, run, name, key, until = act
+            mine = taken.setdefault((run, name, key), [])
+            wait = OpenWait(run, "p", name, key, due=until, after=max(mine, default=0), until=until)
+            first, second = [store.look([wait], float(now)) for store in stores]
+            if (found := first[1][0]) is not None:
+                assert all(found.number > number for number in mine)
+                assert found.at <= until
+                mine.append(found.number)
+                for store in stores:
+                    store.end(run, "p", [found.number])
+        elif act[0] == "end":
+            first, second = [store.end(act[1], "", []) for store in stores]
+        else:
+            first, second = [
+                [(row.run, row.name, row.key, row.due) for row in store.waits(act[1], act[2], 10)]
+                for store in stores
+            ]
+        assert first == second
