@@ -45,12 +45,11 @@ if TYPE_CHECKING:
     from .engine.run import resume, resume_sync, run, run_sync
     from .engine.step import step
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
-    from .engine.waiting import wait
+    from .engine.waiting import signal, signal_sync, wait
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
     from .evaluators import check, checklist, judge, metric, rubric, score
     from .journal import MemoryJournal
-    from .journal.events import signal, signal_sync
     from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .records import (
@@ -193,8 +192,7 @@ _MODULES = {
     "engine.loop": ("Loop",),
     "engine.loop_options": ("Undecided",),
     "engine.metrics": ("Metric", "MetricScore"),
-    "engine.waiting": ("wait",),
-    "journal.events": ("signal", "signal_sync"),
+    "engine.waiting": ("signal", "signal_sync", "wait"),
     "engine.run": ("resume", "resume_sync", "run", "run_sync"),
     "engine.step": ("step",),
     "engine.streaming": ("IterationEnded", "RunEnded", "TextDelta", "stream"),

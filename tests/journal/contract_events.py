@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from loopwright import signal
 from loopwright.errors import ConfigurationError
 from loopwright.journal import events
-from loopwright.journal.events import Event, OpenWait, signal
+from loopwright.journal.events import Event, OpenWait
 
 from .recording import Store
 

@@ -1,4 +1,4 @@
-"""Waits: steps that end when something outside of the run is true, and that cost nothing until then.
+"""Waits and signals: steps that end when something outside of the run is true, and that cost nothing until then.
 
 1. The entry `waiting` has the form of a wait and the time at which it ends; it is durable before the first look. The
    entry `woken` is the decision: a replay returns its output, and looks at no clock and no store.
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import hashlib
 import math
@@ -26,10 +27,11 @@ from ..records.typed import Value
 from .step import CompositeStep, digest_of, fingerprinted
 
 if TYPE_CHECKING:
-    from ..journal.events import Event, OpenWait
+    from ..journal import Journal
+    from ..journal.events import Event, OpenWait, Signalled
     from .context import Context
 
-__all__ = ["Wait", "WaitForm", "wait"]
+__all__ = ["Wait", "WaitForm", "signal", "signal_sync", "wait"]
 
 TIMEOUT = 7 * 86_400.0  # seconds, where nothing else is set
 LONGEST = 3600.0  # seconds of one sleep
@@ -517,3 +519,57 @@ def _misfit(value: Json, schema: Json) -> str:
     )
 
     return problem_with(value, schema)
+
+
+async def signal(
+    name: str,
+    value: Json = None,
+    *,
+    key: str = "",
+    journal: Journal | str,
+    id: str = "",
+    who: str = "",
+) -> Signalled:
+    """Send an event to the runs that wait for it, now or later.
+
+    Args:
+        name: the name of the event.
+        value: a JSON value: the output of the wait.
+        key: the key for which the runs wait; that of a wait without a key is the ID of its run.
+        journal: the journal of the runs, or its URL.
+        id: an ID that makes a repetition harmless. Default: each call is a new event.
+        who: who sends it. Default: the user of this process.
+
+    Returns:
+        The stored event, whether it was there before, and how many runs wait for it.
+
+    Raises:
+        ConfigurationError: for a name, key, ID or value that no store takes.
+
+    Example:
+        >>> from loopwright import MemoryJournal, signal_sync
+        >>> signal_sync("ci-finished", {"conclusion": "success"}, key="9f3c", journal=MemoryJournal()).waiting
+        0
+    """
+    from ..journal.events import Event, checked_event
+    from ..journal.open import open_journal
+    from ..journal.questions import user_name
+
+    event = checked_event(Event(name, key, value, id, who or user_name()))
+    if not isinstance(journal, str):
+        return await journal.signal(event)
+    async with open_journal(journal) as store:
+        return await store.signal(event)
+
+
+def signal_sync(
+    name: str,
+    value: Json = None,
+    *,
+    key: str = "",
+    journal: Journal | str,
+    id: str = "",
+    who: str = "",
+) -> Signalled:
+    """Send an event from code without an event loop; see `signal`."""
+    return asyncio.run(signal(name, value, key=key, journal=journal, id=id, who=who))

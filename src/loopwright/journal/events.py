@@ -10,24 +10,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError, StepError
 from ..records import codec
 from ..records.codec import Json, strict_json
 from ..records.typed import Value
 
-if TYPE_CHECKING:
-    from .protocol import Journal
-
-__all__ = ["Event", "EventTables", "MemoryEvents", "OpenWait", "Signalled", "signal", "signal_sync"]
+__all__ = ["Event", "EventTables", "MemoryEvents", "OpenWait", "Signalled"]
 
 MOST = 1000  # events of one name and key that no run has taken
 MOST_OF_JOURNAL = 100_000
@@ -303,56 +298,3 @@ def _event(row: tuple[Json, ...]) -> Event:
     return Event(
         _text(name), _text(key), strict_json(_text(value)), _text(id_), _text(who), at, number
     )
-
-
-async def signal(
-    name: str,
-    value: Json = None,
-    *,
-    key: str = "",
-    journal: Journal | str,
-    id: str = "",
-    who: str = "",
-) -> Signalled:
-    """Send an event to the runs that wait for it, now or later.
-
-    Args:
-        name: the name of the event.
-        value: a JSON value: the output of the wait.
-        key: the key for which the runs wait; that of a wait without a key is the ID of its run.
-        journal: the journal of the runs, or its URL.
-        id: an ID that makes a repetition harmless. Default: each call is a new event.
-        who: who sends it. Default: the user of this process.
-
-    Returns:
-        The stored event, whether it was there before, and how many runs wait for it.
-
-    Raises:
-        ConfigurationError: for a name, key, ID or value that no store takes.
-
-    Example:
-        >>> from loopwright import MemoryJournal, signal_sync
-        >>> signal_sync("ci-finished", {"conclusion": "success"}, key="9f3c", journal=MemoryJournal()).waiting
-        0
-    """
-    from .open import open_journal
-    from .questions import user_name
-
-    event = checked_event(Event(name, key, value, id, who or user_name()))
-    if not isinstance(journal, str):
-        return await journal.signal(event)
-    async with open_journal(journal) as store:
-        return await store.signal(event)
-
-
-def signal_sync(
-    name: str,
-    value: Json = None,
-    *,
-    key: str = "",
-    journal: Journal | str,
-    id: str = "",
-    who: str = "",
-) -> Signalled:
-    """Send an event from code without an event loop; see `signal`."""
-    return asyncio.run(signal(name, value, key=key, journal=journal, id=id, who=who))

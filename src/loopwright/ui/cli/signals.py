@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from ...engine.waiting import signal as send
 from ...errors import ConfigurationError
 from ...journal import Journal
 from ...journal.events import Signalled
-from ...journal.events import signal as send
 from ...records.codec import Json, strict_json
 from ...records.redaction import of_environment
 from .. import formatting as texts
