@@ -127,6 +127,18 @@ async def test_the_first_of_several_in_their_order(
     assert "is outside of" in outside.error.message
 
 
+async def test_a_time_has_no_time_limit_of_its_own(tmp_path: Path) -> None:
+    """A wait for ten days is not cut after seven; whoever continues runs looks at a file again."""
+    journal = open_journal(f"sqlite:{tmp_path}/j.db")
+    long = await run(wait("w", for_="10d"), journal=journal, run_id="long", on_wait="leave")
+    [row] = await journal.waits("long")
+    assert row.due - WALL() > 9.9 * 86_400
+    assert long.reason is Reason.WAITING
+    await run(wait("w", file="none"), journal=journal, run_id="file", on_wait="leave")
+    [row] = await journal.waits("file")
+    assert row.due - WALL() < 61
+
+
 async def test_a_branch_at_work_keeps_the_wait_in_the_process(tmp_path: Path) -> None:
     """With `leave`, the run is suspended once the other branch has ended, and not before."""
     journal = open_journal(f"sqlite:{tmp_path}/j.db")

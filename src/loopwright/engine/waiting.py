@@ -14,7 +14,7 @@ import datetime as dt
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ __all__ = ["Wait", "WaitForm", "signal", "signal_sync", "wait"]
 
 TIMEOUT = 7 * 86_400.0  # seconds, where nothing else is set
 LONGEST = 3600.0  # seconds of one sleep
+PROBE = 60.0  # seconds after which a run that left its process looks at a file again
 POLL = 0.2  # seconds between two looks at a store, which another process may change
 _FORMS = ("for", "at", "event", "file", "first_of")
 _FIELDS = {"event": ("key", "since", "schema"), "file": ("is",)}
@@ -166,13 +167,11 @@ class WaitForm(Value):
                 for name, part in parts.items()
             }
         limit = options.get("timeout")
-        timeout = (
-            TIMEOUT
-            if limit is None
-            else math.inf
-            if limit == "none"
-            else _seconds(where, "timeout", limit)
-        )
+        if limit is None:
+            timed = any(member.kind in ("for", "at") for member in members.values())
+            timeout = math.inf if timed else TIMEOUT  # a time ends it anyway
+        else:
+            timeout = math.inf if limit == "none" else _seconds(where, "timeout", limit)
         return cls(members, timeout, (options["default"],) if "default" in options else ())
 
     def words(self) -> str:
@@ -297,6 +296,7 @@ class _Waiting:
         self.store = None if self.state.log.silent else self.state.store
         self.since = self.due = 0.0
         self.digests: dict[str, str] = {}
+        self.registered = False
         self.set_aside: dict[str, int] = {}  # numbers of events whose value does not fit, by member
 
     async def run(self) -> Mapping[str, Json]:
@@ -316,6 +316,7 @@ class _Waiting:
                 if (decision := self._decided(found, time)) is not None:
                     break
                 if state.leaves and not state.at_work and state.log.keeps_values:
+                    await self._look(leaving=time)
                     raise Suspended(
                         Stop(Reason.WAITING, self._detail()),
                         path=self.path,
@@ -374,11 +375,17 @@ class _Waiting:
                 )
         return rows or [OpenWait(state.run_id, self.path, due=self.due)]
 
-    async def _look(self) -> Mapping[str, Event]:
-        """Return the events that are there, by the names of their conditions."""
-        if self.store is None:
+    async def _look(self, leaving: float = 0.0) -> Mapping[str, Event]:
+        """Return the events that are there, by the names of their conditions; register what the run waits for."""
+        members = self.form.members.values()
+        known = self.registered and all(member.kind != "event" for member in members)
+        if self.store is None or (known and not leaving):
             return {}
+        self.registered = True
         rows = self._rows()
+        if leaving and any(member.kind == "file" for member in members):
+            # Nobody tells of a file, so whoever continues runs looks at it again and again.
+            rows = [replace(row, due=min(row.due, leaving + PROBE)) for row in rows]
         _, found = await self.store.look_for(rows)
         names = [name for name, member in self.form.members.items() if member.kind == "event"]
         events = {
