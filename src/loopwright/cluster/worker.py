@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import random
 import socket
@@ -563,7 +564,12 @@ class Worker:
         if is_over(row.status):
             return True
         # A suspended run continues when its time has come, or when it has an answer.
-        timed = (Reason.THROTTLED.value, Reason.QUOTA.value, Reason.NEEDS_ATTENTION.value)
+        timed = [
+            reason.value
+            for reason in (
+                Reason.THROTTLED, Reason.QUOTA, Reason.NEEDS_ATTENTION, Reason.WAITING,
+            )
+        ]  # fmt: skip
         waits = row.status == "suspended" and row.reason not in timed
         if waits and not await may_continue(self._journal, row.run_id):
             return False
@@ -672,6 +678,7 @@ class Worker:
                     listeners=listeners,
                     source=row.source,
                     in_doubt=self._in_doubt,
+                    on_wait="leave",
                 )
             except RunLocked:
                 # Not acknowledged yet: if its owner dies, this delivery is the quickest way back.
@@ -698,6 +705,8 @@ class Worker:
         if result.status is not Status.SUSPENDED:
             self._finished += 1
             return True
+        if result.reason is Reason.WAITING:
+            await self._wait(row.run_id, result.detail)
         until = result.request.get("until") if isinstance(result.request, dict) else None
         if result.reason in (Reason.THROTTLED, Reason.QUOTA) and isinstance(until, int | float):
             # By the clock that recorded the pause; that of the database counts what is left of it.
@@ -709,6 +718,22 @@ class Worker:
                 except JournalUnavailable:  # without a time, nothing would wake the run
                     await asyncio.sleep(_ELSEWHERE)
         return False
+
+    async def _wait(self, run_id: str, reason: str) -> None:
+        """Let a run that waits start when its wait is due; a signal lets it start earlier."""
+        assert self.runs is not None
+        while True:
+            try:
+                due = min((one.due for one in await self._journal.waits(run_id)), default=math.inf)
+                if due < math.inf:
+                    delay = max(0.0, due - self.runs.now())
+                    await self.runs.put_back(run_id, delay=delay, reason=reason)
+                # A signal that came before the time was set is over, and so is its time.
+                if await self._journal.waits(run_id, due=self.runs.now()):
+                    await self.runs.wake(run_id)
+                break
+            except JournalUnavailable:  # without a time, nothing would wake the run
+                await asyncio.sleep(_ELSEWHERE)
 
     def _loaded(self, row: RunInfo) -> _Runnable:
         """Return the step of a run with its budget, resources and limits.

@@ -202,12 +202,14 @@ class EventTables:
         clock: returns the time of the store, in seconds since the epoch.
         prefix: what the names of the tables begin with.
         lock: keeps others from the events of a name and key until the end of the transaction.
+        wake: lets workers continue the runs that wait for a name and key.
     """
 
     execute: Execute
     clock: Callable[[], float]
     prefix: str = ""
     lock: Callable[[str, str], object] = lambda name, key: None
+    wake: Callable[[str, str], object] = lambda name, key: None
 
     def _do(self, statement: str, *values: object) -> list[tuple[Json, ...]]:
         return self.execute(statement.replace("@", self.prefix), values)
@@ -240,6 +242,7 @@ class EventTables:
             *name, event.id, json.dumps(event.value), event.who, now,
         )  # fmt: skip
         self._do("UPDATE @waits SET due=? WHERE name=? AND key=? AND due>?", now, *name, now)
+        self.wake(*name)
         return Signalled(_event(self._do(same, *name, event.id)[0]), waiting=waiting)
 
     def look(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:

@@ -745,7 +745,14 @@ def events_of(db: Connection) -> EventTables:
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"loopwright {name} {key}",)
         )
 
-    return EventTables(execute, clock, "loopwright.", lock)
+    def wake(name: str, key: str) -> None:
+        db.execute(
+            "UPDATE loopwright.runs SET wake_at=extract(epoch FROM clock_timestamp()) WHERE queue<>'' "
+            "AND status='suspended' AND run_id IN (SELECT run FROM loopwright.waits WHERE name=%s AND key=%s)",
+            (name, key),
+        )
+
+    return EventTables(execute, clock, "loopwright.", lock, wake)
 
 
 def _inserted(row: RunRow) -> list[Value]:

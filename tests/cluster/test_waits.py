@@ -1,0 +1,37 @@
+"""Runs that wait for something outside, executed by workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright import Context, signal, step
+from loopwright.cluster import InMemoryDeliverer, Worker, submit
+from loopwright.journal import open_journal
+
+from .waiting import serving, until_status
+
+
+async def twice(value: Any, ctx: Context) -> Any:
+    woken = await ctx.wait("event", event="go", timeout="1h")
+    await ctx.wait("time", for_=0.3)
+    return woken["value"]
+
+
+async def test_a_worker_leaves_a_waiting_run_and_continues_it(postgres_url: str) -> None:
+    """Its one slot is free for another run meanwhile; a signal lets the run start, and so does a time."""
+    journal, deliverer = open_journal(postgres_url), InMemoryDeliverer()
+    waits = step(twice, name="twice", idempotent=True, fingerprint="twice/1")
+    plain = step(lambda value: value, name="plain", idempotent=True, fingerprint="plain/1")
+    run_id = await submit(waits, journal=journal, deliverer=deliverer)
+    async with serving(
+        Worker(journal=journal, steps=[waits, plain], deliverer=deliverer, queues={"default": 1})
+    ):
+        await until_status(journal, run_id, "suspended")
+        other = await submit(plain, 1, journal=journal, deliverer=deliverer)
+        await until_status(journal, other, "satisfied")
+        assert (await journal.find(run_id)).reason == "waiting"
+        assert (await signal("go", "green", key=run_id, journal=journal)).waiting == 1
+        await until_status(journal, run_id, "satisfied")
+    assert (await journal.result(run_id)).output == "green"
+    assert await journal.waits(run_id) == []
+    await journal.close()
