@@ -30,6 +30,7 @@ from .engine.step import (
     StepLike,
 )
 from .engine.streaming import StreamEvent
+from .journal.events import Event, OpenWait, Signalled
 from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json
 from .records.evaluation import Tampering
@@ -45,6 +46,7 @@ __all__ = [
     "Edits",
     "EvaluationLike",
     "EvaluatorLike",
+    "Event",
     "Forked",
     "Function",
     "FunctionStep",
@@ -59,6 +61,7 @@ __all__ = [
     "MetricLike",
     "ModelCall",
     "OnText",
+    "OpenWait",
     "Redactor",
     "Reserve",
     "ResumeLimits",
@@ -68,6 +71,7 @@ __all__ = [
     "RunPage",
     "RunView",
     "Schema",
+    "Signalled",
     "StateRun",
     "StateSource",
     "Step",

@@ -243,10 +243,11 @@ def test_the_schedules_of_an_older_journal_are_found_after_its_migration(
         old.execute(
             "DROP INDEX loopwright.runs_timed, loopwright.runs_waiting, loopwright.runs_by_queue, loopwright.runs_suspect"
         )
+        old.execute("DROP TABLE loopwright.events, loopwright.waits")
         old.execute("UPDATE loopwright.format SET version = 4")
     db = server.connect("test")
     assert migrate(db, server) == 4
-    assert len(STEPS) == 6
+    assert len(STEPS) == 7
     db.close()
 
     async def found() -> list[str]:

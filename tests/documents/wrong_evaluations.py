@@ -218,7 +218,7 @@ EVALUATIONS: Wrong = {
     "score of two kinds": (
         LOOP + "      evaluate: {score: {of: {set: 1, shell: [ls]}}}\n",
         [
-            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, memory, tool, set, but has shell and set",
+            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, memory, tool, wait, set, but has shell and set",
         ],
     ),
     "score tests template": (

@@ -232,6 +232,8 @@ async def test_an_older_journal_is_brought_forward_whole_or_not_at_all(tmp_path:
                 for column in ("queue", "priority", "wake_at", "deliveries", "tags")
             ),
             "DROP TABLE inbox",
+            "DROP TABLE events",
+            "DROP TABLE waits",
             "CREATE INDEX runs_by_status ON runs(status)",
             "CREATE INDEX runs_by_reason ON runs(reason)",
             "PRAGMA user_version=2",

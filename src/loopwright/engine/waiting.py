@@ -236,7 +236,7 @@ class Wait(CompositeStep[Any, Any]):
         )
 
 
-def wait(name: str = "wait", **options: Json) -> Wait:
+def wait(name: str = "wait", **options: Json) -> CompositeStep[Any, Any]:
     """Return a step that ends when something outside of the run is true; until then it costs nothing.
 
     Args:
@@ -578,5 +578,21 @@ def signal_sync(
     id: str = "",
     who: str = "",
 ) -> Signalled:
-    """Send an event from code without an event loop; see `signal`."""
+    """Send an event from code without an event loop.
+
+    Args:
+        name, value, key, journal, id, who: as for `signal`.
+
+    Returns:
+        The stored event, whether it was there before, and how many runs wait for it.
+
+    Raises:
+        ConfigurationError: as `signal` does.
+
+    Example:
+        >>> from loopwright import MemoryJournal, signal_sync
+        >>> journal = MemoryJournal()
+        >>> [signal_sync("go", key="k", id="1", journal=journal).repeated for _ in range(2)]
+        [False, True]
+    """
     return asyncio.run(signal(name, value, key=key, journal=journal, id=id, who=who))

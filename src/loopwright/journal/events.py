@@ -81,7 +81,13 @@ class OpenWait(Value):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Signalled(Value):
-    """What became of an event: as it is stored, whether it was there before, and how many runs wait for it."""
+    """What became of an event.
+
+    Args:
+        event: the event as it is stored.
+        repeated: whether it was there before.
+        waiting: how many runs wait for its name and key.
+    """
 
     event: Event
     repeated: bool = False

@@ -142,7 +142,8 @@ async def cancel_waiting(journal: Journal, run_id: str) -> bool:
                 iterations=max(row.iterations, ending["iterations"]),
                 usage=Usage.from_json(ending["usage"]),
             )  # fmt: skip
-            await journal.end_wait(info.run_id)
+            if any(entry.kind == "waiting" for entry in log.recorded):
+                await journal.end_wait(info.run_id)
     finally:
         await log.close(row)
     return ending is not None

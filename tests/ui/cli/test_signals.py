@@ -38,7 +38,7 @@ def test_a_waiting_run_says_how_its_wait_ends(waiting: Project) -> None:
 
 def test_an_event_ends_the_wait_of_a_run(waiting: Project) -> None:
     """It is stored once, and `resume --due` continues the run."""
-    send = ("signal", "done", "--run", "r", "--value", '"green"', "--id", "x")
+    send = ("signal", "done", "--run", "r", "--data", '"green"', "--event-id", "x")
     assert waiting.call(*send).out == "stored; 1 run waits for it\n"
     assert waiting.call(*send).out.startswith("received before, at 20")
     answer = waiting.call("resume", "--due")
@@ -63,8 +63,8 @@ def test_a_cancelled_wait_waits_no_longer(waiting: Project) -> None:
         (["done"], "give one of --key and --run"),
         (["done", "--key", "k", "--run", "r"], "give one of --key and --run"),
         (["a b", "--key", "k"], "'a b' is not a name"),
-        (["done", "--key", "k", "--value", "{"], "--value: it is not JSON"),
-        (["done", "--key", "k", "--value", "NaN"], "--value: it is not JSON"),
+        (["done", "--key", "k", "--data", "{"], "--data: it is not JSON"),
+        (["done", "--key", "k", "--data", "NaN"], "--data: it is not JSON"),
         (["done", "--key", "k", "--file", "none.json"], "--file: 'none.json' cannot be read"),
         (["done", "--run", "other"], "there is no run 'other'"),
     ],

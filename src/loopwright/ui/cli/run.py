@@ -382,7 +382,7 @@ def resume(
     Examples:
         loopwright resume last
         loopwright resume last --max-iterations 8 --accept-changes
-        loopwright resume --due --watch
+        loopwright resume --due
     """
     if not due:
         if not name or watch:

@@ -33,13 +33,18 @@ def signal(
         ),
     ] = None,
     value: Annotated[
-        str | None, typer.Option("--value", metavar="JSON", help="Value of the event, as JSON.")
+        str | None, typer.Option("--data", metavar="JSON", help="Value of the event, as JSON.")
     ] = None,
     file: Annotated[
         str | None, typer.Option("--file", metavar="FILE", help="File with the value, as JSON.")
     ] = None,
     event_id: Annotated[
-        str, typer.Option("--id", metavar="ID", help="ID; one ID is one event, also if sent twice.")
+        str,
+        typer.Option(
+            "--event-id",
+            metavar="ID",
+            help="ID of the event: one ID is one event, also if sent twice.",
+        ),
     ] = "",
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
@@ -49,14 +54,14 @@ def signal(
     An event is stored first: a run that reaches its wait later takes it too. Each run takes it once.
 
     Examples:
-        loopwright signal ci-finished --key 9f3c --value '{"conclusion": "success"}'
-        loopwright signal go-on --run last --id release-7
+        loopwright signal ci-finished --key 9f3c --data '{"conclusion": "success"}'
+        loopwright signal go-on --run last --event-id release-7
     """
     with Output(as_json=as_json) as output:
         if (key is None) == (run is None):
             raise ConfigurationError("give one of --key and --run")
         if value is not None and file is not None:
-            raise ConfigurationError("give only one of --value and --file")
+            raise ConfigurationError("give only one of --data and --file")
         content = _value(value, file)
         of_environment(os.environ).refuse("the value of the event", content)
 
@@ -86,5 +91,5 @@ def _value(text: str | None, file: str | None) -> Json:
     try:
         return None if text is None else strict_json(text)
     except (ValueError, RecursionError) as error:
-        option = "--value" if file is None else "--file"
+        option = "--data" if file is None else "--file"
         raise ConfigurationError(f"{option}: it is not JSON: {error}") from None
