@@ -153,6 +153,7 @@ house: install
 # A hundred cheats and forty honest changes of tests, each against the sealed check.
 cheats: install
 	cd tests && python -m coding.sealed.cheats
+	EVERY_ATTACK=1 $(RUN)/pytest tests/coding/sealed/test_corpus.py
 
 # 348 folders and repositories that try to run a program through git, as root (where it is root) and as an ordinary user.
 hostile: install
