@@ -27,13 +27,17 @@ from loopwright import (
 from loopwright.errors import ConfigurationError
 from loopwright.journal import open_journal
 
-WALL = time.time
-
 
 @pytest.fixture(params=["memory", "sqlite"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A journal of each kind that needs no server."""
     return MemoryJournal() if request.param == "memory" else open_journal(f"sqlite:{tmp_path}/j.db")
+
+
+async def registered(journal: Any, run_id: str) -> None:
+    """Return once a run waits."""
+    while not await journal.waits(run_id):
+        await asyncio.sleep(0.01)
 
 
 def kinds(entries: Any) -> list[tuple[str, str]]:
@@ -45,23 +49,22 @@ async def test_a_run_takes_an_event_that_came_before_or_after_its_wait(
     early: bool, journal: Any
 ) -> None:
     """Its value is the output, and a replay returns the same bytes without another look."""
+
+    async def first(value: Any) -> None:
+        if early:
+            assert (await signal("done", {"ok": True}, key="k", journal=journal)).waiting == 0
+
     flow = Workflow(
         "flow",
         {
+            "first": step(first),
             "ci": wait("ci", event="done", key="k", timeout="1h"),
             "after": step(lambda v, ctx: ctx.outputs["ci"]),
         },
     )
-    created = await run(lambda: 1, journal=journal, run_id="first")
-    assert created.satisfied
-    if early:
-        task = asyncio.ensure_future(run(flow, journal=journal, run_id="r"))
-        await asyncio.sleep(0.05)
-        await signal("done", {"ok": True}, key="k", journal=journal)
-    else:
-        task = asyncio.ensure_future(run(flow, journal=journal, run_id="r"))
-        while not await journal.waits("r"):
-            await asyncio.sleep(0.01)
+    task = asyncio.ensure_future(run(flow, journal=journal, run_id="r"))
+    if not early:
+        await registered(journal, "r")
         assert (await signal("done", {"ok": True}, key="k", journal=journal)).waiting == 1
     result = await asyncio.wait_for(task, 10)
     assert (result.output["ended"], result.output["value"]) == ("event", {"ok": True})
@@ -132,11 +135,11 @@ async def test_a_time_has_no_time_limit_of_its_own(tmp_path: Path) -> None:
     journal = open_journal(f"sqlite:{tmp_path}/j.db")
     long = await run(wait("w", for_="10d"), journal=journal, run_id="long", on_wait="leave")
     [row] = await journal.waits("long")
-    assert row.due - WALL() > 9.9 * 86_400
+    assert row.due - time.time() > 9.9 * 86_400
     assert long.reason is Reason.WAITING
     await run(wait("w", file="none"), journal=journal, run_id="file", on_wait="leave")
     [row] = await journal.waits("file")
-    assert row.due - WALL() < 61
+    assert row.due - time.time() < 61
 
 
 async def test_a_branch_at_work_keeps_the_wait_in_the_process(tmp_path: Path) -> None:
@@ -144,7 +147,8 @@ async def test_a_branch_at_work_keeps_the_wait_in_the_process(tmp_path: Path) ->
     journal = open_journal(f"sqlite:{tmp_path}/j.db")
 
     async def works(value: Any) -> str:
-        await asyncio.sleep(0.4)
+        await registered(journal, "r")
+        assert (await journal.find("r")).status == "running"
         return "done"
 
     both = parallel(wait("w", event="done"), step(works, name="works"), name="both")
@@ -175,8 +179,7 @@ async def test_a_rewound_wait_takes_no_event_twice(tmp_path: Path) -> None:
     journal = open_journal(f"sqlite:{tmp_path}/j.db")
     waits = wait("w", event="done", key="k", timeout="1h")
     task = asyncio.ensure_future(run(waits, journal=journal, run_id="r"))
-    while not await journal.waits("r"):
-        await asyncio.sleep(0.01)
+    await registered(journal, "r")
     await signal("done", 1, key="k", journal=journal)
     assert (await task).output["value"] == 1
     await journal.rewind("r", "w")
@@ -191,8 +194,7 @@ async def test_an_event_that_does_not_fit_is_set_aside(tmp_path: Path) -> None:
     journal = open_journal(f"sqlite:{tmp_path}/j.db")
     waits = wait("w", event="done", key="k", schema={"type": "object"}, timeout="1h")
     task = asyncio.ensure_future(run(waits, journal=journal, run_id="r"))
-    while not await journal.waits("r"):
-        await asyncio.sleep(0.01)
+    await registered(journal, "r")
     await signal("done", "text", key="k", journal=journal)
     await signal("done", {}, key="k", journal=journal)
     result = await asyncio.wait_for(task, 10)

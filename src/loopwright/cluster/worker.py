@@ -564,12 +564,7 @@ class Worker:
         if is_over(row.status):
             return True
         # A suspended run continues when its time has come, or when it has an answer.
-        timed = [
-            reason.value
-            for reason in (
-                Reason.THROTTLED, Reason.QUOTA, Reason.NEEDS_ATTENTION, Reason.WAITING,
-            )
-        ]  # fmt: skip
+        timed = (Reason.THROTTLED, Reason.QUOTA, Reason.NEEDS_ATTENTION, Reason.WAITING)
         waits = row.status == "suspended" and row.reason not in timed
         if waits and not await may_continue(self._journal, row.run_id):
             return False
@@ -705,35 +700,30 @@ class Worker:
         if result.status is not Status.SUSPENDED:
             self._finished += 1
             return True
-        if result.reason is Reason.WAITING:
-            await self._wait(row.run_id, result.detail)
+        while True:
+            try:
+                await self._pause(row.run_id, result)
+                return False
+            except JournalUnavailable:  # without a time, nothing would wake the run
+                await asyncio.sleep(_ELSEWHERE)
+
+    async def _pause(self, run_id: str, result: Result) -> None:
+        """Set the time at which a suspended run starts again; one that waits for a person has none."""
+        assert self.runs is not None
         until = result.request.get("until") if isinstance(result.request, dict) else None
         if result.reason in (Reason.THROTTLED, Reason.QUOTA) and isinstance(until, int | float):
             # By the clock that recorded the pause; that of the database counts what is left of it.
             delay = max(0.0, until - time.time())
-            while True:
-                try:
-                    await self.runs.put_back(row.run_id, delay=delay, reason=result.detail)
-                    break
-                except JournalUnavailable:  # without a time, nothing would wake the run
-                    await asyncio.sleep(_ELSEWHERE)
-        return False
-
-    async def _wait(self, run_id: str, reason: str) -> None:
-        """Let a run that waits start when its wait is due; a signal lets it start earlier."""
-        assert self.runs is not None
-        while True:
-            try:
-                due = min((one.due for one in await self._journal.waits(run_id)), default=math.inf)
-                if due < math.inf:
-                    delay = max(0.0, due - self.runs.now())
-                    await self.runs.put_back(run_id, delay=delay, reason=reason)
-                # A signal that came before the time was set is over, and so is its time.
-                if await self._journal.waits(run_id, due=self.runs.now()):
-                    await self.runs.wake(run_id)
-                break
-            except JournalUnavailable:  # without a time, nothing would wake the run
-                await asyncio.sleep(_ELSEWHERE)
+            await self.runs.put_back(run_id, delay=delay, reason=result.detail)
+        if result.reason is not Reason.WAITING:
+            return
+        due = min((one.due for one in await self._journal.waits(run_id)), default=math.inf)
+        if due < math.inf:
+            delay = max(0.0, due - self.runs.now())
+            await self.runs.put_back(run_id, delay=delay, reason=result.detail)
+        # A signal that came before the time was set has set an earlier one, which is replaced now.
+        if await self._journal.waits(run_id, due=self.runs.now()):
+            await self.runs.wake(run_id)
 
     def _loaded(self, row: RunInfo) -> _Runnable:
         """Return the step of a run with its budget, resources and limits.

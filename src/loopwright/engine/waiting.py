@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import hashlib
 import math
@@ -22,8 +21,9 @@ from ..errors import ConfigurationError, StepError, Suspended, listed, nearest
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
-from ..records.display import duration, seconds_of
+from ..records.display import duration, seconds_of, wait_text, when
 from ..records.typed import Value
+from .functions import wait_shortly
 from .step import CompositeStep, digest_of, fingerprinted
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ class Member(Value):
     state: str = "there"
 
     @classmethod
-    def of(cls, options: Mapping[str, Json], where: str) -> Member:
+    def of(cls, options: Json, where: str) -> Member:
         """Return the condition of the options of a wait. Raises ConfigurationError."""
+        if not isinstance(options, Mapping):
+            raise ConfigurationError(f"{where}: {options!r:.80} is not a wait")
         kinds = [kind for kind in _FORMS if options.get(kind) is not None]
         if len(kinds) != 1 or kinds == ["first_of"]:
             given = f"has {' and '.join(kinds)}" if kinds else "has none"
@@ -117,12 +119,18 @@ class Member(Value):
             raise ConfigurationError(f"{where}: schema: {schema!r:.80} is not a JSON Schema")
         return cls(kind, value, key=key, since=str(since), schema=schema)
 
+    def ends(self, since: float) -> float:
+        """Return the time at which it is true by itself, for a wait that began at `since`; infinity is never."""
+        if self.kind == "for":
+            return since + float(self.value)
+        return float(self.value) if self.kind == "at" else math.inf
+
     def words(self) -> str:
         """Return what it waits for."""
         if self.kind == "for":
             return f"{duration(self.value)} to pass"
         if self.kind == "at":
-            return clock_text(self.value)
+            return when(self.value)
         if self.kind == "event":
             return f"the event {self.value}{f' (key {self.key})' if self.key else ''}"
         return f"the file {self.value} to be {self.state}"
@@ -161,14 +169,12 @@ class WaitForm(Value):
             ]:
                 raise ConfigurationError(f"{where}: {others[0]} belongs into first_of")
             members = {
-                str(name): Member.of(
-                    _mapping(f"{where}: first_of: {name}", part), f"{where}: first_of: {name}"
-                )
+                str(name): Member.of(part, f"{where}: first_of: {name}")
                 for name, part in parts.items()
             }
         limit = options.get("timeout")
         if limit is None:
-            timed = any(member.kind in ("for", "at") for member in members.values())
+            timed = any(member.ends(0.0) < math.inf for member in members.values())
             timeout = math.inf if timed else TIMEOUT  # a time ends it anyway
         else:
             timeout = math.inf if limit == "none" else _seconds(where, "timeout", limit)
@@ -177,12 +183,6 @@ class WaitForm(Value):
     def words(self) -> str:
         """Return what it waits for."""
         return ", or ".join(member.words() for member in self.members.values())
-
-
-def _mapping(where: str, value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{where}: {value!r:.80} is not a wait")
-    return value
 
 
 def _seconds(where: str, name: str, value: Json) -> float:
@@ -205,11 +205,6 @@ def _time(where: str, value: Json) -> float:
     raise ConfigurationError(
         f"{where}: at: {value!s:.80} is not a time with an offset; write one like 2026-12-01T08:00+01:00"
     )
-
-
-def clock_text(at: float) -> str:
-    """Return a time in the zone of this machine, to the minute."""
-    return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True)
@@ -293,6 +288,7 @@ class _Waiting:
 
     def __init__(self, ctx: Context, path: str, form: WaitForm) -> None:
         self.ctx, self.path, self.form, self.state = ctx, path, form, ctx.run
+        self.kinds = {member.kind for member in form.members.values()}
         self.store = None if self.state.log.silent else self.state.store
         self.since = self.due = 0.0
         self.digests: dict[str, str] = {}
@@ -335,12 +331,7 @@ class _Waiting:
         now = state.clock.wall() if self.store is None else (await self.store.look_for([]))[0]
         known = None if state.replay is None else state.replay.waiting.get(self.path)
         if known is None:
-            times = [
-                m.value if m.kind == "at" else now + m.value
-                for m in members.values()
-                if m.kind in ("for", "at")
-            ]
-            due = min(now + self.form.timeout, *times, math.inf)
+            due = min(now + self.form.timeout, *(member.ends(now) for member in members.values()))
             digests = {
                 name: _digest(self._file(m)) for name, m in members.items() if m.state == "changed"
             }
@@ -377,14 +368,13 @@ class _Waiting:
 
     async def _look(self, leaving: float = 0.0) -> Mapping[str, Event]:
         """Return the events that are there, by the names of their conditions; register what the run waits for."""
-        members = self.form.members.values()
-        known = self.registered and all(member.kind != "event" for member in members)
+        known = self.registered and "event" not in self.kinds
         if self.store is None or (known and not leaving):
             return {}
         self.registered = True
         rows = self._rows()
-        if leaving and any(member.kind == "file" for member in members):
-            # Nobody tells of a file, so whoever continues runs looks at it again and again.
+        if leaving and "file" in self.kinds:
+            # No signal announces a file, so the run must be resumed from time to time to look at it.
             rows = [replace(row, due=min(row.due, leaving + PROBE)) for row in rows]
         _, found = await self.store.look_for(rows)
         names = [name for name, member in self.form.members.items() if member.kind == "event"]
@@ -407,34 +397,29 @@ class _Waiting:
     def _decided(
         self, events: Mapping[str, Event], time: float
     ) -> tuple[dict[str, Json], Event | None] | None:
-        """Return the output and the event that ends the wait, or None."""
+        """Return the value of the entry `woken` and the event that ends the wait, or None."""
         for name, member in self.form.members.items():
             if name in events:
                 value = self.state.clean(events[name].value)
                 return self._output("event", name, value, time), events[name]
             if member.kind == "file" and self._is_so(name, member):
                 return self._output("file", name, None, time), None
-            ends = (
-                member.value
-                if member.kind == "at"
-                else self.since + member.value
-                if member.kind == "for"
-                else math.inf
-            )
-            if time >= ends:
+            if time >= member.ends(self.since):
                 return self._output("time", name, None, time), None
         if time < self.due:
             return None
         default = self.form.default
-        output = self._output("timeout", "", default[0] if default else None, time)
+        woken = self._output("timeout", "", default[0] if default else None, time)
         if not default:
             waited_for = duration(self.due - self.since)
-            output["failed"] = f"{self.path}: {self.form.words()} did not come within {waited_for}"
-        return output, None
+            failed = f"{self.path}: {self.form.words()} did not come within {waited_for}"
+            woken["failed"] = self.state.redact(failed)
+        return woken, None
 
     def _output(self, ended: str, which: str, value: Json, time: float) -> dict[str, Json]:
         seconds = round(max(0.0, time - self.since), 3)
-        return {"ended": ended, "which": which, "value": value, "seconds": seconds}
+        output = {"ended": ended, "which": which, "value": value, "seconds": seconds}
+        return {"output": output}
 
     def _file(self, member: Member) -> Path:
         files = None if self.ctx.scope is None else self.ctx.scope.files
@@ -456,12 +441,11 @@ class _Waiting:
     async def _sleep(self, watch: Any, version: int, time: float) -> None:
         """Sleep until something may have changed."""
         state, until = self.state, min(max(0.0, self.due - time), LONGEST)
-        looks = any(member.kind in ("event", "file") for member in self.form.members.values())
         may_leave = state.leaves and state.log.keeps_values
         if self.ctx.gate is not None:
             self.ctx.gate.check(state)
             until = min(until, 1.0)  # a loop around it may end by a deadline
-        if not looks and not may_leave:
+        if self.kinds.isdisjoint(("event", "file")) and not may_leave:
             await state.clock.sleep(until)
             return
         waited = 0.0
@@ -469,9 +453,8 @@ class _Waiting:
             pause = min(POLL, until - waited)
             await state.clock.sleep(pause)
             waited += pause
-            files = any(member.kind == "file" for member in self.form.members.values())
             if (
-                files
+                "file" in self.kinds
                 or watch is None
                 or watch.version() != version
                 or (may_leave and not state.at_work)
@@ -479,8 +462,7 @@ class _Waiting:
                 return
 
     def _detail(self) -> str:
-        until = "" if self.due == math.inf else f" until {clock_text(self.due)}"
-        return f"{self.path} waits for {self.form.words()}{until}"
+        return wait_text(self.path, self.form.words(), None if self.due == math.inf else self.due)
 
     def _request(self) -> dict[str, Json]:
         events = [
@@ -495,12 +477,9 @@ class _Waiting:
             "due": None if self.due == math.inf else self.due,
         }
 
-    async def _end(self, output: dict[str, Json], event: Event | None) -> Mapping[str, Json]:
+    async def _end(self, woken: dict[str, Json], event: Event | None) -> Mapping[str, Json]:
         """Record the decision; the event is taken with it."""
         state = self.state
-        woken: dict[str, Json] = {"output": output}
-        if (failed := output.pop("failed", None)) is not None:
-            woken["failed"] = state.redact(failed)
         if event is not None:
             state.take_event(event.name, event.key, event.number, self.path)
         if not state.silent:
@@ -595,4 +574,4 @@ def signal_sync(
         >>> [signal_sync("go", key="k", id="1", journal=journal).repeated for _ in range(2)]
         [False, True]
     """
-    return asyncio.run(signal(name, value, key=key, journal=journal, id=id, who=who))
+    return wait_shortly(lambda: signal(name, value, key=key, journal=journal, id=id, who=who))

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -113,7 +113,7 @@ def checked_event(event: Event) -> Event:
         raise ConfigurationError(
             f"event {event.name}: its value has {size:,} bytes as JSON; at most {LARGEST:,} are stored"
         )
-    return replace(event, value=value, id=event.id or uuid.uuid4().hex)
+    return replace(event, value=value, id=event.id or os.urandom(16).hex())
 
 
 def full(event: Event, untaken: int, most: int) -> ConfigurationError:

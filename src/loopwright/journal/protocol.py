@@ -165,10 +165,8 @@ class _View(Entry):
         return self.value
 
 
-_STAYS = (
-    "tuned",
-    "taken",
-)  # a person set a limit for the run, and an event is taken once, whatever is repeated
+# Whatever is repeated, a person set a limit for the run, and an event is taken once.
+_STAYS = ("tuned", "taken")
 
 
 def surviving(entries: Sequence[Entry]) -> list[Entry]:

@@ -235,6 +235,18 @@ def duration(seconds: float) -> str:
     return f"{total // 3600}h {total % 3600 // 60:02d}m"
 
 
+def when(moment: float) -> str:
+    """Return a time (seconds since the epoch) as local date and time; "" for 0."""
+    from datetime import datetime  # most runs show no time
+
+    return f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M}" if moment else ""
+
+
+def wait_text(path: str, words: str, due: float | None) -> str:
+    """Return what a wait at a path waits for, and until when; None is never."""
+    return f"{path} waits for {words}{'' if due is None else f' until {when(due)}'}"
+
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MAX_DURATION = 60  # characters of a duration
 # No month and no year: they have no fixed number of seconds.

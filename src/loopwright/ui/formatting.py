@@ -30,6 +30,8 @@ from ..records.display import (
     score,
     spent,
     value_line,
+    wait_text,
+    when,
 )
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "start",
     "status_of_step",
     "value_line",
+    "wait_text",
     "when",
     "width",
 ]
@@ -254,11 +257,6 @@ def limit_text(name: str, value: Json) -> str:
     if name == "timeout":
         return duration(value)
     return number_text(value)
-
-
-def when(moment: float) -> str:
-    """Return a time (seconds since the epoch) as local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else ""
 
 
 def ago(moment: float) -> str:

@@ -233,9 +233,7 @@ def _notice(entry: Entry) -> str:
     if entry.kind == "asked" and entry.value["request"].get("kind") not in _AT_END:
         return f"asks a person: {entry.value['detail']}"
     if entry.kind == "waiting":
-        due = entry.value["due"]
-        until = "" if due is None else f" until {texts.when(due)}"
-        return f"{entry.path} waits for {entry.value['for']}{until}"
+        return texts.wait_text(entry.path, entry.value["for"], entry.value["due"])
     if entry.kind == "woken":
         output = entry.value["output"]
         which = f" ({output['which']})" if output["which"] else ""

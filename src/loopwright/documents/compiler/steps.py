@@ -15,7 +15,6 @@ from types import MappingProxyType
 from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.lists import ForEach
 from ...engine.step import FunctionStep, Step
-from ...engine.waiting import Wait, WaitForm
 from ...engine.workflow import Workflow
 from ...errors import nearest
 from ...records.codec import Json
@@ -145,8 +144,10 @@ def compile_set(compilation: Compilation, spec: Action, name: str, at: Location)
     return SetValue(name, compilation.template((*at, "set"), spec.set))
 
 
-def compile_wait(compilation: Compilation, spec: Action, name: str, at: Location) -> Wait | None:
+def compile_wait(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
     """Compile a wait; None if it has problems."""
+    from ...engine.waiting import Wait, WaitForm  # for the few documents that wait
+
     assert spec.wait is not None
     path = (*at, "wait")
     options = spec.wait.model_dump(by_alias=True, exclude_unset=True)
