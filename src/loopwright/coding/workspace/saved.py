@@ -462,8 +462,8 @@ def saved_workspace(home: Path, run: str, loop: str = "") -> SavedWorkspace:
     if not found:
         # The name of another run would be a guess: this one may have no workspace, or have it elsewhere.
         raise ConfigurationError(
-            f"{run}: there is no workspace of this run in {home}; loopwright files list shows those that there are. "
-            f"If its files are in another folder, give it with --home DIR/{HOME}"
+            f"{run}: there is no workspace of this run in {home}; list its workspaces with: loopwright files list. "
+            f"If the files are in another folder, name it with --home DIR/{HOME}"
         )
     if len({one.run for one in found}) > 1:
         names = ", ".join(sorted({one.run for one in found})[:5])
