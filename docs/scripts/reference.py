@@ -133,6 +133,8 @@ PARTS = {
     "WaitSpec": ("Waits", "../guide/waiting.md"),
     "WaitedSpec": ("What a wait waits for", "../guide/waiting.md"),
     "WaitedFileSpec": ("The file of a wait", "../guide/waiting.md"),
+    "WaitedUrlSpec": ("The URL of a wait", "../guide/waiting.md"),
+    "ProbeSpec": ("The pauses of a wait", "../guide/waiting.md"),
     "MemorySpec": ("Memory steps", "../guide/memory.md"),
     "LoopMemorySpec": ("The memory of a loop", "../guide/memory.md"),
     "NodeSpec": ("Loop nodes", "../more/from-loop-nodes.md"),
@@ -179,7 +181,8 @@ REASONS = {
     "needs_attention": "A step that may not be repeated was in progress at a crash. A person decides.",
     "throttled": "The provider asks for a longer wait than the run allows.",
     "quota": "The provider's quota or the account's credit is used up.",
-    "waiting": "All of the run waits for a time, an event or a file, and its process left it.",
+    "waiting": "All of the run waits for a time, an event, a command, a file or a URL, and its process left it.",
+    "held": "A person holds the run.",
 }
 STATUSES = {
     "satisfied": "A success condition was met, or every step completed.",

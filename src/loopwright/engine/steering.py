@@ -217,6 +217,15 @@ async def hold(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
     Raises:
         RunNotFound: if there is no such run.
         ConfigurationError: for a run that has ended or is held already.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, hold, run
+        >>> journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(2), approve="iteration")
+        >>> asyncio.run(run(loop, 1, journal=journal, run_id="r")).reason.value
+        'approval'
+        >>> asyncio.run(hold("r", journal=journal)).reason
+        'held'
     """
     info, _, inbox = await _state(journal, run_id)
     if info.status in ENDED:
@@ -243,6 +252,18 @@ async def continue_run(run_id: str, *, journal: Journal, who: str = "") -> RunIn
     Raises:
         RunNotFound: if there is no such run.
         ConfigurationError: for a run that is not held.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, continue_run, hold, resume, run
+        >>> async def example() -> None:
+        ...     journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(1), approve="limit")
+        ...     await run(loop, 1, journal=journal, run_id="r")
+        ...     await hold("r", journal=journal)
+        ...     await continue_run("r", journal=journal)
+        ...     print((await resume(loop, "r", journal=journal)).reason)
+        >>> asyncio.run(example())
+        approval
     """
     info, _, inbox = await _state(journal, run_id)
     if not (held := Steering(inbox).held):

@@ -107,6 +107,7 @@ def hold(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) 
 
     Examples:
         loopwright hold last
+        loopwright hold first --json
     """
     with Output(as_json=as_json) as output:
 
@@ -133,6 +134,7 @@ def continue_(
 
     Examples:
         loopwright continue last --resume
+        loopwright continue first --json
     """
 
     async def work(store: Journal) -> RunInfo:
