@@ -352,8 +352,16 @@ def wait(name: str = "wait", **options: Any) -> CompositeStep[Any, Any]:
     return Wait(name, written)
 
 
-async def waited(ctx: Context, path: str, options: Mapping[str, Any]) -> Json:
+async def waited(
+    ctx: Context, path: str, options: Mapping[str, Any], *, folder: Path | None = None
+) -> Json:
     """Wait at a path and return the output, or the recorded one.
+
+    Args:
+        ctx: the context of the step that waits.
+        path: the path of the wait.
+        options: those of `wait`.
+        folder: the folder of its files. Default: that of the workspace, else that of this process.
 
     Raises:
         StepError: of kind `wait_timeout`, `wait_failed` for a failed command, that of a probe that cannot be made, or
@@ -369,7 +377,7 @@ async def waited(ctx: Context, path: str, options: Mapping[str, Any]) -> Json:
         raise StepError(str(error), path=path, kind="bad_wait", retryable=False) from None
     if run.stubs is not None:
         return run.stubs.output(path, "wait")
-    return _outcome(path, await _Waiting(ctx, path, form).run())
+    return _outcome(path, await _Waiting(ctx, path, form, folder).run())
 
 
 def _outcome(path: str, woken: Mapping[str, Json]) -> Json:
@@ -382,8 +390,9 @@ def _outcome(path: str, woken: Mapping[str, Json]) -> Json:
 class _Waiting:
     """One wait, from its record to its decision."""
 
-    def __init__(self, ctx: Context, path: str, form: WaitForm) -> None:
+    def __init__(self, ctx: Context, path: str, form: WaitForm, folder: Path | None) -> None:
         self.ctx, self.path, self.form, self.state = ctx, path, form, ctx.run
+        self.folder = folder
         self.kinds = {member.kind for member in form.members.values()}
         self.store = None if self.state.log.silent else self.state.store
         self.since = self.due = 0.0
@@ -548,7 +557,7 @@ class _Waiting:
 
     def _file(self, member: Member) -> Path:
         files = None if self.ctx.scope is None else self.ctx.scope.files
-        folder = Path.cwd() if files is None else files.folder
+        folder = self.folder or (Path.cwd() if files is None else files.folder)
         path: Path = folder / member.value
         if not path.resolve().is_relative_to(folder.resolve()):
             raise StepError(
