@@ -168,7 +168,7 @@ class Requests:
     async def told(self, request: Json, ctx: Context, path: str, folder: Path) -> str:
         """Wait at a path, and return the prompt of the next call: the result, or why there was no wait."""
         try:
-            options = self._checked(request)
+            options = self.options(request)
             self.earlier.append(codec.canonical(request))
             self.result = await waited(ctx, path, options, folder=folder)
         except (ConfigurationError, StepError) as error:
@@ -188,7 +188,7 @@ class Requests:
             f"<result>\n{text}\n</result>\nThe file that {RESULT} names has it too. Go on with your task."
         )
 
-    def _checked(self, request: Json) -> dict[str, Json]:
+    def options(self, request: Json) -> dict[str, Json]:
         """Return the options of the wait that a request asks for. Raises ConfigurationError."""
         if not isinstance(request, Mapping):
             raise ConfigurationError(f"{request!s:.80} is not a JSON object")
