@@ -539,9 +539,8 @@ def _agent_options(options: UntilOptions, known: KnownAgent) -> dict[str, Json]:
     if options.sandbox != "none":
         step["sandbox"] = _sandbox(options)
     if options.waits is not None:
-        # With `read` it runs no commands, and its own sandbox would not be around them.
-        commands = options.permissions != "read" and options.sandbox != "own"
-        step["waits"] = {"longest": options.waits, "commands": commands}
+        # An agent with the permissions `read` runs no commands.
+        step["waits"] = {"longest": options.waits, "commands": options.permissions != "read"}
     return step
 
 

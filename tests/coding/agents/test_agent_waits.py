@@ -22,8 +22,8 @@ from loopwright import (
     run_sync,
     signal,
 )
-from loopwright.coding.agents import AgentStep, Manifest, load_manifest, manifest_names
-from loopwright.coding.agents.waits import Waits
+from loopwright.coding.agents import AgentStep, Manifest, manifest_names
+from loopwright.coding.agents.waits import Requests, Waits
 from loopwright.coding.until_document import UntilOptions, until_document
 from loopwright.coding.workspace import Workspace
 from loopwright.documents import Settings, load
@@ -68,6 +68,12 @@ def starts(tmp_path: Path) -> int:
 def prompts(entries: Any) -> list[str]:
     """Return the prompts of the calls, in order."""
     return [e.value["prompt"] for e in entries if e.kind == "started" and "call-" in e.path]
+
+
+def requests(step: AgentStep) -> Requests:
+    """Return the requests of an answer of a step."""
+    assert step.settings.waits is not None
+    return Requests(step.settings, step.settings.waits, {}, Path())
 
 
 @pytest.mark.parametrize("name", manifest_names())
@@ -187,7 +193,7 @@ def test_the_last_line_is_the_request(tmp_path: Path, text: str, request_: Any) 
 def test_a_request_is_not_trusted(request_: Any, words: str) -> None:
     """What an agent may not wait for is refused, with what it may."""
     with pytest.raises(ConfigurationError) as caught:
-        Waits().requests().options(request_)
+        requests(agent("claude", "x", waits=True)).options(request_)
     assert words in str(caught.value)
 
 
@@ -206,8 +212,8 @@ async def test_a_request_that_is_not_honoured_is_answered_once(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("waits", "calls", "words"),
     [
-        ({}, 3, "you have waited for the same 2 times"),
-        ({"most": 1}, 2, "there were 1 waits already"),
+        ({}, 3, "and to 2 for the same request"),
+        ({"most": 1}, 2, "waits are limited to 1, and"),
     ],
 )
 async def test_waits_have_an_end(tmp_path: Path, waits: Any, calls: int, words: str) -> None:
@@ -221,25 +227,66 @@ async def test_waits_have_an_end(tmp_path: Path, waits: Any, calls: int, words: 
 
 async def test_a_wait_is_never_longer_than_the_longest(tmp_path: Path) -> None:
     """Whatever the agent asks for; the time that is over is a result, and fails nothing."""
-    requests = Waits.of("x", {"longest": "50ms"}, load_manifest("claude"), "edit").requests()
+    asked = requests(agent("claude", "x", waits={"longest": "50ms"}))
     for request in (EVENT, {"for": "1h"}, {"event": "ci", "timeout": "none"}, {"event": "ci"}):
-        assert requests.options(request)["timeout"] == 0.05
-    assert requests.options({"event": "ci", "timeout": 0.01})["timeout"] == 0.01
+        assert asked.options(request)["timeout"] == 0.05
+    assert asked.options({"event": "ci", "timeout": 0.01})["timeout"] == 0.01
     step = waiting(tmp_path, "claude", ENDS, asks(EVENT), waits={"longest": "50ms"})
     result = await run(step, journal=MemoryJournal())
     assert result.output["text"] == "Green."
     waited = json.loads((working(tmp_path) / "waited.json").read_text())
-    assert (waited["ended"], "did not come within 50 ms" in waited["problem"]) == ("timeout", True)
+    assert (waited["ended"], "its time limit of 50 ms is over" in waited["problem"]) == (
+        "timeout",
+        True,
+    )
 
 
-def test_a_command_is_passed_on_with_its_words_and_time_only() -> None:
-    """With consent, a list of words is a wait for a command; all else of a command is the step's to say."""
-    requests = Waits(commands=True, longest=60).requests()
-    options = requests.options({"command": ["gh", "run", "watch"], "timeout": "1h"})
-    assert options == {"command": ["gh", "run", "watch"], "timeout": 60}
-    for wrong in ({"command": "rm -rf x"}, {"command": []}, {"command": ["x"], "env": {"A": "b"}}):
-        with pytest.raises(ConfigurationError, match="command"):
-            requests.options(wrong)
+@pytest.mark.parametrize("sandbox", ["none", pytest.param("bubblewrap", marks=isolated)])
+async def test_a_command_runs_in_the_sandbox_without_the_keys_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Any
+) -> None:
+    """It starts in the folder of the agent, and gets the variables of `pass_env` and `env` only."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    test = 'test -f pushed.txt && echo "$MINE <$ANTHROPIC_API_KEY>"; test ! -f "$SECRET"'
+    request = {"first_of": {"no": {"event": "never"}, "yes": {"command": ["sh", "-c", test]}}}
+    (tmp_path / "secret").touch()
+    secret = str(tmp_path / "secret") if sandbox != "none" else ""
+    isolation = Sandbox(sandbox, show=[tmp_path / "script-claude.json"])
+    step = waiting(
+        tmp_path, "claude", ENDS, asks(request), waits={"commands": True}, sandbox=isolation,
+        env={"MINE": "mine", "SECRET": secret}, home="run",
+    )  # fmt: skip
+    result = await run(step, journal=MemoryJournal())
+    assert result.output["text"] == "Green.", result.detail
+    waited = json.loads((working(tmp_path) / "waited.json").read_text())
+    assert (waited["ended"], waited["which"]) == ("command", "yes")
+    assert waited["value"] == {"exit": 0, "output": "mine <>\n"}
+
+
+async def test_a_command_that_failed_is_a_result(tmp_path: Path) -> None:
+    """The codes in `failed` end the wait; the agent is told, and the step goes on."""
+    request = {"command": ["sh", "-c", "echo broken; exit 2"], "failed": [2]}
+    step = waiting(tmp_path, "claude", ENDS, asks(request), waits={"commands": True})
+    result = await run(step, journal=MemoryJournal())
+    assert result.output["text"] == "Green."
+    waited = json.loads((working(tmp_path) / "waited.json").read_text())
+    assert (waited["ended"], "ended with 2: broken" in waited["problem"]) == ("failed", True)
+
+
+def test_the_rest_of_a_command_is_the_steps_to_say() -> None:
+    """A script, variables and folders of the agent's choice are refused."""
+    asked = requests(agent("claude", "x", waits={"commands": True}))
+    for wrong in ({"command": "rm -rf x"}, {"command": []}, {"command": ["x", 1]}):
+        with pytest.raises(ConfigurationError, match="is not a"):
+            asked.options(wrong)
+    for name, value in {
+        "env": {},
+        "pass_env": ["KEY"],
+        "cwd": "/",
+        "every": {"first": 0.01},
+    }.items():
+        with pytest.raises(ConfigurationError, match=f"'{name}' is not permitted"):
+            asked.options({"command": ["x"], name: value})
 
 
 async def test_a_result_cannot_end_the_block_that_marks_it(tmp_path: Path) -> None:
@@ -296,13 +343,13 @@ def test_an_agent_that_may_not_wait_is_not_told_how(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("waits", "words"),
     [
-        ({"mst": 3}, "unknown option 'mst'; did you mean 'most'"),
-        ({"most": 0}, "most"),
+        ({"mst": 3}, "write true, or some of most, longest and commands"),
+        ("8", "write true, or some of most, longest and commands"),
+        ({"most": 0}, "most: 0 is too small"),
         ({"longest": "soon"}, "longest: 'soon' is not a duration"),
-        ({"longest": 0}, "longest"),
-        ({"commands": "yes"}, "commands: 'yes' is not true or false"),
-        ({"commands": True}, "runs no commands; use edit or full"),
-        ("8", "write true, or some of most, longest, commands"),
+        ({"longest": -1}, "longest: -1 is not a duration"),
+        ({"commands": "yes"}, "commands: 'yes' is not valid; write true or false"),
+        ({"commands": True}, "true only with the permissions edit or full"),
     ],
 )
 def test_wrong_options_are_refused_before_the_run(waits: Any, words: str) -> None:

@@ -172,7 +172,10 @@ class AgentStep(CompositeStep):
         continues = session is not None and bool(session.id)
         prompt = hinted(filled_in(self.prompt, value, ctx), self.prompt, ctx, new=continues)
         if (waits := self.settings.waits) is not None:
-            answer.requests, prompt = waits.requests(), waits.task(prompt)
+            from .waits import Requests  # for the few agents that wait
+
+            answer.requests = Requests(self.settings, waits, env, folder)
+            prompt = waits.task(prompt)
         async with self._alone(answer):
             if self.schema is None:
                 record = await self._answered(prompt, answer)
@@ -221,9 +224,8 @@ class AgentStep(CompositeStep):
         """Return the record of the last call of an answer, after the waits that the agent asked for."""
         record, requests = await self._settled(prompt, answer, session), answer.requests
         while requests is not None and record["stop"] == "waits" and not requests.refused:
-            path = answer.ctx.below(f"call-{answer.number}/wait")
-            prompt = await requests.told(record.get("request"), answer.ctx, path, answer.folder)
             session = Session(record["session"], Usage.from_json(record["session_usage"]))
+            prompt = await requests.told(record.get("request"), answer.ctx, answer.number)
             record = await self._settled(prompt, answer, session)
         return record
 
@@ -270,13 +272,12 @@ class AgentStep(CompositeStep):
             # The program chooses the ID of a new session, if it does not take one.
             unnamed = "folder" if answer.key and not self.manifest.names_sessions else ""
             session = Session(new_id(ctx.run) if self.manifest.session else unnamed)
-        requests = answer.requests
-        if requests is not None:
-            prompt = requests.prompt(prompt, resumed=resumed)
+        if answer.requests is not None:
+            prompt = answer.requests.prompt(prompt, resumed=resumed)
         call = AgentCall(
             self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,
             env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
-            waited=requests and requests.result,
+            waited=answer.requests and answer.requests.result,
         )  # fmt: skip
         # The session is left out of the input: a resumed run knows the sessions of all recorded calls.
         record: AgentRecord = await ctx.call(f"call-{answer.number}", call, {"prompt": prompt})

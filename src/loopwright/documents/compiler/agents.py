@@ -134,8 +134,9 @@ def compile_agent(
         if key in spec.model_fields_set and (value := getattr(spec, key)) is not None
     }
     options["sandbox"] = compile_sandbox(compilation, spec.sandbox)
-    waits = spec.waits
-    options["waits"] = waits.model_dump() if isinstance(waits, AgentWaitsSpec) else waits
+    options["waits"] = (
+        spec.waits.model_dump() if isinstance(spec.waits, AgentWaitsSpec) else spec.waits
+    )
     output = spec.output if isinstance(spec.output, str) else spec.output["schema"]
     price = None if spec.price is None else {"input": spec.price.input, "output": spec.price.output}
     if spec.cwd is not None or spec.workspace == "here":

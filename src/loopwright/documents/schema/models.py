@@ -30,8 +30,8 @@ from .fields import (
 )
 
 __all__ = [
-    "BudgetSpec",
     "AgentWaitsSpec",
+    "BudgetSpec",
     "CodingAgentSpec",
     "LimitSpec",
     "ModelFields",

@@ -13,7 +13,7 @@ from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, Step
 from .evaluators import JudgeSpec, MetricSpec
 from .extensions import has_type
 from .fields import SandboxSpec, ServerSpec, StrictModel, ToolSpec
-from .models import AgentWaitsSpec, CodingAgentSpec
+from .models import CodingAgentSpec
 
 __all__ = [
     "commands_in",
@@ -93,9 +93,8 @@ def _commands_of(part: StrictModel) -> Iterator[tuple[list[str] | str, str]]:
         yield [*part.wrap, "…"], "."
     if isinstance(part, CodingAgentSpec):
         permissions = f"--permissions={part.permissions}"
-        waits = isinstance(part.waits, AgentWaitsSpec) and part.waits.commands
-        commands = ["--waits-for-commands"] if waits else []
-        yield ["agent", part.cli, permissions, *commands, *part.args], "."
+        waits = ["--waits-for-commands"] if getattr(part.waits, "commands", False) else []
+        yield ["agent", part.cli, permissions, *waits, *part.args], "."
 
 
 def functions_in(document: Document) -> Iterator[str]:
