@@ -127,6 +127,7 @@ PARTS = {
     "LimitSpec": ("Limits on calls", "../guide/two_machines.md"),
     "PriceSpec": ("Prices", "../guide/budget.md"),
     "CodingAgentSpec": ("Coding agents", "../guide/coding/agents.md"),
+    "AgentWaitsSpec": ("Waits of coding agents", "../guide/coding/agents.md"),
     "SandboxSpec": ("Sandboxes", "../guide/coding/sandbox.md"),
     "ToolSpec": ("Tools", "../guide/tools.md"),
     "ServerSpec": ("MCP servers", "../guide/tools.md"),

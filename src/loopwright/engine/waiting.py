@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 __all__ = [
-    "Probe", "Probed", "Wait", "WaitForm", "signal", "signal_sync", "stop_waiting", "wait", "waited",
+    "Probe", "Probed", "Wait", "WaitForm", "seconds", "signal", "signal_sync", "stop_waiting", "wait", "waited",
 ]  # fmt: skip
 
 TIMEOUT = 7 * 86_400.0  # seconds, where nothing else is set
@@ -137,7 +137,7 @@ class Member(Value):
                 if one not in _FIELDS.get(kind, ()) and more.get(one) is not None:
                     raise ConfigurationError(f"{where}: {one} belongs to {name}, not to {kind}")
         if kind == "for":
-            return cls(kind, _seconds(where, "for", value))
+            return cls(kind, seconds(where, "for", value))
         if kind == "at":
             return cls(kind, _time(where, value))
         if kind in _PROBES:
@@ -248,7 +248,7 @@ class WaitForm(Value):
             timed = any(member.ends(0.0) < math.inf for member in members.values())
             timeout = math.inf if timed else TIMEOUT  # a time ends it anyway
         else:
-            timeout = math.inf if limit == "none" else _seconds(where, "timeout", limit)
+            timeout = math.inf if limit == "none" else seconds(where, "timeout", limit)
         return cls(members, timeout, (options["default"],) if "default" in options else ())
 
     def words(self) -> str:
@@ -256,7 +256,8 @@ class WaitForm(Value):
         return ", or ".join(member.words() for member in self.members.values())
 
 
-def _seconds(where: str, name: str, value: Json) -> float:
+def seconds(where: str, name: str, value: Json) -> float:
+    """Return the seconds of a number or a text such as `2h`. Raises ConfigurationError."""
     try:
         number = seconds_of(value) if isinstance(value, str) else value
         return float(codec.number(name, number, minimum=0))
@@ -273,8 +274,8 @@ def _pauses(where: str, every: Json) -> tuple[float, float]:
         raise ConfigurationError(
             f"{where}: every: {every!r:.80} is not valid; write {{first: 2s, most: 1m}}"
         )
-    first = _seconds(where, "every: first", every.get("first", FIRST))
-    most = _seconds(where, "every: most", every.get("most", max(first, MOST)))
+    first = seconds(where, "every: first", every.get("first", FIRST))
+    most = seconds(where, "every: most", every.get("most", max(first, MOST)))
     if not 0 < first <= most:
         raise ConfigurationError(f"{where}: every: first must be above 0 and at most {most:g} s")
     return first, most
@@ -352,8 +353,16 @@ def wait(name: str = "wait", **options: Any) -> CompositeStep[Any, Any]:
     return Wait(name, written)
 
 
-async def waited(ctx: Context, path: str, options: Mapping[str, Any]) -> Json:
+async def waited(
+    ctx: Context, path: str, options: Mapping[str, Any], *, folder: Path | None = None
+) -> Json:
     """Wait at a path and return the output, or the recorded one.
+
+    Args:
+        ctx: the context of the step that waits.
+        path: the path of the wait.
+        options: those of `wait`.
+        folder: the folder of its files. Default: that of the workspace, else that of this process.
 
     Raises:
         StepError: of kind `wait_timeout`, `wait_failed` for a failed command, that of a probe that cannot be made, or
@@ -369,7 +378,7 @@ async def waited(ctx: Context, path: str, options: Mapping[str, Any]) -> Json:
         raise StepError(str(error), path=path, kind="bad_wait", retryable=False) from None
     if run.stubs is not None:
         return run.stubs.output(path, "wait")
-    return _outcome(path, await _Waiting(ctx, path, form).run())
+    return _outcome(path, await _Waiting(ctx, path, form, folder).run())
 
 
 def _outcome(path: str, woken: Mapping[str, Json]) -> Json:
@@ -382,8 +391,9 @@ def _outcome(path: str, woken: Mapping[str, Json]) -> Json:
 class _Waiting:
     """One wait, from its record to its decision."""
 
-    def __init__(self, ctx: Context, path: str, form: WaitForm) -> None:
+    def __init__(self, ctx: Context, path: str, form: WaitForm, folder: Path | None) -> None:
         self.ctx, self.path, self.form, self.state = ctx, path, form, ctx.run
+        self.folder = folder
         self.kinds = {member.kind for member in form.members.values()}
         self.store = None if self.state.log.silent else self.state.store
         self.since = self.due = 0.0
@@ -548,7 +558,7 @@ class _Waiting:
 
     def _file(self, member: Member) -> Path:
         files = None if self.ctx.scope is None else self.ctx.scope.files
-        folder = Path.cwd() if files is None else files.folder
+        folder = self.folder or (Path.cwd() if files is None else files.folder)
         path: Path = folder / member.value
         if not path.resolve().is_relative_to(folder.resolve()):
             raise StepError(

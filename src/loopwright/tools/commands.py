@@ -61,6 +61,7 @@ __all__ = [
     "Value",
     "checked_usage",
     "command_tool",
+    "report_text",
     "report_usage",
     "shell",
 ]
@@ -114,7 +115,7 @@ class UsageReport:
             LookupError: If an expected report is missing.
             ValueError: If the report is invalid.
         """
-        text = _text_of(self._path)
+        text = report_text(self._path)
         if text is not None:
             return _usage(codec.decode(text))
         if source is None or self.stdout is None:  # no report is expected, or the command was ended
@@ -155,15 +156,20 @@ def report_usage(ctx: Context | None, source: UsageSource | None) -> Iterator[Us
                 ctx.warn(f"{problem}; its cost is not counted", code="unreported_usage")
 
 
-def _text_of(path: Path) -> str | None:
-    """Return the text of a report, or None if there is none. Pipes and devices are not read."""
+def report_text(path: Path) -> str | None:
+    """Return the text of a file that a command wrote, or None if there is none.
+
+    Raises:
+        ValueError: If it is too large, or is not UTF-8, or a pipe or device, which is not read.
+        OSError: If it is a link.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | _NO_DEVICES)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError(f"${VARIABLE} is not a regular file")
+            raise ValueError("it is not a regular file")
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
