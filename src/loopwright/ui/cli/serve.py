@@ -162,4 +162,8 @@ async def _serve(
         app, port=listener.getsockname()[1], token=service.home.secret("token"), program=program,
         changing=("POST", "DELETE") if program == "loopwright mcp" else ("POST",), any_host=any_host,
     )  # fmt: skip
+    if program == "loopwright serve":
+        # Their tokens are in their addresses.
+        signals = import_module("loopwright.ui.web.signals")
+        guarded = signals.with_signals(guarded, signals.create_app(service.journal))
     await server.serve_app(guarded, listener)
