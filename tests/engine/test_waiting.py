@@ -110,7 +110,7 @@ async def test_a_timeout_fails_or_has_a_default() -> None:
     failed = await run(wait("w", event="never", timeout=0.05), journal=MemoryJournal())
     assert failed.status is Status.FAILED
     assert failed.error is not None
-    assert (failed.error.kind, "did not come within 50 ms" in failed.error.message) == (
+    assert (failed.error.kind, "its time limit of 50 ms is over" in failed.error.message) == (
         "wait_timeout",
         True,
     )
@@ -205,7 +205,7 @@ async def test_an_event_that_does_not_fit_is_set_aside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "needs exactly one of for, at, event, file, first_of, but has none"),
+        ({}, "needs exactly one of for, at, event, command, file, url, first_of, but has none"),
         ({"for_": 1, "event": "x"}, "but has for and event"),
         ({"for_": "soon"}, "'soon' is not a duration"),
         ({"for_": -1}, "-1 is not a duration"),

@@ -777,7 +777,10 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         if store is not None and state.waited and kind == "ended":
             await store.end_wait(state.run_id)
-        state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
+        entry = Entry(kind, "", result.seconds, value=ended_entry(result))
+        # A look that found nothing new leaves the journal as it was.
+        if state.log.grown or not _same_wait(state.log.recorded, entry):
+            state.append(entry)
         # Listeners receive the end before the run is released. Without them, one commit does both.
         if state.listeners:
             await state.settle()
@@ -797,6 +800,14 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             if committed is not None:
                 await committed
     return result
+
+
+def _same_wait(recorded: Sequence[Entry], entry: Entry) -> bool:
+    """Return whether the last recorded entry says that the run waits as this one does."""
+    if not recorded or recorded[-1].kind != "suspended" or entry.kind != "suspended":
+        return False
+    told, tells = recorded[-1].value, entry.value
+    return all(told.get(name) == tells[name] for name in tells if name != "seconds")
 
 
 def _listen(state: Run, store: Journal | None) -> None:

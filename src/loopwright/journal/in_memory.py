@@ -69,6 +69,7 @@ class MemoryLog:
 
     keeps_values = False
     silent = False
+    grown = True  # entries go to its list without its knowledge
 
     def __init__(self, run: _MemoryRun, epoch: int) -> None:
         run.info = replace(run.info, epoch=epoch, status="running")

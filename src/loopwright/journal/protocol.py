@@ -527,6 +527,10 @@ class RunLog(Protocol):
     keeps_values: bool
     """Whether values outlive the process, so that fingerprints are needed."""
 
+    @property
+    def grown(self) -> bool:
+        """Whether it may have entries that are not in `recorded`."""
+
     def append(self, entry: Entry, /) -> None:
         """Append an entry to the order of the run; `sync` makes it durable."""
 
@@ -547,6 +551,7 @@ class NoLog:
 
     keeps_values = False
     silent = True
+    grown = True
     posted = 0
     recorded: Sequence[Entry] = ()
     __slots__ = ("info", "on_cancel", "on_lost", "on_posted")

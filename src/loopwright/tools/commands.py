@@ -33,7 +33,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from .._platform import temporary_folder
 from ..engine.context import Context
@@ -45,6 +45,9 @@ from ..records.codec import Json
 from .base import Tool, ToolOptions
 from .process import LIMIT, CommandResult, inherited, run_command, tail, variable_names
 from .sandbox import Sandbox, SandboxMode
+
+if TYPE_CHECKING:
+    from ..engine.waiting import Probed
 
 __all__ = [
     "FILE",
@@ -455,6 +458,7 @@ class ShellStep(Leaf):
     in_folder = True
     idempotent: bool
     reports: bool
+    changes = False
 
     def __init__(
         self,
@@ -622,6 +626,16 @@ class ShellStep(Leaf):
                 )
             report.stdout = result.stdout
         return result
+
+    async def look(self, ctx: Context, before: str) -> Probed:
+        """Run the command as the condition of a wait; it is true if the command succeeds."""
+        from ..engine.waiting import Probed  # for the few commands that a wait looks at
+
+        del before
+        result = await self.run_command(None, ctx)
+        output = "\n".join(text for text in (result.stdout, result.stderr) if text)
+        value: Json = {"exit": result.exit_code, "output": output[-8192:]}
+        return Probed(result.exit_code in self.allow_exit, value, result.exit_code)
 
     async def _arguments(self, value: Json, ctx: Context) -> list[str]:
         words: list[str] = []
