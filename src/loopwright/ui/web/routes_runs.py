@@ -26,7 +26,7 @@ from ...journal.views import ORDERS, RunView, Wanted
 from ...records import Failure, Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..export import FORMS
+from ..export import exported
 from ..finding import STATUSES, wanted_of
 from ..formatting import side_by_side
 from ..journals import folder_of, has_step
@@ -350,7 +350,9 @@ async def export(page: Page, request: Request) -> Response:
         raise ConfigurationError(f"form: unknown format; use one of {', '.join(_TYPES)}")
     info = await page.records.journal.find(run_id)
     entries = await page.records.journal.entries(info.run_id)
-    content = await asyncio.to_thread(FORMS[form], info, entries, folder_of(page.records.journal))
+    content = await asyncio.to_thread(
+        exported, form, info, entries, folder_of(page.records.journal)
+    )
     charset = "; charset=utf-8" if isinstance(content, str) else ""
     return Response(
         content, media_type=f"{_TYPES[form]}{charset}",
