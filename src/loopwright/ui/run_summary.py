@@ -308,14 +308,6 @@ def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Jso
     return [one.to_json() for one in agents.execution_of(info, entries)]
 
 
-async def open_waits(store: Journal, run_id: str) -> list[tuple[str, Mapping[str, Json]]]:
-    """Return the records of the waits of a run that have not ended, with their paths."""
-    if not await store.waits(run_id, limit=1):  # few runs wait, and the entries may be many
-        return []
-    recorded = RecordedRun(surviving(await store.entries(run_id)))
-    return [(path, one) for path, one in recorded.waiting.items() if path not in recorded.woken]
-
-
 @dataclass(frozen=True)
 class Wait:
     """Why a run waits for a worker: the text, and the reason and number of its returns to the queue.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from loopwright.journal.events import OpenWait
 from loopwright.journal.signal_urls import signal_url
 from loopwright.ui.web.signals import MOST, create_app, with_signals
 
-from .conftest import call, serving
+from .conftest import Server, call, serving
 
 BASE = "http://signals.example"
 
@@ -166,22 +168,70 @@ async def httpx_answer(send: Any, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def test_the_server_beside_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WAITS = """
+schema: loopwright/1
+name: w
+steps:
+  - {name: ci, wait: {event: done, timeout: 2h, schema: {type: [object, string]}}}
+  - {name: pause, wait: {for: 1h, default: late}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The page of a folder with two runs that wait, and the receiver of events beside it."""
+    folder = tmp_path_factory.mktemp("waits")
+    (folder / "w.yaml").write_text(WAITS)
+    for run_id in ("by-url", "by-page"):
+        words = ("run", "w.yaml", "--run-id", run_id, "--on-wait", "leave")
+        assert call(folder, *words).returncode == 4
+    with serving(folder, "--signals", "0") as made:
+        yield made
+
+
+def test_the_server_beside_the_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """`ui --signals` receives events at a port of its own, where there is nothing of the page."""
-    text = "schema: loopwright/1\nname: w\nsteps: [{name: ci, wait: {event: done}}]\n"
-    (tmp_path / "w.yaml").write_text(text)
-    assert call(tmp_path, "run", "w.yaml", "--run-id", "r1", "--on-wait", "leave").returncode == 4
-    with serving(tmp_path, "--signals", "0") as server:
-        # The address of the page is written first, and the notes with it.
-        said = (tmp_path / "ui.log").read_text()
-        [base] = re.findall(r"events by URL: (http://127\.0\.0\.1:\d+)\n", said)
-        monkeypatch.setenv("LOOPWRIGHT_PUBLIC_URL", base)
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-        with urllib.request.urlopen(signal_url("r1", "done"), b'"ok"', timeout=60) as answer:
-            assert (answer.status, b'"waiting":1' in answer.read()) == (202, True)
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"{base}/?token={server.token}", timeout=60)
-    assert (
-        call(tmp_path, "resume", "--due").stdout
-        == "r1: satisfied: w completed\n1 run: 1 satisfied\n"
-    )
+    said = (server.folder / "ui.log").read_text()
+    [base] = re.findall(r"events by URL: (http://127\.0\.0\.1:\d+)\n", said)
+    monkeypatch.setenv("LOOPWRIGHT_PUBLIC_URL", base)
+    monkeypatch.setenv("XDG_STATE_HOME", str(server.folder / "state"))
+    with urllib.request.urlopen(signal_url("by-url", "done"), b'"ok"', timeout=60) as answer:
+        assert (answer.status, b'"waiting":1' in answer.read()) == (202, True)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{base}/?token={server.token}", timeout=60)
+    assert server.ask("/signal/by-url/done/by-url", 1)[0] == 404
+
+
+def test_the_page_ends_waits(server: Server) -> None:
+    """Each open wait has a form; a wrong value is refused with the reason, and the run goes on to its next wait."""
+    place = "/runs/by-page"
+
+    def shown() -> str:
+        status, text = server.ask(place)
+        assert status == 200
+        return text
+
+    def waits(text: str) -> list[str]:
+        return re.findall(r"<h2>(w/\S+) waits for", text)
+
+    event = {"name": "done", "key": "by-page", "go": True}
+    page = shown()
+    assert waits(page) == ["w/ci"]
+    assert 'name="key" value="by-page"' in page
+    assert "Schema of the value" in page
+    assert re.search(r"since 20\d\d-\S+ \d\d:\d\d \(.*just now.*\), until 20\d\d-", page)
+    for value, why in [("{", "value: it is not JSON"), ("7", "its value does not fit")]:
+        status, said = server.ask(f"{place}/signal", {**event, "value": value})
+        assert (status, why in said) == (400, True)
+    value = json.dumps("long " * 20_000)  # the page reads such an entry without its value
+    assert server.ask(f"{place}/signal", {**event, "value": value})[0] == 200
+    while waits(page := shown()) != ["w/pause"] or "suspended" not in page:
+        pass  # its process is at work
+    assert "Send event" not in page
+    for _ in range(2):
+        status, said = server.ask(f"{place}/stop-wait", {"path": "w/ci", "go": True})
+        assert (status, "this wait has ended" in said) == (400, True)
+    assert server.ask(f"{place}/stop-wait", {"path": "w/pause", "go": True})[0] == 200
+    while 'data-status="satisfied"' not in (page := shown()):
+        pass
+    assert waits(page) == []

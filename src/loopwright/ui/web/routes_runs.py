@@ -186,6 +186,9 @@ async def run(page: Page, request: Request) -> Response:
             questions = [
                 form_of(question) for question in open_questions(surviving(view.between(0, 0)))
             ]
+        # Complete: a long schema is left out of the first reading.
+        numbers = run_progress.progress.waits.values() if shown.open else ()
+        waits = [entry for number in numbers for entry in view.between(number - 1, 1)]
         main = next((one for one in sections if one.path == loop), None)
         coding = coding_of(view.info, entries)
         handed, changed = [], ""
@@ -199,7 +202,7 @@ async def run(page: Page, request: Request) -> Response:
             "run.html", main=main, coding=coding, handed=handed, changed=changed,
             with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
             unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
-            run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
+            run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions, waits=waits,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
             retriable=has_step(view.info),

@@ -19,13 +19,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ConfigurationError, JournalError, LoopwrightError, RunNotFound
-from ...journal import Journal
+from ...journal import Journal, surviving
 from ...journal.events import LARGEST, Event, Signalled, checked_event
+from ...journal.replay import RecordedRun
 from ...journal.signal_urls import event_id, signal_secret, signal_token
 from ...records.codec import strict_json
 from ...records.json_schema import problem_with
 from ...records.redaction import of_environment
-from ..run_summary import open_waits
 
 MOST = 10  # requests with one token in a second
 _PATH = "/signal/"
@@ -66,7 +66,7 @@ def create_app(journal: Journal, clock: Callable[[], float] = time.monotonic) ->
             return _refused(422, f"the body is not a JSON value: {error}")
         event = Event(name, key, value, event_id(token), "a URL", run=run_id)
         try:
-            told = await _stored(journal, event)
+            told = await send_event(journal, run_id, event)
         except RunNotFound:
             return _unknown(request, HTTPException(404))
         except LoopwrightError as error:
@@ -92,19 +92,28 @@ def with_signals(app: ASGIApp, signals: ASGIApp) -> ASGIApp:
     return choose
 
 
-async def _stored(journal: Journal, event: Event) -> Signalled:
-    """Store an event for its run. Raises LoopwrightError."""
+async def send_event(journal: Journal, run_id: str, event: Event) -> Signalled:
+    """Store an event that a run waits for, or will wait for.
+
+    Raises:
+        RunNotFound: if there is no run with exactly this ID.
+        ConfigurationError: for an event that no store takes, that has a key, or that the run would set aside.
+    """
     event = checked_event(event)
     of_environment(os.environ).refuse("the value of the event", event.value)
-    if (await journal.find(event.run)).run_id != event.run:  # it also finds by a beginning
-        raise RunNotFound(f"there is no run {event.run!r}")
-    # The address counts once, so a value that the wait would set aside is refused.
-    problems = [
-        problem_with(event.value, one.get("schema", {}))
-        for _, wait in await open_waits(journal, event.run)
-        for one in wait.get("events", ())
-        if (one["name"], one["key"]) == (event.name, event.key)
-    ]
+    if (await journal.find(run_id)).run_id != run_id:  # it also finds by a beginning
+        raise RunNotFound(f"there is no run {run_id!r}")
+    problems: list[str] = []
+    if await journal.waits(
+        run_id, limit=1
+    ):  # otherwise its entries, which may be many, are not read
+        recorded = RecordedRun(surviving(await journal.entries(run_id)))
+        problems = [
+            problem_with(event.value, one.get("schema", {}))
+            for path, wait in recorded.waiting.items()
+            for one in wait["events"]
+            if (one["name"], one["key"]) == (event.name, event.key) and path not in recorded.woken
+        ]
     if problems and all(problems):
         raise ConfigurationError(f"event {event.name}: its value does not fit: {problems[0]:.300}")
     return await journal.signal(event)
