@@ -389,6 +389,7 @@ class LiveLimits:
                 posted = await self._inbox()
             except JournalError:
                 return  # the next commit of the run reports it
+            self._run.steer(posted)
             for entry in tuned_entries(self._recorded, posted, self._run.now()):
                 self._apply(entry)
 
@@ -768,6 +769,8 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         show_ended_loops(state, replay, step)
     _listen(state, store)
     try:
+        if store is not None and state.log.posted:
+            state.steer(await store.inbox(state.run_id))
         if step.reads_past:
             await set_noise(state, step, store)
         value, declared = info.input, step.input_type

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..conditions import Budget
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
-from ..journal.protocol import FileStore
+from ..journal.protocol import FileStore, Posted
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
 from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of
 from ..records.display import cut, duration, one_line, score, verdict_word
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..memory import Memory
     from ..records.redaction import Redactor
     from .run import LiveLimits
+    from .steering import Steering
 
 __all__ = [
     "LOG",
@@ -319,6 +320,7 @@ class Run:
         store: its journal, for waits. `leaves` is whether it is suspended when all its branches wait.
         at_work: how many of its branches do not wait. `waited` is whether one did, so that the journal has rows of it.
         taken: the number of the last event that it took, by name and key.
+        steering: the hints and the hold of people, or None.
     """
 
     __slots__ = (
@@ -356,6 +358,7 @@ class Run:
         "run_id",
         "score",
         "silent",
+        "steering",
         "steps",
         "store",
         "stubs",
@@ -416,6 +419,7 @@ class Run:
         self.warnings = (*(self.replay.warnings if self.replay else ()), *warnings)
         self.taken = self.replay.taken if self.replay else _NONE_TAKEN
         self.waited = bool(self.replay and self.replay.waiting)
+        self.steering: Steering | None = None
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
@@ -553,6 +557,31 @@ class Run:
 
             self.tuned = TunedLimits()
         self.tuned.add(entry)
+
+    def steer(self, inbox: Sequence[Posted]) -> None:
+        """Follow the hints and holds in the inbox of the run."""
+        from .steering import Steering
+
+        if self.steering is None:
+            self.steering = Steering(inbox, self.replay.steered if self.replay else None)
+        else:
+            self.steering.take(inbox)
+
+    def check_hold(self) -> None:
+        """Raise Suspended if a person holds the run; the question is recorded once."""
+        steering = self.steering
+        if steering is None or not steering.held:
+            return
+        from .steering import hold_of
+
+        stop, asked = hold_of(steering)
+        path = f"hold {steering.held}"
+        known = steering.asked or (self.replay is not None and path in self.replay.asked)
+        if not known and not self.silent:
+            asked["since"] = self.clock.wall()
+            self.append(Entry("asked", path, self.now(), value=self.clean(asked)))
+        steering.asked = True
+        raise Suspended(stop, path=path, request=asked["request"])
 
     def read_limits(self, reader: Callable[[], LiveLimits]) -> None:
         """Read and apply new limits while the run is open; most runs get none, and need no reader."""

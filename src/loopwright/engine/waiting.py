@@ -405,6 +405,8 @@ class _Waiting:
         state.count(-1)
         try:
             while True:
+                # The end of a wait does not wake a run that a person holds; the event stays.
+                state.check_hold()
                 version = watch.version() if watch is not None else 0
                 # While the process stays, durations follow the monotonic clock.
                 for name, probing in self.probes.items():
@@ -583,6 +585,7 @@ class _Waiting:
                 or watch is None
                 or watch.version() != version
                 or (may_leave and not state.at_work)
+                or (state.steering is not None and state.steering.held)
             ):
                 return
 

@@ -150,6 +150,7 @@ class RecordedRun:
     - `reports`: the reports of agents about their end
     - `steps`: the outcomes of the steps of the workflow
     - `waiting`, `woken`: the records of waits and their decisions
+    - `steered`: the hints that iterations have read
     - `taken`: the numbers of the latest events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
 
@@ -176,6 +177,7 @@ class RecordedRun:
         self.waiting: dict[str, Mapping[str, Json]] = {}
         self.woken: dict[str, Mapping[str, Json]] = {}
         self.taken: dict[tuple[str, str], int] = {}
+        self.steered: dict[str, list[Json]] = {}
         self.active = 0.0
         self.judging = NOTHING
         self.repeated: dict[str, int] = {}
@@ -189,7 +191,7 @@ class RecordedRun:
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
             "tuned": self._add_tuned,
             "would_stop": self._add_normal_end, "noise": self._add_noise, "waiting": self._add_waiting,
-            "woken": self._add_woken, "taken": self._add_taken,
+            "woken": self._add_woken, "taken": self._add_taken, "steered": self._add_steered,
         }  # fmt: skip
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
@@ -244,6 +246,9 @@ class RecordedRun:
 
     def _add_woken(self, entry: Entry) -> None:
         self.woken[entry.path] = entry.value
+
+    def _add_steered(self, entry: Entry) -> None:
+        self.steered[entry.path] = entry.value
 
     def _add_taken(self, entry: Entry) -> None:
         self.taken[entry.value["name"], entry.value["key"]] = entry.value["number"]

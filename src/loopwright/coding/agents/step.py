@@ -15,7 +15,7 @@ from ...engine.step import CompositeStep, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError, StepTimeout, nearest
 from ...models.registry import read_prices
 from ...models.reply_values import read_value
-from ...prompts.prompt import Text, filled_in, source_of, unsupplied_names
+from ...prompts.prompt import Text, filled_in, hinted, source_of, unsupplied_names
 from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
 from ...records.json_schema import check_schema
@@ -163,7 +163,9 @@ class AgentStep(CompositeStep):
             and (files.parent is None or files.parent.number != ctx.iteration - 1)
         )
         answer = _Answer(ctx, key, folder, env, fresh=fresh)
-        prompt = filled_in(self.prompt, value, ctx)
+        session = sessions_of(ctx.run).get(key) if key and not fresh else None
+        continues = session is not None and bool(session.id)
+        prompt = hinted(filled_in(self.prompt, value, ctx), self.prompt, ctx, new=continues)
         async with self._alone(answer):
             if self.schema is None:
                 record = await self._answered(prompt, answer)
