@@ -41,7 +41,7 @@ def mcp(
 ) -> int:
     """Offer the workflows of a folder as tools of an MCP server.
 
-    The tools are list, check, run, status, result, cancel and approve. A client starts this command and speaks to it
+    The tools are list, check, run, status, result, cancel, approve and signal. A client starts this command and speaks to it
     over stdio. Runs go on when the server ends.
 
     Examples:

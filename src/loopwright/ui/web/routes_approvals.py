@@ -184,7 +184,7 @@ async def signalled(page: Page, request: Request, fields: dict[str, Json]) -> di
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"value: it is not JSON: {error}") from None
     name, key = text_of(fields.get("name")), text_of(fields.get("key"))
-    await send_event(page.records.journal, run_id, Event(name, key, value, who=user_name()))
+    await send_event(page.records.journal, Event(name, key, value, who=user_name()), run_id)
     return await _woken(page, run_id, fields)
 
 

@@ -66,7 +66,7 @@ def create_app(journal: Journal, clock: Callable[[], float] = time.monotonic) ->
             return _refused(422, f"the body is not a JSON value: {error}")
         event = Event(name, key, value, event_id(token), "a URL", run=run_id)
         try:
-            told = await send_event(journal, run_id, event)
+            told = await send_event(journal, event, run_id)
         except RunNotFound:
             return _unknown(request, HTTPException(404))
         except LoopwrightError as error:
@@ -92,21 +92,20 @@ def with_signals(app: ASGIApp, signals: ASGIApp) -> ASGIApp:
     return choose
 
 
-async def send_event(journal: Journal, run_id: str, event: Event) -> Signalled:
-    """Store an event that a run waits for, or will wait for.
+async def send_event(journal: Journal, event: Event, run_id: str = "") -> Signalled:
+    """Store an event, which a run may wait for: its open waits then say what the value must be.
 
     Raises:
         RunNotFound: if there is no run with exactly this ID.
-        ConfigurationError: for an event that no store takes, that has a key, or that the run would set aside.
+        ConfigurationError: for an event that no store takes, that has a secret, or that the run would set aside.
     """
     event = checked_event(event)
     of_environment(os.environ).refuse("the value of the event", event.value)
-    if (await journal.find(run_id)).run_id != run_id:  # it also finds by a beginning
+    if run_id and (await journal.find(run_id)).run_id != run_id:  # it also finds by a beginning
         raise RunNotFound(f"there is no run {run_id!r}")
     problems: list[str] = []
-    if await journal.waits(
-        run_id, limit=1
-    ):  # otherwise its entries, which may be many, are not read
+    # The entries, which may be many, are read only of a run that waits.
+    if run_id and await journal.waits(run_id, limit=1):
         recorded = RecordedRun(surviving(await journal.entries(run_id)))
         problems = [
             problem_with(event.value, one.get("schema", {}))
