@@ -15,7 +15,9 @@ NAMES = st.sampled_from(["a", "b"])
 KEYS = st.sampled_from(["k", "l"])
 RUNS = st.sampled_from(["run-1", "run-2"])
 TIMES = st.sampled_from([0.0, 2.0, 5.0, 9.0, float("inf")])
-SENT = st.tuples(st.just("signal"), NAMES, KEYS, st.sampled_from(["", "x", "y"]))
+SENT = st.tuples(
+    st.just("signal"), NAMES, KEYS, st.sampled_from(["", "x", "y"]), RUNS | st.just("")
+)
 LOOKED = st.tuples(st.just("look"), RUNS, NAMES, KEYS, TIMES)
 ENDED = st.tuples(st.just("end"), RUNS)
 LISTED = st.tuples(st.just("waits"), RUNS | st.just(""), TIMES)
@@ -54,7 +56,8 @@ def test_a_run_takes_each_event_once_and_in_order(acts: list[tuple[Any, ...]]) -
     ids = itertools.count()
     for now, act in enumerate(acts):
         if act[0] == "signal":
-            event = Event(act[1], act[2], now, act[3] or f"new-{next(ids)}", "ann")
+            id_ = act[3] or f"new-{next(ids)}"
+            event = Event(act[1], act[2], now, id_, "ann", run=act[4])
             first, second = [store.signal(event, float(now)) for store in stores]
         elif act[0] == "look":
             _, run, name, key, until = act
@@ -64,6 +67,7 @@ def test_a_run_takes_each_event_once_and_in_order(acts: list[tuple[Any, ...]]) -
             if (found := first[1][0]) is not None:
                 assert all(found.number > number for number in mine)
                 assert found.at <= until
+                assert found.run in ("", run)
                 mine.append(found.number)
                 for store in stores:
                     store.end(run, "p", [found.number])

@@ -459,6 +459,7 @@ class _Waiting:
                 "since": now,
                 "due": None if due == math.inf else due,
                 "files": digests,
+                "events": self._events(),
             }
             if not state.silent:
                 state.append(Entry("waiting", self.path, state.now(), value=state.clean(known)))
@@ -606,15 +607,19 @@ class _Waiting:
     def _detail(self) -> str:
         return wait_text(self.path, self.form.words(), None if self.due == math.inf else self.due)
 
+    def _events(self) -> list[Json]:
+        events: list[Json] = []
+        for member in self.form.members.values():
+            if member.kind == "event":
+                schema = {} if member.schema is None else {"schema": member.schema}
+                key = member.key or self.state.run_id
+                events.append({"name": member.value, "key": key, **schema})
+        return events
+
     def _request(self) -> dict[str, Json]:
-        events = [
-            {"name": member.value, "key": member.key or self.state.run_id}
-            for member in self.form.members.values()
-            if member.kind == "event"
-        ]
         return {
             "kind": "wait",
-            "events": events,
+            "events": self._events(),
             "for": self.form.words(),
             "due": None if self.due == math.inf else self.due,
         }

@@ -44,6 +44,7 @@ class Event(Value):
         who: who sent it.
         at: when the store received it, in seconds since the epoch.
         number: its place in the order of all events.
+        run: the ID of the only run that may take it; "" is each run that waits for it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Event(Value):
     who: str = ""
     at: float = 0.0
     number: int = 0
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -136,7 +138,11 @@ class MemoryEvents:
     def signal(self, event: Event, now: float) -> Signalled:
         """Store an event; see Journal.signal."""
         name = (event.name, event.key)
-        waiting = len({one.run for one in self.rows.values() if (one.name, one.key) == name})
+        rows = {
+            key: row for key, row in self.rows.items()
+            if (row.name, row.key) == name and event.run in ("", row.run)
+        }  # fmt: skip
+        waiting = len({row.run for row in rows.values()})
         for known in self.events:
             if (*name, event.id) == (known.name, known.key, known.id):
                 return Signalled(known, repeated=True, waiting=waiting)
@@ -149,9 +155,7 @@ class MemoryEvents:
         number = self.events[-1].number + 1 if self.events else 1
         stored = replace(event, at=now, number=number)
         self.events.append(stored)
-        for key, row in self.rows.items():
-            if (row.name, row.key) == name:
-                self.rows[key] = replace(row, due=min(row.due, now))
+        self.rows |= {key: replace(row, due=min(row.due, now)) for key, row in rows.items()}
         return Signalled(stored, waiting=waiting)
 
     def look(self, waits: Sequence[OpenWait], now: float) -> tuple[float, list[Event | None]]:
@@ -162,7 +166,7 @@ class MemoryEvents:
             matching = (
                 one for one in self.events
                 if wait.name and (one.name, one.key) == (wait.name, wait.key)
-                and one.number > wait.after and wait.since <= one.at <= wait.until
+                and one.run in ("", wait.run) and one.number > wait.after and wait.since <= one.at <= wait.until
             )  # fmt: skip
             found.append(next(matching, None))
         return now, found
@@ -185,7 +189,7 @@ Execute = Callable[[str, Sequence[object]], list[tuple[Json, ...]]]
 TABLES = (
     (
         "CREATE TABLE {0}events(number {1} PRIMARY KEY,name TEXT NOT NULL,key TEXT NOT NULL,id TEXT NOT NULL,"
-        "value TEXT NOT NULL,who TEXT NOT NULL,at {2} NOT NULL,taken INTEGER NOT NULL DEFAULT 0)"
+        "value TEXT NOT NULL,who TEXT NOT NULL,at {2} NOT NULL,run TEXT NOT NULL,taken INTEGER NOT NULL DEFAULT 0)"
     ),
     "CREATE UNIQUE INDEX events_by_key ON {0}events(name,key,id)",
     "CREATE INDEX events_untaken ON {0}events(name,key,number)WHERE taken=0",
@@ -208,14 +212,14 @@ class EventTables:
         clock: returns the time of the store, in seconds since the epoch.
         prefix: what the names of the tables begin with.
         lock: keeps others from the events of a name and key until the end of the transaction.
-        wake: lets workers continue the runs that wait for a name and key.
+        wake: lets workers continue the runs that wait for an event.
     """
 
     execute: Execute
     clock: Callable[[], float]
     prefix: str = ""
     lock: Callable[[str, str], object] = lambda name, key: None
-    wake: Callable[[str, str], object] = lambda name, key: None
+    wake: Callable[[Event], object] = lambda event: None
 
     def _do(self, statement: str, *values: object) -> list[tuple[Json, ...]]:
         return self.execute(statement.replace("@", self.prefix), values)
@@ -224,10 +228,12 @@ class EventTables:
         """Store an event; see Journal.signal."""
         self.lock(event.name, event.key)
         name = (event.name, event.key)
+        which = (*name, event.run, event.run)
         [(waiting,)] = self._do(
-            "SELECT count(DISTINCT run) FROM @waits WHERE name=? AND key=?", *name
+            "SELECT count(DISTINCT run) FROM @waits WHERE name=? AND key=? AND (?='' OR run=?)",
+            *which,
         )
-        same = "SELECT number,name,key,id,value,who,at FROM @events WHERE name=? AND key=? AND id=?"
+        same = "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND id=?"
         if found := self._do(same, *name, event.id):
             return Signalled(_event(found[0]), repeated=True, waiting=waiting)
         untaken = "SELECT count(*) FROM @events WHERE taken=0"
@@ -244,11 +250,12 @@ class EventTables:
             now - KEPT,
         )
         self._do(
-            "INSERT INTO @events(name,key,id,value,who,at) VALUES (?,?,?,?,?,?)",
-            *name, event.id, json.dumps(event.value), event.who, now,
+            "INSERT INTO @events(name,key,id,value,who,at,run) VALUES (?,?,?,?,?,?,?)",
+            *name, event.id, json.dumps(event.value), event.who, now, event.run,
         )  # fmt: skip
-        self._do("UPDATE @waits SET due=? WHERE name=? AND key=? AND due>?", now, *name, now)
-        self.wake(*name)
+        due = "UPDATE @waits SET due=? WHERE due>? AND name=? AND key=? AND (?='' OR run=?)"
+        self._do(due, now, now, *which)
+        self.wake(event)
         return Signalled(_event(self._do(same, *name, event.id)[0]), waiting=waiting)
 
     def look(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
@@ -264,9 +271,9 @@ class EventTables:
                 wait.run, wait.path, wait.name, wait.key, min(wait.due, _NEVER),
             )  # fmt: skip
             rows = self._do(
-                "SELECT number,name,key,id,value,who,at FROM @events WHERE name=? AND key=? AND number>? AND at>=? AND at<=? "
-                "ORDER BY number LIMIT 1",
-                wait.name, wait.key, wait.after, wait.since, min(wait.until, _NEVER),
+                "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND number>? AND at>=? AND at<=? "
+                "AND (run='' OR run=?) ORDER BY number LIMIT 1",
+                wait.name, wait.key, wait.after, wait.since, min(wait.until, _NEVER), wait.run,
             ) if wait.name else []  # fmt: skip
             found.append(_event(rows[0]) if rows else None)
         # After the events: one that is not there yet gets a later time.
@@ -303,7 +310,6 @@ def _text(value: str | bytes) -> str:
 
 
 def _event(row: tuple[Json, ...]) -> Event:
-    number, name, key, id_, value, who, at = row
-    return Event(
-        _text(name), _text(key), strict_json(_text(value)), _text(id_), _text(who), at, number
-    )
+    number, name, key, id_, value, who, at, run = row
+    name, key, id_, value, who, run = map(_text, (name, key, id_, value, who, run))
+    return Event(name, key, strict_json(value), id_, who, at, number, run)

@@ -482,7 +482,9 @@ class _Compiled:
         variables: dict[str, object] = {METER: meter, "range": RANGE}
         for name in (*self.names, "range"):
             if name in values:
-                variables[name] = to_data(meter, values[name], name)
+                known = values[name]
+                own = isinstance(known, Helper)  # a function of the template language
+                variables[name] = known if own else to_data(meter, known, name)
             elif name in helpers:
                 variables[name] = Helper(name, helpers[name])
         return meter, self._code.new_context(variables, shared=True)

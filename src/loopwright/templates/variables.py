@@ -6,6 +6,7 @@ the name of its step; `steps` and `loops` contain them by name. `env` has the co
 `initial`, `input`, `last`, `best`, `history`, `feedback`, `output` and `outputs` (of the iterations that did not fail);
 in a list also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
 A workflow that is called with `with:` has these values instead of its caller's, and the calling loop.
+`signal_url(NAME, KEY)` is the address at which another program sends an event to the run.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..engine.context import Context, Scope
-from ..errors import StepError, TemplateError
+from ..errors import ConfigurationError, StepError, TemplateError
 from ..records import History, Iteration, Result
-from ..records.codec import Json
+from ..records.codec import Json, text_of
 from ..records.display import idea_of
 from ..records.history import table_text
 
@@ -30,6 +31,7 @@ __all__ = [
     "OF_ITERATIONS",
     "OF_LOOPS",
     "OF_ROUNDS",
+    "SIGNAL_URL",
     "TemplateValue",
     "TemplatedValue",
     "expression",
@@ -39,7 +41,10 @@ __all__ = [
     "variables",
 ]
 
-FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow", "strategy"})
+SIGNAL_URL = "signal_url"  # a function; see `journal.signal_urls`
+FIXED = frozenset(
+    {"input", "value", "steps", "loops", "env", "given", "workflow", "strategy", SIGNAL_URL}
+)
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
@@ -322,6 +327,23 @@ def rendered(part: TemplatedValue, ctx: Context, value: Json) -> Json:
             function of its values.
     """
     try:
-        return part.fill(part.variables_of(ctx, value))
+        values = part.variables_of(ctx, value)
+        if SIGNAL_URL in part.names and isinstance(values, dict):
+            values = {SIGNAL_URL: _signal_url(ctx.run.run_id), **values}
+        return part.fill(values)
     except TemplateError as error:
         raise StepError(str(error), path=ctx.path, kind="template", retryable=False) from error
+
+
+def _signal_url(run_id: str) -> object:
+    """Return the function that gives templates the addresses for events of a run."""
+    from ..journal.signal_urls import signal_url
+    from .sandbox import Helper
+
+    def url(name: str, key: Json = "") -> str:
+        try:
+            return signal_url(run_id, name, text_of(key))
+        except ConfigurationError as error:
+            raise TemplateError(str(error)) from None
+
+    return Helper(SIGNAL_URL, url)

@@ -61,6 +61,8 @@ CHANGED: dict[str, actions.Change] = {
     "/runs/{run_id}/rewind": actions.rewind,
     "/runs/{run_id}/undo": actions.undo,
     "/runs/{run_id}/answer": actions.answered,
+    "/runs/{run_id}/signal": actions.signalled,
+    "/runs/{run_id}/stop-wait": actions.stopped,
     "/runs/{run_id}/raise": actions.raised,
     "/runs/{run_id}/branch": files.branch,
     "/runs/{run_id}/apply": files.apply,

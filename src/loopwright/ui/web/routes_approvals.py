@@ -18,10 +18,12 @@ from starlette.responses import JSONResponse, Response
 from ...conditions import UNITS
 from ...engine.run import new_run_id
 from ...engine.run_record import rewind_with_input
+from ...engine.waiting import stop_waiting
 from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
-from ...journal.questions import answer, pending
+from ...journal.events import Event
+from ...journal.questions import answer, pending, user_name
 from ...journal.rewinding import rewind_entry, rewind_of
-from ...records.codec import Json, text_of
+from ...records.codec import Json, strict_json, text_of
 from ...records.redaction import of_environment
 from ..formatting import discarded
 from ..inputs import input_value
@@ -31,6 +33,7 @@ from .forms import answer_of, input_in
 from .page import Page
 from .render import sentence_of
 from .routes_runs import run_in
+from .signals import send_event
 
 N = TypeVar("N", int, float)
 Change = Callable[[Page, Request, dict[str, Json]], Awaitable[dict[str, Json]]]
@@ -170,6 +173,35 @@ async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dic
     # With other open questions the run would suspend again at once.
     if fields.get("go") and len(questions) == 1:
         return await resume(page, request, {})
+    return _at(run_id)
+
+
+async def signalled(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Send an event that a run waits for, and optionally resume the run."""
+    run_id, text = run_in(request), text_of(fields.get("value")).strip()
+    try:
+        value = strict_json(text) if text else None
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"value: it is not JSON: {error}") from None
+    name, key = text_of(fields.get("name")), text_of(fields.get("key"))
+    await send_event(page.records.journal, Event(name, key, value, who=user_name()), run_id)
+    return await _woken(page, run_id, fields)
+
+
+async def stopped(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """End a wait as its time limit does, and optionally resume the run."""
+    run_id, path = run_in(request), text_of(fields.get("path"))
+    told = await stop_waiting(page.records.journal, run_id, path, who=user_name())
+    if not told.waiting:
+        raise ConfigurationError("this wait has ended. Reload the page.")
+    return await _woken(page, run_id, fields)
+
+
+async def _woken(page: Page, run_id: str, fields: dict[str, Json]) -> dict[str, Json]:
+    """Resume a run whose wait may be over; workers continue a submitted one themselves."""
+    info = await page.records.journal.find(run_id)
+    if fields.get("go") and info.status == "suspended" and not info.queue:
+        await page.processes.launch(["resume", run_id, "--on-wait", "leave"])
     return _at(run_id)
 
 
