@@ -170,6 +170,9 @@ class AgentStep(CompositeStep):
         answer = _Answer(ctx, key, folder, env, fresh=fresh)
         session = sessions_of(ctx.run).get(key) if key and not fresh else None
         continues = session is not None and bool(session.id)
+        replay = ctx.run.replay
+        if replay is not None and (asked := replay.requests.get(ctx.below("call-1"))) is not None:
+            continues = bool(asked["resumed"])  # a resumed run knows the sessions of later calls too
         prompt = hinted(filled_in(self.prompt, value, ctx), self.prompt, ctx, new=continues)
         if (waits := self.settings.waits) is not None:
             from .waits import Requests  # for the few agents that wait
