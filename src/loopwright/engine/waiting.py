@@ -398,13 +398,15 @@ class _Waiting:
         self, events: Mapping[str, Event], time: float
     ) -> tuple[dict[str, Json], Event | None] | None:
         """Return the value of the entry `woken` and the event that ends the wait, or None."""
+        # What was true first ends it, also if nobody looked then; events of before the wait were true at once.
+        first = min((max(event.at, self.since) for event in events.values()), default=math.inf)
         for name, member in self.form.members.items():
-            if name in events:
+            if name in events and events[name].at <= first:
                 value = self.state.clean(events[name].value)
                 return self._output("event", name, value, time), events[name]
             if member.kind == "file" and self._is_so(name, member):
                 return self._output("file", name, None, time), None
-            if time >= member.ends(self.since):
+            if time >= member.ends(self.since) and not events:  # they came before any time
                 return self._output("time", name, None, time), None
         if time < self.due:
             return None
