@@ -107,3 +107,17 @@ class EventsContract:
             await signal("built", 3, key="k", journal=store.journal)
         await store.journal.end_wait("run-1", "p", [sent[0].event.number])
         assert not (await signal("built", 3, key="k", journal=store.journal)).repeated
+
+    async def test_a_refused_event_fails_nothing_beside_it(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What the same process writes at the same time is stored: it may share the transaction."""
+        monkeypatch.setattr(events, "MOST", 1)
+        await signal("built", 0, key="k", journal=store.journal)
+        done = await asyncio.gather(
+            *(signal("built", n, key="k", journal=store.journal) for n in range(10)),
+            *(store.journal.look_for([OpenWait(f"run-{n}", "p")]) for n in range(10)),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in done] == [ConfigurationError] * 10 + [tuple] * 10
+        assert len(await store.journal.waits()) == 10
