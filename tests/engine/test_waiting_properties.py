@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopwright import Context, Result, Status, run, signal, step
+from loopwright import Context, Result, Status, run, signal, step, wait
 from loopwright.journal import Entry
 from loopwright.journal.events import Event
 from loopwright.journal.sqlite import SqliteJournal
@@ -297,3 +298,26 @@ def test_what_ends_a_wait_does_not_depend_on_who_looks(kind: str, share: float) 
         assert len(numbers) == len(set(numbers))
 
     holds()
+
+
+@pytest.mark.parametrize("kind", [KeepingJournal, SqliteJournal])
+async def test_a_signal_between_the_look_and_the_leaving_makes_the_run_due(
+    kind: Any, tmp_path: Path
+) -> None:
+    """Whoever continues runs finds it (W6): a look never takes back what a signal has set."""
+
+    class Signalled(kind):  # type: ignore[misc]
+        sent = 0
+
+        async def look_for(self, waits: Any) -> Any:
+            found = await super().look_for(waits)
+            if waits and not self.sent:
+                self.sent = (await signal("go", key="r", journal=self)).waiting
+            return found
+
+    journal = Signalled() if kind is KeepingJournal else Signalled(tmp_path / "j.db")
+    left = await run(wait("w", event="go"), journal=journal, run_id="r", on_wait="leave")
+    assert journal.sent == 1
+    due = [row.run for row in await journal.waits(due=time.time() + 1)]
+    assert due == (["r"] if left.status is Status.SUSPENDED else [])
+    await journal.close()

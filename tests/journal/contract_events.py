@@ -68,6 +68,14 @@ class EventsContract:
         await journal.end_wait("c")
         assert [row.run for row in await journal.waits()] == ["a"]
 
+    async def test_a_look_leaves_due_what_it_has_found(self, store: Store) -> None:
+        """Who looks may end before it takes the event, and whoever continues runs finds that it is there."""
+        journal, wait = store.journal, OpenWait("a", "p", "built", "k", due=time.time() + 3600)
+        sent = await signal("built", key="k", journal=journal)
+        for _ in range(2):
+            assert (await journal.look_for([wait]))[1] == [sent.event]
+            assert [row.run for row in await journal.waits(due=time.time() + 60)] == ["a"]
+
     async def test_signals_and_looks_at_the_same_time(self, store: Store) -> None:
         """Whichever is first, a look finds the event, or the signal finds the wait."""
         journal = store.journal

@@ -308,11 +308,12 @@ class _Waiting:
                 version = watch.version() if watch is not None else 0
                 # While the process stays, durations follow the monotonic clock.
                 time = now + max(0.0, state.clock.monotonic() - anchor)
-                found = await self._look()
+                leaving = state.leaves and not state.at_work and state.log.keeps_values
+                # The last look before it leaves: another one would take back what a signal has set meanwhile.
+                found = await self._look(leaving=time if leaving else 0.0)
                 if (decision := self._decided(found, time)) is not None:
                     break
-                if state.leaves and not state.at_work and state.log.keeps_values:
-                    await self._look(leaving=time)
+                if leaving and not state.at_work:
                     raise Suspended(
                         Stop(Reason.WAITING, self._detail()),
                         path=self.path,
