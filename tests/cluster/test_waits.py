@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright import Context, signal, step
+from loopwright import Context, run, signal, step
 from loopwright.cluster import InMemoryDeliverer, Worker, submit
 from loopwright.journal import open_journal
 
@@ -34,4 +34,19 @@ async def test_a_worker_leaves_a_waiting_run_and_continues_it(postgres_url: str)
         await until_status(journal, run_id, "satisfied")
     assert (await journal.result(run_id)).output == "green"
     assert await journal.waits(run_id) == []
+    await journal.close()
+
+
+async def test_a_run_whose_worker_was_killed_as_it_left_continues(postgres_url: str) -> None:
+    """A run that was suspended, and whose time its worker did not set any more, is found by its open wait."""
+    journal, deliverer = open_journal(postgres_url), InMemoryDeliverer()
+    waits = step(twice, name="twice", idempotent=True, fingerprint="twice/1")
+    run_id = await submit(waits, journal=journal, deliverer=InMemoryDeliverer())
+    await signal("go", "green", key=run_id, journal=journal)
+    # A process that is no worker sets no time, as one that is killed before that.
+    await run(waits, run_id=run_id, journal=journal, on_wait="leave")
+    row = await journal.find(run_id)
+    assert (row.status, row.wake_at) == ("suspended", 0.0)
+    async with serving(Worker(journal=journal, steps=[waits], deliverer=deliverer)):
+        await until_status(journal, run_id, "satisfied")
     await journal.close()
