@@ -172,6 +172,8 @@ torture: install postgres
 	$(RUN)/python tests/cluster/storm.py
 	$(RUN)/python tests/cluster/storm.py 1 --engine pgqueuer dbos celery temporal --restarts 0 --stopped 60 --silent 130 --clocks 26 --backlog 20000
 	$(RUN)/python tests/cluster/outages.py
+	$(RUN)/python -m benchmarks.wait_storm
+	$(RUN)/python -m benchmarks.wait_storm --store sqlite --runs 200
 	cd tests && python -m crash.torture_workspace
 
 # Its own dependency group. Both builders read mkdocs.yml, until Zensical is at 1.0; no page names another host.

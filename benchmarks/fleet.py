@@ -68,7 +68,7 @@ LIMITS = {"connections": 500.0, "cores": 16.0, "commits": 0.0, "gigabytes": 20.0
 _BODY = "x" * 260
 _COLUMNS = (
     "run_id, name, status, reason, detail, input, source, fingerprint, created, updated, active, epoch, iterations, "
-    "score, usage, opened, last, head, seal, owner, cancel, queue, priority, wake_at, deliveries"
+    "score, usage, opened, last, head, seal, owner, cancel, queue, priority, wake_at, deliveries, tags"
 )
 short = Loop(wait, until=MaxIterations(EFFECTS), name="short")
 

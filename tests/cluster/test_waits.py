@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright import Context, signal, step
+import pytest
+
+from loopwright import Context, run, signal, step
 from loopwright.cluster import InMemoryDeliverer, Worker, submit
+from loopwright.cluster.postgres import PostgresSharedRuns
 from loopwright.journal import open_journal
 
 from .waiting import serving, until_status
@@ -34,4 +37,26 @@ async def test_a_worker_leaves_a_waiting_run_and_continues_it(postgres_url: str)
         await until_status(journal, run_id, "satisfied")
     assert (await journal.result(run_id)).output == "green"
     assert await journal.waits(run_id) == []
+    await journal.close()
+
+
+@pytest.mark.parametrize("delay", [0.0, 3600.0])
+async def test_a_run_whose_worker_was_killed_as_it_left_continues(
+    delay: float, postgres_url: str
+) -> None:
+    """A suspended run without a time, or with that of before its event, is found by its open wait."""
+    journal, deliverer = open_journal(postgres_url), InMemoryDeliverer()
+    waits = step(twice, name="twice", idempotent=True, fingerprint="twice/1")
+    run_id = await submit(waits, journal=journal, deliverer=InMemoryDeliverer())
+    await signal("go", "green", key=run_id, journal=journal)
+    # A process that is no worker sets no time, as one that is killed before that.
+    await run(waits, run_id=run_id, journal=journal, on_wait="leave")
+    if delay:
+        runs = PostgresSharedRuns(postgres_url)
+        await runs.put_back(run_id, delay=delay, reason="")
+        await runs.close()
+    row = await journal.find(run_id)
+    assert (row.status, row.wake_at > 0) == ("suspended", delay > 0)
+    async with serving(Worker(journal=journal, steps=[waits], deliverer=deliverer)):
+        await until_status(journal, run_id, "satisfied")
     await journal.close()

@@ -137,7 +137,12 @@ async def test_a_prompt_that_does_not_use_the_name_gets_the_hints_after_its_text
         until=MaxIterations(2),
         approve="iteration",
     )
-    options: dict[str, Any] = {"journal": journal, "run_id": "r", "models": Models(model), "model": "openai:m"}
+    options: dict[str, Any] = {
+        "journal": journal,
+        "run_id": "r",
+        "models": Models(model),
+        "model": "openai:m",
+    }
     first = await run(loop, "x", **options)
     assert first.status is Status.SUSPENDED, first.detail
     await steer("r", "Use {{ asyncio }}.", journal=journal)

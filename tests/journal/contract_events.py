@@ -82,6 +82,14 @@ class EventsContract:
         assert (await journal.look_for([other]))[1] == [shared.event]
         assert (await journal.signal(Event("built", "k", 3, "url-1", run="a"))).repeated
 
+    async def test_a_look_leaves_due_what_it_has_found(self, store: Store) -> None:
+        """Who looks may end before it takes the event, and whoever continues runs finds that it is there."""
+        journal, wait = store.journal, OpenWait("a", "p", "built", "k", due=time.time() + 3600)
+        sent = await signal("built", key="k", journal=journal)
+        for _ in range(2):
+            assert (await journal.look_for([wait]))[1] == [sent.event]
+            assert [row.run for row in await journal.waits(due=time.time() + 60)] == ["a"]
+
     async def test_signals_and_looks_at_the_same_time(self, store: Store) -> None:
         """Whichever is first, a look finds the event, or the signal finds the wait."""
         journal = store.journal
@@ -121,3 +129,17 @@ class EventsContract:
             await signal("built", 3, key="k", journal=store.journal)
         await store.journal.end_wait("run-1", "p", [sent[0].event.number])
         assert not (await signal("built", 3, key="k", journal=store.journal)).repeated
+
+    async def test_a_refused_event_fails_nothing_beside_it(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What the same process writes at the same time is stored: it may share the transaction."""
+        monkeypatch.setattr(events, "MOST", 1)
+        await signal("built", 0, key="k", journal=store.journal)
+        done = await asyncio.gather(
+            *(signal("built", n, key="k", journal=store.journal) for n in range(10)),
+            *(store.journal.look_for([OpenWait(f"run-{n}", "p")]) for n in range(10)),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in done] == [ConfigurationError] * 10 + [tuple] * 10
+        assert len(await store.journal.waits()) == 10

@@ -372,7 +372,8 @@ UNION ALL SELECT r.* FROM served s LEFT JOIN unnest(%(queues)s::text[], %(ids)s:
 )
 _PART = 200  # runs of each queue whose deliveries one sweep asks the engine for
 # Renews the turn of the worker that sweeps, or takes it after another worker was silent for too long, or once its session
-# is gone, as that of a killed process. Only for the one that sweeps it looks whether there is something to sweep.
+# is gone, as that of a killed process. Only for the one that sweeps it looks whether there is something to sweep, and lets
+# runs start whose wait is over: a worker that is killed as it leaves one sets no time, or one from before the event.
 _BEAT = f"""
 WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), finished = %(finished)s, closed = false
     WHERE id = %(worker)s RETURNING drains),
@@ -381,10 +382,15 @@ WITH alive AS (UPDATE loopwright_queue.workers SET beat = clock_timestamp(), fin
       swept = CASE WHEN %(swept)s THEN clock_timestamp() ELSE swept END
     WHERE worker = %(worker)s OR until < clock_timestamp()
       OR (backend IS NOT NULL AND NOT EXISTS(SELECT FROM pg_stat_get_activity(backend))) RETURNING 1),
-  served AS MATERIALIZED ({_SERVED})
+  served AS MATERIALIZED ({_SERVED}),
+  over AS (UPDATE loopwright.runs SET wake_at = {_NOW} WHERE EXISTS(SELECT FROM turn) AND run_id IN (
+      SELECT r.run_id FROM loopwright.waits w JOIN loopwright.runs r ON r.run_id = w.run
+      WHERE w.due <= {_NOW} AND r.queue <> '' AND r.status = 'suspended' AND r.reason = 'waiting'
+        AND (r.wake_at = 0 OR r.wake_at > {_NOW}) FOR UPDATE OF r SKIP LOCKED) RETURNING 1)
 SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS(SELECT FROM turn),
   CASE WHEN EXISTS(SELECT FROM turn) THEN EXISTS(SELECT FROM served s, LATERAL (SELECT FROM {_TIMED} LIMIT 1) r)
-    OR EXISTS(SELECT FROM {_GIVEN_BACK}) OR EXISTS(SELECT FROM {_LOST}) OR EXISTS(SELECT FROM {_ANSWERS}) ELSE false END,
+    OR EXISTS(SELECT FROM {_GIVEN_BACK}) OR EXISTS(SELECT FROM {_LOST}) OR EXISTS(SELECT FROM {_ANSWERS})
+    OR EXISTS(SELECT FROM over) ELSE false END,
   ARRAY(SELECT queue FROM loopwright_queue.paused), coalesce((SELECT drains FROM alive), false)
 """
 # The many are counted by an index alone: runs that wait, are scheduled or suspended. Those whose rows are read are few:

@@ -423,12 +423,14 @@ class _Waiting:
                     if state.clock.monotonic() >= probing.next:
                         await probing.look(self.ctx, self.path, self.digests.get(name, ""))
                 time = now + max(0.0, state.clock.monotonic() - anchor)
-                found = await self._look(renewed=version != seen or time >= self.due)
+                leaving = state.leaves and not state.at_work and state.log.keeps_values
+                # The last look before it leaves: another one would take back what a signal has set meanwhile.
+                renewed = version != seen or time >= self.due or leaving
+                found = await self._look(renewed=renewed, leaving=time if leaving else 0.0)
                 seen = version
                 if (decision := self._decided(found, time)) is not None:
                     break
-                if state.leaves and not state.at_work and state.log.keeps_values:
-                    await self._look(leaving=time)
+                if leaving and not state.at_work:
                     raise Suspended(
                         Stop(Reason.WAITING, self._detail()),
                         path=self.path,
@@ -520,7 +522,9 @@ class _Waiting:
         self, events: Mapping[str, Event], time: float
     ) -> tuple[dict[str, Json], Event | None] | None:
         """Return the value of the entry `woken` and the event that ends the wait, or None."""
-        if STOP in events:
+        # What was true first ends it, also if nobody looked then; events of before the wait were true at once.
+        first = min((max(event.at, self.since) for event in events.values()), default=math.inf)
+        if STOP in events and events[STOP].at <= first:
             return self._timeout(time, f"{events[STOP].who} ended the wait"), events[STOP]
         for name, member in self.form.members.items():
             probing = self.probes.get(name)
@@ -530,12 +534,12 @@ class _Waiting:
                     woken["failed"] = self.state.redact(probing.failed)
                     woken["kind"] = probing.kind
                 return woken, None
-            if name in events:
+            if name in events and events[name].at <= first:
                 value = self.state.clean(events[name].value)
                 return self._output("event", name, value, time), events[name]
             if member.kind == "file" and self._is_so(name, member):
                 return self._output("file", name, None, time), None
-            if time >= member.ends(self.since):
+            if time >= member.ends(self.since) and not events:  # they came before any time
                 return self._output("time", name, None, time), None
         if time < self.due:
             return None

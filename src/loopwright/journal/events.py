@@ -162,13 +162,15 @@ class MemoryEvents:
         """Register waits and return the time and the first event for each; see Journal.look_for."""
         found = []
         for wait in waits:
-            self.rows[wait.run, wait.path, wait.name, wait.key] = wait
             matching = (
                 one for one in self.events
                 if wait.name and (one.name, one.key) == (wait.name, wait.key)
                 and one.run in ("", wait.run) and one.number > wait.after and wait.since <= one.at <= wait.until
             )  # fmt: skip
-            found.append(next(matching, None))
+            event = next(matching, None)
+            row = wait if event is None else replace(wait, due=min(wait.due, event.at))
+            self.rows[wait.run, wait.path, wait.name, wait.key] = row
+            found.append(event)
         return now, found
 
     def end(self, run: str, path: str, taken: Iterable[int]) -> None:
@@ -265,17 +267,20 @@ class EventTables:
         for wait in sorted(waits, key=lambda one: (one.name, one.key)):
             self.lock(wait.name, wait.key)
         for wait in waits:
-            self._do(
-                "INSERT INTO @waits AS w(run,path,name,key,due) VALUES (?,?,?,?,?) "
-                "ON CONFLICT(run,path,name,key) DO UPDATE SET due=excluded.due WHERE w.due<>excluded.due",
-                wait.run, wait.path, wait.name, wait.key, min(wait.due, _NEVER),
-            )  # fmt: skip
             rows = self._do(
                 "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND number>? AND at>=? AND at<=? "
                 "AND (run='' OR run=?) ORDER BY number LIMIT 1",
                 wait.name, wait.key, wait.after, wait.since, min(wait.until, _NEVER), wait.run,
             ) if wait.name else []  # fmt: skip
-            found.append(_event(rows[0]) if rows else None)
+            event = _event(rows[0]) if rows else None
+            # Whoever looks may end before it takes the event: then another one must find that it is there.
+            due = wait.due if event is None else min(wait.due, event.at)
+            self._do(
+                "INSERT INTO @waits AS w(run,path,name,key,due) VALUES (?,?,?,?,?) "
+                "ON CONFLICT(run,path,name,key) DO UPDATE SET due=excluded.due WHERE w.due<>excluded.due",
+                wait.run, wait.path, wait.name, wait.key, min(due, _NEVER),
+            )  # fmt: skip
+            found.append(event)
         # After the events: one that is not there yet gets a later time.
         return self.clock(), found
 

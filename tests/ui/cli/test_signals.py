@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.journal.signal_urls import signal_url
+from warm_python import warm_python
 
 from .conftest import Project
 
@@ -50,6 +51,22 @@ def test_an_event_ends_the_wait_of_a_run(waiting: Project) -> None:
     )
     assert waiting.call("show", "r", "--json").json["output"] == "green by event"
     assert waiting.call("resume", "--due").err == "no run matches\n"
+
+
+def test_a_wait_whose_process_was_killed_continues(waiting: Project) -> None:
+    """`resume --due` has a run of which nobody took what ended its wait."""
+    opened = """
+import asyncio, os
+from loopwright.journal import open_journal
+async def main():
+    journal = open_journal("sqlite:.loopwright/runs.db")
+    await journal.open(await journal.find("r"), resume=True)
+    os._exit(9)
+asyncio.run(main())
+"""
+    assert warm_python().run(["-c", opened], cwd=waiting.folder).returncode == 9
+    waiting.call("signal", "done", "--run", "r")
+    assert waiting.call("resume", "--due").out.startswith("r: satisfied: release completed\n")
 
 
 def test_a_cancelled_wait_waits_no_longer(waiting: Project) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from ...errors import JournalError, JournalUnavailable, LoopwrightError
+from ...errors import ConfigurationError, JournalError, JournalUnavailable, LoopwrightError
 from ..protocol import RunInfo
 from .log import Batch, DurableLog
 
@@ -42,7 +42,7 @@ class CommitOperation(Protocol[Connection_contra]):
     """Whether it makes this store the owner of a run."""
 
     def run(self, db: Connection_contra) -> None:
-        """Do the work; an error of the journal itself is kept for the caller."""
+        """Do the work; a refusal is kept for the caller, and what shares the transaction is committed."""
 
     def committed(self) -> None:
         """Act on the commit, in the writer's thread."""
@@ -138,7 +138,7 @@ class Transaction(Generic[Connection, Outcome]):
         self.error = None  # a store may repeat a transaction
         try:
             self._result = [self.work(db)]
-        except JournalError as error:
+        except (ConfigurationError, JournalError) as error:
             self.error = error
 
     def committed(self) -> None:

@@ -405,10 +405,12 @@ def resume(
 
 
 async def _due(store: Journal) -> list[RunInfo]:
-    """Return the suspended runs whose wait is over."""
+    """Return the runs without a process whose wait is over."""
     ids = dict.fromkeys(wait.run for wait in await store.waits(due=time.time()))
     rows = [await store.find(run_id) for run_id in ids]
-    return [row for row in rows if row.status == "suspended" and row.reason != Reason.HELD]
+    # The process of an interrupted one was killed before the run took what ended its wait.
+    statuses = ("suspended", "interrupted")
+    return [row for row in rows if row.status in statuses and row.reason != Reason.HELD]
 
 
 def _continued(name: str, *, options: RunCommandOptions, output: Output) -> Result:
