@@ -226,3 +226,12 @@ def test_wrong_waits_are_refused_when_they_are_made(options: dict[str, Any], sai
     with pytest.raises(ConfigurationError) as error:
         wait("w", **options)
     assert said in str(error.value)
+
+
+async def test_an_event_that_nobody_took_is_a_warning_at_the_end(journal: Any) -> None:
+    """It was for the ID of the run, and no wait of the run has its name."""
+    await signal("dnoe", key="r", journal=journal)
+    result = await run(
+        wait("w", event="done", timeout=0.05, default=None), journal=journal, run_id="r"
+    )
+    assert [warning.partition(":")[0] for warning in result.warnings] == ["events_left"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright import Workflow, resume, run, signal, wait
+from loopwright.journal import open_journal
 from loopwright.journal.events import TABLES, Event, EventTables, MemoryEvents, OpenWait
+from loopwright.journal.open import copy_runs
 
 NAMES = st.sampled_from(["a", "b"])
 KEYS = st.sampled_from(["k", "l"])
@@ -79,3 +83,17 @@ def test_a_run_takes_each_event_once_and_in_order(acts: list[tuple[Any, ...]]) -
                 for store in stores
             ]
         assert first == second
+
+
+async def test_a_moved_run_takes_the_events_of_its_new_store(tmp_path: Path) -> None:
+    """Numbers begin again there, and a later event is none that the run took before."""
+    flow = Workflow("flow", {name: wait(name, event="go", key="k") for name in ("one", "two")})
+    old, new = (open_journal(f"sqlite:{tmp_path}/{name}.db") for name in ("old", "new"))
+    for _ in range(3):
+        await signal("go", 0, key="other", journal=old)
+    await signal("go", 1, key="k", journal=old)
+    await run(flow, journal=old, run_id="r", on_wait="leave")
+    async for copied in copy_runs(old, new):
+        assert not copied.problem
+    assert (await signal("go", 2, key="k", journal=new)).event.number == 1
+    assert (await resume(flow, "r", journal=new)).output["value"] == 2

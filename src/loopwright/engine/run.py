@@ -778,8 +778,10 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             value = declared.attach(value)
         result = await _outcome(state, step, value)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        if store is not None and state.waited and kind == "ended":
-            await store.end_wait(state.run_id)
+        waited = state.waited and kind == "ended"
+        if waited and store is not None and (left := await store.end_wait(state.run_id)):
+            state.warn(f"{left} of the events for this run were not taken", code="events_left")
+            result = replace(result, warnings=state.warnings)
         entry = Entry(kind, "", result.seconds, value=ended_entry(result))
         # A look that found nothing new leaves the journal as it was.
         if state.log.grown or not _same_wait(state.log.recorded, entry):

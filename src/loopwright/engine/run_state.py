@@ -32,6 +32,7 @@ from .budgets import Account, EffectPermits
 from .step import Leaf
 
 if TYPE_CHECKING:
+    from ..journal.events import Event
     from ..journal.replay import RecordedRun
     from ..memory import Memory
     from ..records.redaction import Redactor
@@ -319,7 +320,7 @@ class Run:
         timed: the loop that a tuned limit of time ends now.
         store: its journal, for waits. `leaves` is whether it is suspended when all its branches wait.
         at_work: how many of its branches do not wait. `waited` is whether one did, so that the journal has rows of it.
-        taken: the number of the last event that it took, by name and key.
+        taken: the highest number and the latest time of the events that it took, by name and key.
         steering: the hints and the hold of people, or None.
     """
 
@@ -624,11 +625,13 @@ class Run:
         """Note that the journal has rows of waits of this run."""
         self.waited = True
 
-    def take_event(self, name: str, key: str, number: int, path: str) -> None:
+    def take_event(self, event: Event, path: str) -> None:
         """Record that the run took an event, which stays so if a person rewinds it."""
-        self.taken = {**self.taken, (name, key): number}
+        place = (event.name, event.key)
+        number, at = self.taken.get(place, (0, 0.0))
+        self.taken = {**self.taken, place: (max(number, event.number), max(at, event.at))}
         if not self.silent:
-            value = {"name": name, "key": key, "number": number}
+            value = {"name": event.name, "key": event.key, "number": event.number, "at": event.at}
             self.append(Entry("taken", path, self.now(), value=value))
 
     def _append_for_listeners(self, entry: Entry) -> None:
@@ -790,5 +793,5 @@ class Run:
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty
-_NONE_TAKEN: dict[tuple[str, str], int] = {}  # shared by all runs without events
+_NONE_TAKEN: dict[tuple[str, str], tuple[int, float]] = {}  # shared by all runs without events
 _NO_LOOPS: dict[str, Any] = {}  # shared by all silent runs; it stays empty

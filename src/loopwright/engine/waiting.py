@@ -50,6 +50,7 @@ _FIELDS = {
     "event": ("key", "since", "schema"), "command": ("failed", "every"), "file": ("is",), "url": ("every",),
 }  # fmt: skip
 _STATES = ("there", "gone", "changed")
+_NONE_YET = (0, math.inf)  # of the events that a run took
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,18 +479,31 @@ class _Waiting:
         for name, member in self.form.members.items():
             if member.kind == "event":
                 key = member.key or state.run_id
-                after = max(self.set_aside.get(name, 0), state.taken.get((member.value, key), 0))
+                after, later = state.taken.get((member.value, key), _NONE_YET)
+                if name in self.set_aside:
+                    after, later = self.set_aside[name], math.inf
                 since = self.since if member.since == "wait" else state.log.info.created
                 # An event of the last moment counts: the limit is the recorded time, not that of a look.
                 rows.append(
                     OpenWait(
-                        state.run_id, self.path, member.value, key, self.due, since, after, self.due
+                        state.run_id,
+                        self.path,
+                        member.value,
+                        key,
+                        self.due,
+                        since,
+                        after,
+                        later,
+                        self.due,
                     )
                 )
         # Others can end the wait; see `stop_waiting`.
         key = _stop_key(state.run_id, self.path)
-        after = state.taken.get((STOP, key), 0)
-        return [*rows, OpenWait(state.run_id, self.path, STOP, key, self.due, self.since, after)]
+        after, later = state.taken.get((STOP, key), _NONE_YET)
+        return [
+            *rows,
+            OpenWait(state.run_id, self.path, STOP, key, self.due, self.since, after, later),
+        ]
 
     async def _look(self, *, renewed: bool = True, leaving: float = 0.0) -> Mapping[str, Event]:
         """Return the events that are there, by the names of their conditions; register what the run waits for."""
@@ -632,7 +646,7 @@ class _Waiting:
         """Record the decision; the event is taken with it."""
         state = self.state
         if event is not None:
-            state.take_event(event.name, event.key, event.number, self.path)
+            state.take_event(event, self.path)
         if not state.silent:
             state.append(Entry("woken", self.path, state.now(), value=woken))
             await state.settle()

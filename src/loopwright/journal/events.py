@@ -68,6 +68,7 @@ class OpenWait(Value):
         due: when somebody should look, in seconds since the epoch; infinity is never.
         since: the time from which events count.
         after: the number of the last event of this name and key that the run has taken.
+        later: the latest time of those. A later event counts, whatever its number: the run may come from another store.
         until: the time from which events come too late.
     """
 
@@ -78,6 +79,7 @@ class OpenWait(Value):
     due: float = math.inf
     since: float = 0.0
     after: int = 0
+    later: float = math.inf
     until: float = math.inf
 
 
@@ -165,7 +167,8 @@ class MemoryEvents:
             matching = (
                 one for one in self.events
                 if wait.name and (one.name, one.key) == (wait.name, wait.key)
-                and one.run in ("", wait.run) and one.number > wait.after and wait.since <= one.at <= wait.until
+                and one.run in ("", wait.run) and (one.number > wait.after or one.at > wait.later)
+                and wait.since <= one.at <= wait.until
             )  # fmt: skip
             event = next(matching, None)
             row = wait if event is None else replace(wait, due=min(wait.due, event.at))
@@ -173,11 +176,12 @@ class MemoryEvents:
             found.append(event)
         return now, found
 
-    def end(self, run: str, path: str, taken: Iterable[int]) -> None:
+    def end(self, run: str, path: str, taken: Iterable[int]) -> int:
         """Remove the rows of a wait; see Journal.end_wait."""
         self._taken.update(taken)
         kept = {k: row for k, row in self.rows.items() if k[0] != run or (path and k[1] != path)}
         self.rows = kept
+        return 0 if path else sum(e.key == run and e.number not in self._taken for e in self.events)
 
     def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
         """Return open waits; see Journal.waits."""
@@ -268,9 +272,9 @@ class EventTables:
             self.lock(wait.name, wait.key)
         for wait in waits:
             rows = self._do(
-                "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND number>? AND at>=? AND at<=? "
+                "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND (number>? OR at>?) AND at>=? AND at<=? "
                 "AND (run='' OR run=?) ORDER BY number LIMIT 1",
-                wait.name, wait.key, wait.after, wait.since, min(wait.until, _NEVER), wait.run,
+                wait.name, wait.key, wait.after, min(wait.later, _NEVER), wait.since, min(wait.until, _NEVER), wait.run,
             ) if wait.name else []  # fmt: skip
             event = _event(rows[0]) if rows else None
             # Whoever looks may end before it takes the event: then another one must find that it is there.
@@ -284,11 +288,13 @@ class EventTables:
         # After the events: one that is not there yet gets a later time.
         return self.clock(), found
 
-    def end(self, run: str, path: str, taken: Iterable[int]) -> None:
+    def end(self, run: str, path: str, taken: Iterable[int]) -> int:
         """Remove the rows of a wait; see Journal.end_wait."""
         for number in taken:
             self._do("UPDATE @events SET taken=1 WHERE number=?", number)
         self._do("DELETE FROM @waits WHERE run=? AND (?='' OR path=?)", run, path, path)
+        left = "SELECT count(*) FROM @events WHERE taken=0 AND key=?"
+        return 0 if path else int(self._do(left, run)[0][0])
 
     def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
         """Return open waits; see Journal.waits."""

@@ -277,9 +277,9 @@ class MemoryJournal:
         """Register waits, and return the time and the first event for each; see Journal.look_for."""
         return self._events.look(waits, time.time())
 
-    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> int:
         """Remove the waits of a run; see Journal.end_wait."""
-        self._events.end(run_id, path, taken)
+        return self._events.end(run_id, path, taken)
 
     async def waits(
         self, run_id: str = "", *, due: float = math.inf, limit: int = 1000

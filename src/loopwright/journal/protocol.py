@@ -718,8 +718,12 @@ class Journal(Protocol):
         No signal falls between the look at events and the registration.
         """
 
-    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
-        """Remove the waits of a run, by default at all paths; `taken` are the numbers of the events that it took."""
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> int:
+        """Remove the waits of a run, by default at all paths; `taken` are the numbers of the events that it took.
+
+        Returns:
+            Without a path, how many events whose key is the ID of the run were taken by no run.
+        """
 
     async def waits(
         self, run_id: str = "", *, due: float = math.inf, limit: int = 1000

@@ -151,7 +151,7 @@ class RecordedRun:
     - `steps`: the outcomes of the steps of the workflow
     - `waiting`, `woken`: the records of waits and their decisions
     - `steered`: the hints that iterations have read
-    - `taken`: the numbers of the latest events that the run took, by their name and key
+    - `taken`: the highest number and the latest time of the events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
 
     `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging, `tuned` the
@@ -176,7 +176,7 @@ class RecordedRun:
         self.steps: dict[str, Entry] = {}
         self.waiting: dict[str, Mapping[str, Json]] = {}
         self.woken: dict[str, Mapping[str, Json]] = {}
-        self.taken: dict[tuple[str, str], int] = {}
+        self.taken: dict[tuple[str, str], tuple[int, float]] = {}
         self.steered: dict[str, list[Json]] = {}
         self.active = 0.0
         self.judging = NOTHING
@@ -251,7 +251,10 @@ class RecordedRun:
         self.steered[entry.path] = entry.value
 
     def _add_taken(self, entry: Entry) -> None:
-        self.taken[entry.value["name"], entry.value["key"]] = entry.value["number"]
+        value = entry.value
+        number, at = self.taken.get((value["name"], value["key"]), (0, 0.0))
+        latest = max(number, value["number"]), max(at, value["at"])
+        self.taken[value["name"], value["key"]] = latest
 
     def _add_answer(self, entry: Entry) -> None:
         self.answers[entry.path] = entry.value
