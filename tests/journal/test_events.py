@@ -45,8 +45,8 @@ class Tables:
         self.now = now
         return self.tables.look(waits)
 
-    def end(self, run: str, path: str, taken: list[int]) -> None:
-        self.tables.end(run, path, taken)
+    def end(self, run: str, path: str, taken: list[int]) -> int:
+        return self.tables.end(run, path, taken)
 
     def waits(self, run: str, due: float, limit: int) -> Any:
         return self.tables.waits(run, due, limit)

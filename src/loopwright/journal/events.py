@@ -181,7 +181,8 @@ class MemoryEvents:
         self._taken.update(taken)
         kept = {k: row for k, row in self.rows.items() if k[0] != run or (path and k[1] != path)}
         self.rows = kept
-        return 0 if path else sum(e.key == run and e.number not in self._taken for e in self.events)
+        left = (run in (e.key, e.run) and e.number not in self._taken for e in self.events)
+        return 0 if path else sum(left)
 
     def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
         """Return open waits; see Journal.waits."""
@@ -293,8 +294,8 @@ class EventTables:
         for number in taken:
             self._do("UPDATE @events SET taken=1 WHERE number=?", number)
         self._do("DELETE FROM @waits WHERE run=? AND (?='' OR path=?)", run, path, path)
-        left = "SELECT count(*) FROM @events WHERE taken=0 AND key=?"
-        return 0 if path else int(self._do(left, run)[0][0])
+        left = "SELECT count(*) FROM @events WHERE taken=0 AND (key=? OR run=?)"
+        return 0 if path else int(self._do(left, run, run)[0][0])
 
     def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
         """Return open waits; see Journal.waits."""
