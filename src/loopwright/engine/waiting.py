@@ -565,9 +565,7 @@ class _Waiting:
         default = self.form.default
         woken = self._output("timeout", "", default[0] if default else None, time)
         if not default:
-            woken["failed"] = self.state.redact(
-                f"it waited for {self.form.words()}; {why}"
-            )
+            woken["failed"] = self.state.redact(f"it waited for {self.form.words()}; {why}")
         return woken
 
     def _output(self, ended: str, which: str, value: Json, time: float) -> dict[str, Json]:
@@ -686,9 +684,7 @@ class _Probing:
             self.found = found
         if found.exit in member.failed:
             last = found.value["output"].strip()[-200:]
-            self.failed = (
-                f"{path}: {member.value.words} ended with {found.exit}{last and f': {last}'}"
-            )
+            self.failed = f"{member.value.words} ended with {found.exit}{last and f': {last}'}"
             self.kind = "wait_failed"
         # At different times, so that many runs do not look at once.
         self.next = clock.monotonic() + self.pause * (0.9 + 0.2 * ctx.run.random())
