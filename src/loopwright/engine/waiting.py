@@ -566,7 +566,7 @@ class _Waiting:
         woken = self._output("timeout", "", default[0] if default else None, time)
         if not default:
             woken["failed"] = self.state.redact(
-                f"{self.path}: it waited for {self.form.words()}; {why}"
+                f"it waited for {self.form.words()}; {why}"
             )
         return woken
 
@@ -679,7 +679,7 @@ class _Probing:
             found = Probed(False)
             self.problems += 1
             if self.problems >= TRIES:
-                self.found, self.failed, self.kind = found, f"{path}: {error}", error.kind
+                self.found, self.failed, self.kind = found, str(error), error.kind
         else:
             self.problems = 0
         if found.true or found.exit in member.failed:

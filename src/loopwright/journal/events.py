@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,7 @@ from ..records import codec
 from ..records.codec import Json, strict_json
 from ..records.typed import Value
 
-__all__ = ["Event", "EventTables", "MemoryEvents", "OpenWait", "Signalled"]
+__all__ = ["Event", "EventTables", "OpenWait", "Signalled", "events_in_memory"]
 
 MOST = 1000  # events of one name and key that no run has taken
 MOST_OF_JOURNAL = 100_000
@@ -129,67 +130,6 @@ def full(event: Event, untaken: int, most: int) -> ConfigurationError:
     )
 
 
-class MemoryEvents:
-    """The events and waits of a journal in memory."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.rows: dict[tuple[str, str, str, str], OpenWait] = {}
-        self._taken: set[int] = set()
-
-    def signal(self, event: Event, now: float) -> Signalled:
-        """Store an event; see Journal.signal."""
-        name = (event.name, event.key)
-        rows = {
-            key: row for key, row in self.rows.items()
-            if (row.name, row.key) == name and event.run in ("", row.run)
-        }  # fmt: skip
-        waiting = len({row.run for row in rows.values()})
-        for known in self.events:
-            if (*name, event.id) == (known.name, known.key, known.id):
-                return Signalled(known, repeated=True, waiting=waiting)
-        untaken = [one for one in self.events if one.number not in self._taken]
-        same = sum((one.name, one.key) == name for one in untaken)
-        for count, most in ((same, MOST), (len(untaken), MOST_OF_JOURNAL)):
-            if count >= most:
-                raise full(event, count, most)
-        self.events = [one for one in self.events if one.at >= now - KEPT]
-        number = self.events[-1].number + 1 if self.events else 1
-        stored = replace(event, at=now, number=number)
-        self.events.append(stored)
-        self.rows |= {key: replace(row, due=min(row.due, now)) for key, row in rows.items()}
-        return Signalled(stored, waiting=waiting)
-
-    def look(self, waits: Sequence[OpenWait], now: float) -> tuple[float, list[Event | None]]:
-        """Register waits and return the time and the first event for each; see Journal.look_for."""
-        found = []
-        for wait in waits:
-            matching = (
-                one for one in self.events
-                if wait.name and (one.name, one.key) == (wait.name, wait.key)
-                and one.run in ("", wait.run) and (one.number > wait.after or one.at > wait.later)
-                and wait.since <= one.at <= wait.until
-            )  # fmt: skip
-            event = next(matching, None)
-            row = wait if event is None else replace(wait, due=min(wait.due, event.at))
-            self.rows[wait.run, wait.path, wait.name, wait.key] = row
-            found.append(event)
-        return now, found
-
-    def end(self, run: str, path: str, taken: Iterable[int]) -> int:
-        """Remove the rows of a wait; see Journal.end_wait."""
-        self._taken.update(taken)
-        kept = {k: row for k, row in self.rows.items() if k[0] != run or (path and k[1] != path)}
-        self.rows = kept
-        return 0 if path else sum(e.key == run and e.number not in self._taken for e in self.events)
-
-    def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
-        """Return open waits; see Journal.waits."""
-        rows = sorted(self.rows.values(), key=lambda row: (row.due, row.run, row.path, row.name))
-        found = [row for row in rows if (not run or row.run == run) and row.due <= due]
-        return found[:limit]
-
-
 Execute = Callable[[str, Sequence[object]], list[tuple[Json, ...]]]
 
 TABLES = (
@@ -293,8 +233,8 @@ class EventTables:
         for number in taken:
             self._do("UPDATE @events SET taken=1 WHERE number=?", number)
         self._do("DELETE FROM @waits WHERE run=? AND (?='' OR path=?)", run, path, path)
-        left = "SELECT count(*) FROM @events WHERE taken=0 AND key=?"
-        return 0 if path else int(self._do(left, run)[0][0])
+        left = "SELECT count(*) FROM @events WHERE taken=0 AND (key=? OR run=?)"
+        return 0 if path else int(self._do(left, run, run)[0][0])
 
     def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
         """Return open waits; see Journal.waits."""
@@ -307,6 +247,18 @@ class EventTables:
             OpenWait(_text(run), _text(path), _text(name), _text(key), _time(at))
             for run, path, name, key, at in rows
         ]
+
+
+def events_in_memory(clock: Callable[[], float] = time.time) -> EventTables:
+    """Return the events and waits of a journal in memory: the same tables, in a database of this process."""
+    import sqlite3  # takes time to load, and few runs in memory wait
+
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    for statement in TABLES:
+        db.execute(statement.format("", "INTEGER", "REAL"))
+    return EventTables(
+        lambda statement, values: db.execute(statement, values).fetchall(), time.time
+    )
 
 
 _NEVER = 1e300  # seconds: JSON and SQL have no infinity

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from .._home import user_secret
 from ..errors import ConfigurationError
+from ..records.codec import Json, text_of
 from .events import Event, checked_event
 
 __all__ = ["PUBLIC_URL", "event_id", "signal_secret", "signal_token", "signal_url"]
@@ -50,7 +51,7 @@ def event_id(token: str) -> str:
     return f"url-{hashlib.sha256(token.encode()).hexdigest()[:32]}"
 
 
-def signal_url(run_id: str, name: str, key: str = "") -> str:
+def signal_url(run_id: str, name: str, key: Json = "") -> str:
     """Return the address for an event of a run.
 
     Args:
@@ -61,7 +62,7 @@ def signal_url(run_id: str, name: str, key: str = "") -> str:
     Raises:
         ConfigurationError: for a name or a key that no store takes, or without LOOPWRIGHT_PUBLIC_URL.
     """
-    event = checked_event(Event(name, key or run_id))
+    event = checked_event(Event(name, run_id if key == "" else text_of(key)))
     base = os.environ.get(PUBLIC_URL, "").rstrip("/")
     if not base.startswith(("http://", "https://")):
         given = f"{base[:80]!r} is no address" if base else "it is not set"

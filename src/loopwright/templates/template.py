@@ -482,9 +482,8 @@ class _Compiled:
         variables: dict[str, object] = {METER: meter, "range": RANGE}
         for name in (*self.names, "range"):
             if name in values:
-                known = values[name]
-                own = isinstance(known, Helper)  # a function of the template language
-                variables[name] = known if own else to_data(meter, known, name)
+                of = values[name]
+                variables[name] = of if isinstance(of, Helper) else to_data(meter, of, name)
             elif name in helpers:
                 variables[name] = Helper(name, helpers[name])
         return meter, self._code.new_context(variables, shared=True)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..engine.context import Context, Scope
 from ..errors import ConfigurationError, StepError, TemplateError
 from ..records import History, Iteration, Result
-from ..records.codec import Json, text_of
+from ..records.codec import Json
 from ..records.display import idea_of
 from ..records.history import table_text
 
@@ -329,21 +330,11 @@ def rendered(part: TemplatedValue, ctx: Context, value: Json) -> Json:
     try:
         values = part.variables_of(ctx, value)
         if SIGNAL_URL in part.names and isinstance(values, dict):
-            values = {SIGNAL_URL: _signal_url(ctx.run.run_id), **values}
+            from ..journal.signal_urls import signal_url  # for the few templates that use it
+            from .sandbox import Helper
+
+            function = partial(signal_url, ctx.run.run_id)
+            values = {SIGNAL_URL: Helper(SIGNAL_URL, function), **values}
         return part.fill(values)
-    except TemplateError as error:
+    except ConfigurationError as error:
         raise StepError(str(error), path=ctx.path, kind="template", retryable=False) from error
-
-
-def _signal_url(run_id: str) -> object:
-    """Return the function that gives templates the addresses for events of a run."""
-    from ..journal.signal_urls import signal_url
-    from .sandbox import Helper
-
-    def url(name: str, key: Json = "") -> str:
-        try:
-            return signal_url(run_id, name, text_of(key))
-        except ConfigurationError as error:
-            raise TemplateError(str(error)) from None
-
-    return Helper(SIGNAL_URL, url)

@@ -225,6 +225,13 @@ def noise_text(measured: Json) -> str:
     return f"sigma {measured['sigma']:.3g} of {texts.plural(measured['runs'], 'past run')}"
 
 
+def hints_text(hints: Json) -> str:
+    """Return the hints that an iteration read, or their number where a page leaves out long values."""
+    if hints is None:
+        return "hints of people"
+    return "; ".join(f"hint {hint['number']} of {hint['who']}: {hint['text']}" for hint in hints)
+
+
 def _notice(entry: Entry) -> str:
     """Return a question, an answer or a changed limit as a sentence, or ""."""
     # A page leaves out long values, and a question may contain an output.
@@ -240,6 +247,8 @@ def _notice(entry: Entry) -> str:
         output = entry.value["output"]
         which = f" ({output['which']})" if output["which"] else ""
         return f"{entry.path} ended by {output['ended']}{which} after {texts.duration(output['seconds'])}"
+    if entry.kind == "steered":
+        return f"{entry.path} reads {hints_text(entry.value)}"
     if entry.kind == "answered":
         return answer_text(entry.path, entry.value)
     if entry.kind == "accepted" and entry.value is not None:

@@ -134,7 +134,7 @@ def test_an_address_needs_to_be_public(project: Project, monkeypatch: pytest.Mon
     monkeypatch.delenv("LOOPWRIGHT_PUBLIC_URL", raising=False)
     (project.folder / "a.yaml").write_text(ADDRESSES)
     said = project.call("check", "a.yaml").err
-    assert said.startswith("note: a.yaml:4:26: steps[0].set: no_public_url: signal_url() fails")
+    assert said.startswith("note: a.yaml:4:22: steps[0].set: no_public_url: signal_url() fails")
     answer = project.call("run", "a.yaml")
     assert answer.code == 1
     assert "signal_url() needs LOOPWRIGHT_PUBLIC_URL" in answer.out

@@ -225,8 +225,7 @@ class Compilation:
         self.optional.update(optional)
         if SIGNAL_URL in result and not os.environ.get(PUBLIC_URL):
             what = f"signal_url() fails without {PUBLIC_URL}, the address at which others reach `loopwright ui --signals PORT`"
-            note = self.source.problem_at_word(path, what, SIGNAL_URL)
-            self.project.notes.append(replace(note, code="no_public_url"))
+            self.project.notes.append(self.source.problem(path, what, code="no_public_url"))
         # A step that was left out without a readable name may define any of the names.
         if self.gaps.names:
             return

@@ -185,19 +185,20 @@ class Service:
         if bool(run) == bool(key):
             raise ConfigurationError("signal: give one of run and key")
         run_id = (await self.find(run)).run_id if run else ""
-        name, value, event_id = arguments["name"], arguments.get("value"), arguments.get("id")
-        event = Event(text_of(name), run_id or key, value, text_of(event_id), caller.name)
+        event = Event(
+            text_of(arguments["name"]), run_id or key, arguments.get("value"), text_of(arguments.get("id")),
+            caller.name,
+        )  # fmt: skip
         told = await send_event(self.journal, event, run_id)
         same = (told.event.name, told.event.key)
         waits = [row.run for row in await self.journal.waits() if (row.name, row.key) == same]
-        for waiting in dict.fromkeys(waits):
-            info = await self.journal.find(waiting)
+        for info in [await self.journal.find(waiting) for waiting in dict.fromkeys(waits)]:
             mine = self.sees(info) and not is_for_workers(info, self._url)
             if mine and info.status == "suspended":
                 try:
-                    await self._processes.launch(["resume", waiting, "--on-wait", "leave"])
+                    await self._processes.launch(["resume", info.run_id, "--on-wait", "leave"])
                 except ConfigurationError as error:  # the event is stored, and ends its wait later
-                    self._note(f"{waiting} was not continued: {error}")
+                    self._note(f"{info.run_id} was not continued: {error}")
         return {"id": told.event.id, "repeated": told.repeated, "waiting": told.waiting}
 
     async def start(self, arguments: Arguments) -> str:

@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...conditions import UNITS
+from ...engine.change_limits import ENDED
 from ...engine.run import new_run_id
 from ...engine.run_record import rewind_with_input
+from ...engine.steering import hold, steer
 from ...engine.waiting import stop_waiting
 from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
 from ...journal.events import Event
@@ -31,7 +33,7 @@ from ..journals import has_step
 from .access import is_loop, json_object
 from .forms import answer_of, input_in
 from .page import Page
-from .render import sentence_of
+from .render import render, sentence_of
 from .routes_runs import run_in
 from .signals import send_event
 
@@ -203,6 +205,38 @@ async def _woken(page: Page, run_id: str, fields: dict[str, Json]) -> dict[str, 
     if fields.get("go") and info.status == "suspended" and not info.queue:
         await page.processes.launch(["resume", run_id, "--on-wait", "leave"])
     return _at(run_id)
+
+
+async def hints(page: Page, request: Request) -> Response:
+    """The hints of a run that are in force, with a form that gives one."""
+    run_id = run_in(request)
+    info = await page.records.journal.find(run_id)
+    found = await steer(run_id, journal=page.records.journal)
+    return HTMLResponse(
+        render("hints.html", run_id=run_id, hints=found, ended=info.status in ENDED)
+    )
+
+
+async def steered(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Give a run a hint, or drop one."""
+    text, drop = text_of(fields.get("text")).strip(), _number(fields, "drop", int) or 0
+    of_environment(os.environ).refuse("hint", text)
+    if not text and not drop:
+        raise ConfigurationError("write a hint, or give the number of one to drop")
+    await steer(
+        run_in(request), text, journal=page.records.journal, loop=text_of(fields.get("loop")).strip(),
+        once=bool(fields.get("once")), drop=drop,
+    )  # fmt: skip
+    return {"said": "The loops read it in their next iterations." if text else "Dropped."}
+
+
+async def held(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Hold a run before its next effects."""
+    del fields
+    info = await hold(run_in(request), journal=page.records.journal)
+    return (
+        _at(info.run_id) if info.reason == "held" else {"said": "It stops before its next effect."}
+    )
 
 
 async def raised(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
