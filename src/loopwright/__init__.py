@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .engine.loop_options import Undecided
     from .engine.metrics import Metric, MetricScore
     from .engine.run import resume, resume_sync, run, run_sync
+    from .engine.steering import continue_run, hold, steer
     from .engine.step import step
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .engine.waiting import signal, signal_sync, wait
@@ -124,10 +125,12 @@ __all__ = [
     "change_limits_sync",
     "check",
     "checklist",
+    "continue_run",
     "fallback",
     "for_each",
     "fork",
     "fork_sync",
+    "hold",
     "judge",
     "keep_or_revert_loop",
     "metric",
@@ -145,6 +148,7 @@ __all__ = [
     "shell",
     "signal",
     "signal_sync",
+    "steer",
     "step",
     "stream",
     "tests",
@@ -194,6 +198,7 @@ _MODULES = {
     "engine.metrics": ("Metric", "MetricScore"),
     "engine.waiting": ("signal", "signal_sync", "wait"),
     "engine.run": ("resume", "resume_sync", "run", "run_sync"),
+    "engine.steering": ("continue_run", "hold", "steer"),
     "engine.step": ("step",),
     "engine.streaming": ("IterationEnded", "RunEnded", "TextDelta", "stream"),
     "engine.change_limits": ("change_limits", "change_limits_sync"),

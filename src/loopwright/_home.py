@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .errors import ConfigurationError
 
-__all__ = ["HOME", "TRUST", "Home", "state_folder"]
+__all__ = ["HOME", "TRUST", "Home", "state_folder", "user_secret"]
 
 HOME = ".loopwright"  # the folder of journals, stores and trees
 TRUST = "LOOPWRIGHT_TRUST"  # `all`: everything is approved, for dedicated machines
@@ -183,22 +183,7 @@ class Home:
         Raises:
             ConfigurationError: if it cannot be stored.
         """
-        file = self.private_file(name)
-        try:
-            # Linked when it is complete: another process reads it at once.
-            draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
-            if not file.exists():
-                _write_private(draft, make())
-                try:
-                    os.link(draft, file)
-                except FileExistsError:  # another process was first
-                    pass
-                except OSError:  # no links on this file system
-                    draft.replace(file)
-                draft.unlink(missing_ok=True)
-            return file.read_text("ascii")
-        except OSError as error:
-            raise ConfigurationError(f"{error.filename}: {error.strerror}; {_NO_STATE}") from error
+        return _secret(self.private_file(name), make)
 
     def is_copy_of(self, other: Home) -> bool:
         """Whether both have one identifier: a move or a copy by the user keeps it."""
@@ -226,6 +211,36 @@ def _can_be_written(folder: Path) -> bool:
     while not os.path.lexists(folder):
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+def user_secret(name: str) -> str:
+    """Return a secret of the user for all folders, made at its first use: 32 random bytes as text.
+
+    Raises:
+        ConfigurationError: if it cannot be stored.
+    """
+    if (state := state_folder()) is None:
+        raise ConfigurationError(f"there is no home folder; {_NO_STATE}")
+    return _secret(state / "private" / name, secrets.token_urlsafe)
+
+
+def _secret(file: Path, make: Callable[[], str]) -> str:
+    """Return the secret in a file of the user's, which `make` makes first."""
+    try:
+        # Linked when it is complete: another process reads it at once.
+        draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+        if not file.exists():
+            _write_private(draft, make())
+            try:
+                os.link(draft, file)
+            except FileExistsError:  # another process was first
+                pass
+            except OSError:  # no links on this file system
+                draft.replace(file)
+            draft.unlink(missing_ok=True)
+        return file.read_text("ascii")
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: {error.strerror}; {_NO_STATE}") from error
 
 
 def _write_private(file: Path, text: str) -> None:

@@ -16,6 +16,7 @@ from .engine.run_record import (
     StepWithResources,
 )
 from .engine.run_state import Clock, Listener, RunObserver
+from .engine.steering import Hint
 from .engine.step import (
     CompositeStep,
     EvaluationLike,
@@ -30,6 +31,7 @@ from .engine.step import (
     StepLike,
 )
 from .engine.streaming import StreamEvent
+from .engine.waiting import Probe, Probed
 from .journal.events import Event, OpenWait, Signalled
 from .journal.views import RunPage, RunView, Wanted, Watch
 from .records.codec import Json
@@ -50,6 +52,7 @@ __all__ = [
     "Forked",
     "Function",
     "FunctionStep",
+    "Hint",
     "ItemOutcome",
     "Json",
     "Leaf",
@@ -62,6 +65,8 @@ __all__ = [
     "ModelCall",
     "OnText",
     "OpenWait",
+    "Probe",
+    "Probed",
     "Redactor",
     "Reserve",
     "ResumeLimits",

@@ -94,3 +94,37 @@ def test_nested_tests_with_an_exit_code_only_are_noted(tmp_path: Path) -> None:
     loaded = load(written(tmp_path, f"{HEAD}  - {step}\n"), Settings())
     notes = [note.path for note in loaded.lints() if note.code == "exit_code_only"]
     assert notes == ["steps[0].fallback[0].loop.execute.loop.evaluate.tests"]
+
+
+@pytest.mark.parametrize(
+    ("wait", "until", "code", "place"),
+    [
+        ("{event: go, timeout: none}", "", "unbounded_wait", ".timeout"),
+        ("{event: go, timeout: none, first_of: {a: {event: b}, c: {for: 1h}}}", None, "", ""),
+        ("{event: go}", "[{max_iterations: 2}]", "same_key", ".event"),
+        ("{event: go, key: x}", "[{max_iterations: 2}]", "same_key", ".key"),
+        ("{event: go, key: '{{ loop.iteration }}'}", "[{max_iterations: 2}]", "", ""),
+        ("{event: go, since: wait}", "[{max_iterations: 2}]", "", ""),
+        ("{event: go}", "", "", ""),
+        ("{url: 'http://localhost:1/', every: {first: 1s, most: 5s}}", "", "frequent_probes", ".every"),
+        ("{url: 'http://localhost:1/', every: {first: 1s}}", "", "", ""),
+        (
+            "{at: '2031-01-01T00:00+00:00'}", "[{deadline: '2030-01-01T00:00:00+00:00'}]",
+            "wait_beyond_deadline", ".at",
+        ),
+    ],
+)  # fmt: skip
+def test_waits_that_are_valid_but_unusual(
+    wait: str, until: str | None, code: str, place: str, tmp_path: Path
+) -> None:
+    """A wait without an end, one key in all iterations, frequent requests, and a deadline that comes first."""
+    if until is None:
+        wait, until = "{first_of: {a: {event: b}, c: {for: 1h}}, timeout: none}", ""
+    step, at = f"wait: {wait}", "steps[0].wait"
+    if until:
+        step = f"loop: {{execute: {{wait: {wait}}}, until: {until}}}"
+        at = "steps[0].loop.execute.wait"
+    found = load(written(tmp_path, f"{HEAD}  - {{name: a, {step}}}\n"), Settings()).lints()
+    codes = ("unbounded_wait", "same_key", "frequent_probes", "wait_beyond_deadline")
+    expected = [(code, at + place)] if code else []
+    assert [(p.code, p.path) for p in found if p.code in codes] == expected

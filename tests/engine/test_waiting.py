@@ -110,7 +110,7 @@ async def test_a_timeout_fails_or_has_a_default() -> None:
     failed = await run(wait("w", event="never", timeout=0.05), journal=MemoryJournal())
     assert failed.status is Status.FAILED
     assert failed.error is not None
-    assert (failed.error.kind, "did not come within 50 ms" in failed.error.message) == (
+    assert (failed.error.kind, "its time limit of 50 ms is over" in failed.error.message) == (
         "wait_timeout",
         True,
     )
@@ -205,7 +205,7 @@ async def test_an_event_that_does_not_fit_is_set_aside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "needs exactly one of for, at, event, file, first_of, but has none"),
+        ({}, "needs exactly one of for, at, event, command, file, url, first_of, but has none"),
         ({"for_": 1, "event": "x"}, "but has for and event"),
         ({"for_": "soon"}, "'soon' is not a duration"),
         ({"for_": -1}, "-1 is not a duration"),
@@ -226,3 +226,12 @@ def test_wrong_waits_are_refused_when_they_are_made(options: dict[str, Any], sai
     with pytest.raises(ConfigurationError) as error:
         wait("w", **options)
     assert said in str(error.value)
+
+
+async def test_an_event_that_nobody_took_is_a_warning_at_the_end(journal: Any) -> None:
+    """It was for the ID of the run, and no wait of the run has its name."""
+    await signal("dnoe", key="r", journal=journal)
+    result = await run(
+        wait("w", event="done", timeout=0.05, default=None), journal=journal, run_id="r"
+    )
+    assert [warning.partition(":")[0] for warning in result.warnings] == ["events_left"]

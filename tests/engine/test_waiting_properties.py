@@ -7,6 +7,7 @@ sleeps, and the next one takes the run over, as after kill -9.
 from __future__ import annotations
 
 import asyncio
+import functools
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from loopwright import Context, Result, Status, run, signal, step, wait
 from loopwright.journal import Entry
-from loopwright.journal.events import Event
+from loopwright.journal.events import Event, events_in_memory
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.sqlite.ownership import Clocks
 
@@ -77,10 +78,11 @@ class Points:
         await self.world.pass_point()
         return found
 
-    async def end_wait(self, *arguments: Any) -> None:
+    async def end_wait(self, *arguments: Any) -> int:
         await self.world.pass_point()
-        await super().end_wait(*arguments)  # type: ignore[misc]
+        left: int = await super().end_wait(*arguments)  # type: ignore[misc]
         await self.world.pass_point()
+        return left
 
 
 class Memory(KeepingJournal):
@@ -88,11 +90,9 @@ class Memory(KeepingJournal):
 
     world: World
 
-    async def signal(self, event: Event) -> Any:
-        return self._events.signal(event, self.world.wall())
-
-    async def look_for(self, waits: Any) -> Any:
-        return self._events.look(waits, self.world.wall())
+    @functools.cached_property
+    def _events(self) -> Any:
+        return events_in_memory(lambda: self.world.wall())
 
     def watch(self) -> Any:
         return self.world

@@ -25,6 +25,7 @@ TIMES = re.compile(r"\d{8}-\d{6}-\w{6}|\b[\d.]+ m?s\b")
 ELSEWHERE = (
     "python examples/make_tests_pass/make_tests_pass.py",
     "python examples/learn_from_runs/learn_from_runs.py",
+    "python examples/wait_for_ci/wait_for_ci.py",
 )
 pytestmark = pytest.mark.slow
 

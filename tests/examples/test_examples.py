@@ -166,6 +166,15 @@ def test_keep_or_revert_prints_what_the_readme_shows(tmp_path: Path) -> None:
     assert {f.name: f.read_bytes() for f in project.iterdir() if f.is_file()} == before
 
 
+def test_wait_for_ci_repairs_what_another_process_reports(tmp_path: Path) -> None:
+    """The first push is red and the second green, by the events of the CI process; the project is unchanged."""
+    example = tmp_path / "wait_for_ci"
+    shutil.copytree(EXAMPLES / "wait_for_ci", example, ignore=shutil.ignore_patterns(".loopwright"))
+    told = _python(example / "wait_for_ci.py", cwd=tmp_path)
+    assert told == _shown("python examples/wait_for_ci/wait_for_ci.py")
+    assert "def " not in (example / "project" / "prices.py").read_text()
+
+
 def test_make_tests_pass_in_yaml_leaves_a_patch(tmp_path: Path) -> None:
     """The document works on a copy of the folder, and its patch makes the tests pass."""
     shutil.copytree(TESTS, tmp_path / "example", ignore=shutil.ignore_patterns("__pycache__"))

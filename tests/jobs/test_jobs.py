@@ -44,6 +44,7 @@ JOBS = [
     Job("tests_until_they_pass", "guide/tests.md", ("In YAML",)),
     Job("a_list_in_parallel_under_a_budget", "guide/lists.md"),
     Job("approval_and_resume", "guide/approvals.md"),
+    Job("wait_for_ci", "guide/waiting.md", ("Wait for CI",)),
     Job("tools_of_an_mcp_server", "guide/tools.md", ("Use the tools of an MCP server",)),
     Job("an_evaluator", "guide/own-evaluator.md"),
     Job("a_condition", "guide/own-condition.md"),

@@ -68,6 +68,20 @@ class EventsContract:
         await journal.end_wait("c")
         assert [row.run for row in await journal.waits()] == ["a"]
 
+    async def test_an_event_for_one_run_is_nothing_to_others(self, store: Store) -> None:
+        """Only that run finds it and becomes due; one that is for every run comes to both."""
+        journal = store.journal
+        mine, other = OpenWait("a", "p", "built", "k"), OpenWait("b", "p", "built", "k")
+        await journal.look_for([mine])
+        await journal.look_for([other])
+        told = await journal.signal(Event("built", "k", 1, "url-1", "a URL", run="a"))
+        assert (told.event.run, told.waiting) == ("a", 1)
+        assert [row.run for row in await journal.waits(due=time.time() + 60)] == ["a"]
+        shared = await signal("built", 2, key="k", journal=journal)
+        assert (await journal.look_for([mine]))[1] == [told.event]
+        assert (await journal.look_for([other]))[1] == [shared.event]
+        assert (await journal.signal(Event("built", "k", 3, "url-1", run="a"))).repeated
+
     async def test_a_look_leaves_due_what_it_has_found(self, store: Store) -> None:
         """Who looks may end before it takes the event, and whoever continues runs finds that it is there."""
         journal, wait = store.journal, OpenWait("a", "p", "built", "k", due=time.time() + 3600)

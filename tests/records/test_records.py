@@ -116,7 +116,7 @@ def test_status_is_a_function_of_the_reason() -> None:
             "items_failed", "success_rate_not_met",
         ],
         Status.IMPOSSIBLE: ["impossible"],
-        Status.SUSPENDED: ["approval", "needs_attention", "throttled", "quota", "waiting"],
+        Status.SUSPENDED: ["approval", "needs_attention", "throttled", "quota", "waiting", "held"],
         Status.CANCELLED: ["cancelled"],
     }  # fmt: skip
 

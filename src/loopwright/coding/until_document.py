@@ -254,6 +254,7 @@ class UntilOptions:
         on_tamper: What follows a change of them: `put_back`, `reject` or `stop`.
         held_out: A folder of tests that the agent cannot read, or "".
         show: Files and folders that the agent can read although the sandbox hides what is around them.
+        waits: The most seconds of one wait of the agent, or None if it cannot wait; for coding agents.
     """
 
     check: str
@@ -290,6 +291,7 @@ class UntilOptions:
     on_tamper: str = "put_back"
     held_out: str = ""
     show: Sequence[str] = ()
+    waits: float | None = None
 
     @property
     def budget(self) -> dict[str, Json]:
@@ -479,6 +481,7 @@ def _execute(options: UntilOptions) -> dict[str, Json]:
         "permissions": options.permissions != "edit",
         "price": options.price is not None,
         "sandbox own": options.sandbox == "own",
+        "waits": options.waits is not None,
     }
     for name, used in wrong.items():
         if used:
@@ -535,6 +538,9 @@ def _agent_options(options: UntilOptions, known: KnownAgent) -> dict[str, Json]:
         step["price"] = {"input": options.price[0], "output": options.price[1]}
     if options.sandbox != "none":
         step["sandbox"] = _sandbox(options)
+    if options.waits is not None:
+        # An agent with the permissions `read` runs no commands.
+        step["waits"] = {"longest": options.waits, "commands": options.permissions != "read"}
     return step
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .. import templates
@@ -19,7 +21,7 @@ from ..records.codec import Json
 from ..records.display import money, plural
 from .plan import calls_of_iteration
 from .project import LoadedDocument
-from .schema.document import Action, Document, LoopSpec, PhasedSpec
+from .schema.document import Action, Document, LoopSpec, PhasedSpec, WaitSpec
 from .schema.fields import SandboxSpec, SandboxWord
 from .schema.traverse import (
     condition_limit,
@@ -316,7 +318,9 @@ def _step_lints(document: Document, file: str, loaded: LoadedDocument) -> _Notes
         yield from _action_lints(step, ("steps", i), called)
 
 
-def _action_lints(action: Action, at: Location, called: _Called) -> _Notes:
+def _action_lints(
+    action: Action, at: Location, called: _Called, loop: LoopSpec | None = None
+) -> _Notes:
     condition = getattr(action, "if_", None)
     if condition is not None:
         yield from _constant(condition, (*at, "if"))
@@ -330,12 +334,52 @@ def _action_lints(action: Action, at: Location, called: _Called) -> _Notes:
         )
     if action.loop is not None:
         yield from _loop_lints(action.loop, (*at, "loop"), called)
-        yield from _action_lints(action.loop.execute, (*at, "loop", "execute"), called)
+        yield from _action_lints(action.loop.execute, (*at, "loop", "execute"), called, action.loop)
     if action.each is not None:
-        yield from _action_lints(action.each.execute, (*at, "each", "execute"), called)
+        yield from _action_lints(action.each.execute, (*at, "each", "execute"), called, loop)
     for kind in ("steps", "parallel", "fallback"):
         for i, inner in enumerate(getattr(action, kind) or ()):
-            yield from _action_lints(inner, (*at, kind, i), called)
+            yield from _action_lints(inner, (*at, kind, i), called, loop)
+    if action.wait is not None:
+        yield from _wait_lints(action.wait, (*at, "wait"), loop)
+
+
+def _wait_lints(wait: WaitSpec, at: Location, loop: LoopSpec | None) -> _Notes:
+    members = {at: wait, **{(*at, "first_of", n): one for n, one in (wait.first_of or {}).items()}}
+    timed = [one for one in members.values() if one.for_ is not None or one.at is not None]
+    if wait.timeout == "none" and not timed:
+        yield (
+            (*at, "timeout"),
+            "unbounded_wait",
+            "nothing ends this wait if what it waits for does not come; set a timeout, or a default for it",
+        )
+    times = [value for tag, value in conditions_in(loop and loop.until) if tag == "deadline"]
+    for place, one in members.items():
+        if loop is not None and one.event and one.since != "wait" and "{{" not in (one.key or ""):
+            yield (
+                (*place, "key" if one.key else "event"),
+                "same_key",
+                "each iteration waits for the same key: an event sent twice ends two waits; put the iteration into key",
+            )
+        if one.url is not None and one.every is not None and (one.every.most or 60.0) < 10:
+            yield (
+                (*place, "every"),
+                "frequent_probes",
+                "the URL is asked more often than every 10 seconds; its host may refuse that",
+            )
+        later = [text for text in times if isinstance(text, str) and _is_later(one.at, text)]
+        if later:
+            yield (
+                (*place, "at"),
+                "wait_beyond_deadline",
+                f"the deadline {later[0]} of the loop around it comes first",
+            )
+
+
+def _is_later(at: str | None, deadline: str) -> bool:
+    with suppress(ValueError, TypeError):
+        return datetime.fromisoformat(at or "") > datetime.fromisoformat(deadline)
+    return False
 
 
 def _constant(text: str, at: Location) -> _Notes:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from ..errors import ConfigurationError
 from .compiler import functions
 from .project import GENERATED, LoadedDocument, Sent, shown_path
-from .schema.document import Document
+from .schema.document import Document, WaitedSpec
 from .schema.evaluators import JudgeSpec
 from .schema.models import CodingAgentSpec
 from .schema.traverse import commands_in, functions_in, parts
@@ -175,7 +175,10 @@ def _commands_of(document: Document, path: Path, files: _Files) -> list[str]:
     for program in _programs(document, folder, files.taken):
         lines.append(shlex.join(program))
         files.take_all(_files_named(program, folder, "."))
-    return lines + [f"connect to {s.url}" for s in document.servers.values() if s.url]
+    lines += [f"connect to {s.url}" for s in document.servers.values() if s.url]
+    waits = (part.url for part in parts(document) if isinstance(part, WaitedSpec))
+    urls = [one if isinstance(one, str) else one.url for one in waits if one is not None]
+    return lines + [f"connect to {url}" for url in urls]
 
 
 def _manifests(document: Document, folder: Path) -> Iterator[Path]:

@@ -29,6 +29,7 @@ __all__ = [
     "Tuned",
     "change_limits",
     "change_limits_sync",
+    "expect_loop",
     "limits_in_force",
 ]
 
@@ -282,6 +283,25 @@ def limits_in_force(info: RunInfo, entries: Iterable[Entry]) -> list[LimitInForc
         The limits of the run and of its loops, and the numbers of jobs at a time.
     """
     return list(_RecordedLimits(info, entries).limits())
+
+
+def expect_loop(info: RunInfo, entries: Iterable[Entry], loop: str = "") -> None:
+    """Raise ConfigurationError if a run has no such loop, or if all of its loops have ended ("" is any loop)."""
+    recorded = _RecordedLimits(info, entries)
+    if loop:
+        recorded.expect(loop)
+    bounds = info.source.get("bounds") or {}
+    within = {one["name"]: one.get("within", "") for one in bounds.get("loops", ())}
+
+    def goes_on(name: str) -> bool:
+        paths = recorded.replay.loops_named(name)
+        if not paths or any(path not in recorded.replay.ended for path in paths):
+            return True
+        # A loop inside another one begins again in its next iteration.
+        return bool(within.get(name)) and goes_on(within[name])
+
+    if not any(map(goes_on, [loop.rsplit("/", 1)[-1]] if loop else recorded.loops)):
+        raise ConfigurationError(f"{info.run_id}: no loop of it reads a hint any more")
 
 
 def _checked(key: str, value: Any) -> Json:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -58,6 +58,7 @@ class Scope:
         "checked",
         "current",
         "files",
+        "hints",
         "history",
         "initial",
         "loops",
@@ -105,6 +106,7 @@ class Scope:
         self.checked: bool | None = None
         self.chain = 0  # how often its files were put back to those of an earlier iteration
         self.total = 0  # items, if it runs over a list
+        self.hints: Sequence[Mapping[str, Json]] = ()  # of people, that the iteration has read
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None
         self.history = _UNBEGUN
@@ -185,6 +187,18 @@ class Scope:
     def show(self, outputs: Mapping[str, Json]) -> None:
         """Show values under their names, as if steps had returned them."""
         self.outputs = {**self.outputs, **outputs}
+
+    def hint(self, hints: Sequence[Mapping[str, Json]]) -> None:
+        """Show the hints that the iteration has read."""
+        self.hints = hints
+
+    @property
+    def iteration_scope(self) -> Scope | None:
+        """The scope of the iteration around; those of lists and workflows are in it."""
+        scope: Scope | None = self
+        while scope is not None and (scope.total or not scope.number):
+            scope = scope.parent
+        return scope
 
     def keep(self, name: str, result: Result) -> None:
         """Show the result of a step under its name."""
@@ -281,6 +295,12 @@ class Context:
     def history(self) -> History:
         """A copy of the finished iterations of the enclosing loop."""
         return self.scope.history.view(typed=self._typed) if self.scope else History()
+
+    @property
+    def hints(self) -> list[str]:
+        """The hints of people that the current iteration has read; see `steer`."""
+        scope = None if self.scope is None else self.scope.iteration_scope
+        return [] if scope is None else [hint["text"] for hint in scope.hints]
 
     @property
     def last(self) -> Iteration | None:

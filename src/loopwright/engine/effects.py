@@ -48,7 +48,7 @@ async def perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) 
         request = step.asks
         if request is not None:
             request = run.clean(request)
-    if ctx.gate is not None or run.cancelled is not None:
+    if ctx.gate is not None or run.cancelled is not None or run.steering is not None:
         _check_allowed(ctx)
     if run.permits is None or not step.counts:
         started = Entry("started", path, run.now(), request, fingerprint)
@@ -168,7 +168,12 @@ async def journaled(ctx: Context, name: str, step: Leaf, value: Json, token: str
     """
     run, account, path = ctx.run, ctx.account, f"{ctx.path}/{name}"
     # A person may set a limit while the run is open.
-    if ctx.gate is not None or account.capped or run.cancelled is not None:
+    if (
+        ctx.gate is not None
+        or account.capped
+        or run.cancelled is not None
+        or run.steering is not None
+    ):
         return await perform(ctx, path, step, value, token)
     fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}" if run.keeps else ""
     began = run.now()
@@ -260,11 +265,12 @@ def _written(run: Run, types: FunctionTypes | None, output: object, path: str) -
 
 
 def _check_allowed(ctx: Context) -> None:
-    """Raise Stopped if a deadline, a guard or a cancel forbids that anything begins."""
+    """Raise Stopped if a deadline, a guard or a cancel forbids that anything begins, and Suspended if a hold does."""
     if ctx.gate is not None:
         ctx.gate.check(ctx.run)
     if ctx.run.cancelled is not None:
         raise Stopped("", ctx.run.cancelled)
+    ctx.run.check_hold()
 
 
 async def _reserve(ctx: Context, step: Leaf, value: Json, started: Entry) -> None:

@@ -350,6 +350,7 @@ class LoopRun:
             if would_stop is not None and record.number == would_stop["iterations"]:
                 self.normal = Stop.from_json(would_stop["stop"]), self.history
         self.scope.record(self.history)
+        self.scope.hint(replay.steered.get(f"{self.path}/{self.scope.number}", ()))
         ended = replay.ended.get(self.path)
         if ended is not None:
             self._return_to_normal_end()
@@ -524,11 +525,26 @@ class LoopRun:
 
     def _place(self, number: int, path: str) -> None:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
-        stall, replay = self.loop.on_stall, self.run_state.replay
+        stall, run, replay = self.loop.on_stall, self.run_state, self.run_state.replay
         self.scope.begin(number, 0 if stall is None else stall.restarts_after(self.history))
         self.ctx.at(path)
+        if run.steering is not None or (replay is not None and replay.steered):
+            self._read_hints(path)
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
         self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
+
+    def _read_hints(self, path: str) -> None:
+        """Read the hints of people for an iteration: the recorded ones, if it began before."""
+        run, replay = self.run_state, self.run_state.replay
+        recorded = {} if replay is None else replay.steered
+        hints: list[Json] = recorded.get(path, [])
+        begun = path in recorded or (replay is not None and replay.began(path) is not None)
+        if not begun and run.steering is not None:
+            hints = run.clean(run.steering.read(self.path, path, self.scope.hints))
+            if hints:
+                # Durable with the first effect, so that it costs no commit.
+                run.append(Entry("steered", path, run.now(), value=hints))
+        self.scope.hint(hints)
 
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""

@@ -389,6 +389,7 @@ class LiveLimits:
                 posted = await self._inbox()
             except JournalError:
                 return  # the next commit of the run reports it
+            self._run.steer(posted)
             for entry in tuned_entries(self._recorded, posted, self._run.now()):
                 self._apply(entry)
 
@@ -768,6 +769,8 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
         show_ended_loops(state, replay, step)
     _listen(state, store)
     try:
+        if store is not None and state.log.posted:
+            state.steer(await store.inbox(state.run_id))
         if step.reads_past:
             await set_noise(state, step, store)
         value, declared = info.input, step.input_type
@@ -775,9 +778,14 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             value = declared.attach(value)
         result = await _outcome(state, step, value)
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        if store is not None and state.waited and kind == "ended":
-            await store.end_wait(state.run_id)
-        state.append(Entry(kind, "", result.seconds, value=ended_entry(result)))
+        waited = state.waited and kind == "ended"
+        if waited and store is not None and (left := await store.end_wait(state.run_id)):
+            state.warn(f"{left} of the events for this run were not taken", code="events_left")
+            result = replace(result, warnings=state.warnings)
+        entry = Entry(kind, "", result.seconds, value=ended_entry(result))
+        # A look that found nothing new leaves the journal as it was.
+        if state.log.grown or not _same_wait(state.log.recorded, entry):
+            state.append(entry)
         # Listeners receive the end before the run is released. Without them, one commit does both.
         if state.listeners:
             await state.settle()
@@ -797,6 +805,14 @@ async def _recorded(state: Run, step: Step, info: RunInfo, store: Journal | None
             if committed is not None:
                 await committed
     return result
+
+
+def _same_wait(recorded: Sequence[Entry], entry: Entry) -> bool:
+    """Return whether the last recorded entry says that the run waits as this one does."""
+    if not recorded or recorded[-1].kind != "suspended" or entry.kind != "suspended":
+        return False
+    told, tells = recorded[-1].value, entry.value
+    return all(told.get(name) == tells[name] for name in tells if name != "seconds")
 
 
 def _listen(state: Run, store: Journal | None) -> None:

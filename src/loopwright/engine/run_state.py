@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..conditions import Budget
 from ..errors import OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
-from ..journal.protocol import FileStore
+from ..journal.protocol import FileStore, Posted
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop, codec
 from ..records.codec import Json, cleaned, error_line, error_text, normalise, text_of
 from ..records.display import cut, duration, one_line, score, verdict_word
@@ -32,10 +32,12 @@ from .budgets import Account, EffectPermits
 from .step import Leaf
 
 if TYPE_CHECKING:
+    from ..journal.events import Event
     from ..journal.replay import RecordedRun
     from ..memory import Memory
     from ..records.redaction import Redactor
     from .run import LiveLimits
+    from .steering import Steering
 
 __all__ = [
     "LOG",
@@ -318,7 +320,8 @@ class Run:
         timed: the loop that a tuned limit of time ends now.
         store: its journal, for waits. `leaves` is whether it is suspended when all its branches wait.
         at_work: how many of its branches do not wait. `waited` is whether one did, so that the journal has rows of it.
-        taken: the number of the last event that it took, by name and key.
+        taken: the highest number and the latest time of the events that it took, by name and key.
+        steering: the hints and the hold of people, or None.
     """
 
     __slots__ = (
@@ -356,6 +359,7 @@ class Run:
         "run_id",
         "score",
         "silent",
+        "steering",
         "steps",
         "store",
         "stubs",
@@ -416,6 +420,7 @@ class Run:
         self.warnings = (*(self.replay.warnings if self.replay else ()), *warnings)
         self.taken = self.replay.taken if self.replay else _NONE_TAKEN
         self.waited = bool(self.replay and self.replay.waiting)
+        self.steering: Steering | None = None
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
@@ -554,6 +559,31 @@ class Run:
             self.tuned = TunedLimits()
         self.tuned.add(entry)
 
+    def steer(self, inbox: Sequence[Posted]) -> None:
+        """Follow the hints and holds in the inbox of the run."""
+        from .steering import Steering
+
+        if self.steering is None:
+            self.steering = Steering(inbox, self.replay.steered if self.replay else None)
+        else:
+            self.steering.take(inbox)
+
+    def check_hold(self) -> None:
+        """Raise Suspended if a person holds the run; the question is recorded once."""
+        steering = self.steering
+        if steering is None or not steering.held:
+            return
+        from .steering import hold_of
+
+        stop, asked = hold_of(steering)
+        path = f"hold {steering.held}"
+        known = steering.asked or (self.replay is not None and path in self.replay.asked)
+        if not known and not self.silent:
+            asked["since"] = self.clock.wall()
+            self.append(Entry("asked", path, self.now(), value=self.clean(asked)))
+        steering.asked = True
+        raise Suspended(stop, path=path, request=asked["request"])
+
     def read_limits(self, reader: Callable[[], LiveLimits]) -> None:
         """Read and apply new limits while the run is open; most runs get none, and need no reader."""
         if self.ending:
@@ -595,11 +625,13 @@ class Run:
         """Note that the journal has rows of waits of this run."""
         self.waited = True
 
-    def take_event(self, name: str, key: str, number: int, path: str) -> None:
+    def take_event(self, event: Event, path: str) -> None:
         """Record that the run took an event, which stays so if a person rewinds it."""
-        self.taken = {**self.taken, (name, key): number}
+        place = (event.name, event.key)
+        number, at = self.taken.get(place, (0, 0.0))
+        self.taken = {**self.taken, place: (max(number, event.number), max(at, event.at))}
         if not self.silent:
-            value = {"name": name, "key": key, "number": number}
+            value = {"name": event.name, "key": event.key, "number": event.number, "at": event.at}
             self.append(Entry("taken", path, self.now(), value=value))
 
     def _append_for_listeners(self, entry: Entry) -> None:
@@ -761,5 +793,5 @@ class Run:
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty
-_NONE_TAKEN: dict[tuple[str, str], int] = {}  # shared by all runs without events
+_NONE_TAKEN: dict[tuple[str, str], tuple[int, float]] = {}  # shared by all runs without events
 _NO_LOOPS: dict[str, Any] = {}  # shared by all silent runs; it stays empty

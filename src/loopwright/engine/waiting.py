@@ -15,9 +15,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import ConfigurationError, StepError, Suspended, listed, nearest
+from ..errors import ConfigurationError, StepError, StepTimeout, Suspended, listed, nearest
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
@@ -31,15 +31,66 @@ if TYPE_CHECKING:
     from ..journal.events import Event, OpenWait, Signalled
     from .context import Context
 
-__all__ = ["Wait", "WaitForm", "signal", "signal_sync", "wait"]
+__all__ = [
+    "Probe", "Probed", "Wait", "WaitForm", "seconds", "signal", "signal_sync", "stop_waiting", "wait", "waited",
+]  # fmt: skip
 
 TIMEOUT = 7 * 86_400.0  # seconds, where nothing else is set
 LONGEST = 3600.0  # seconds of one sleep
 PROBE = 60.0  # seconds after which a run that left its process looks at a file again
 POLL = 0.2  # seconds between two looks at a store, which another process may change
-_FORMS = ("for", "at", "event", "file", "first_of")
-_FIELDS = {"event": ("key", "since", "schema"), "file": ("is",)}
+FIRST, MOST = 2.0, 60.0  # seconds: the pause after the first probe, and the longest one
+TRIES = 3  # probes in a row that cannot be made, after which the wait fails
+STOP = (
+    "!stop"  # the name of the event that ends a wait as its time limit does; users cannot send it
+)
+_FORMS = ("for", "at", "event", "command", "file", "url", "first_of")
+_PROBES = ("command", "url")
+_FIELDS = {
+    "event": ("key", "since", "schema"), "command": ("failed", "every"), "file": ("is",), "url": ("every",),
+}  # fmt: skip
 _STATES = ("there", "gone", "changed")
+_NONE_YET = (0, math.inf)  # of the events that a run took
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What one look at a condition found.
+
+    Args:
+        true: whether it is true.
+        value: the value of the wait, if this look ends it.
+        exit: the exit code of a command.
+        digest: what is compared with the first look, for a condition that something changes.
+    """
+
+    true: bool
+    value: Json = None
+    exit: int | None = None
+    digest: str = ""
+
+
+class Probe(Protocol):
+    """A condition that is looked at from time to time: a command, or the answer of a URL."""
+
+    @property
+    def words(self) -> str:
+        """What is looked at."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the condition for replays."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is true when something differs from the first look."""
+
+    async def look(self, ctx: Context, before: str) -> Probed:
+        """Look once. `before` is the digest of the first look, "" in it.
+
+        Raises:
+            StepError: if it cannot be looked at.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -47,20 +98,24 @@ class Member(Value):
     """One condition of a wait.
 
     Args:
-        kind: `for`, `at`, `event` or `file`.
-        value: the seconds, the time in seconds since the epoch, the name of the event, or the path of the file.
+        kind: `for`, `at`, `event`, `command`, `file` or `url`.
+        value: the seconds, the time in seconds since the epoch, the name of the event, the path of the file, or the Probe.
         key: the key of the event; "" is the ID of the run.
         since: `run` or `wait`: from when events count.
         schema: the JSON Schema of the value of the event.
         state: `there`, `gone` or `changed`: how the file must be.
+        failed: the exit codes of a command with which the wait fails.
+        every: seconds after the first probe, and at most between two of them.
     """
 
     kind: str
-    value: Json
+    value: Any
     key: str = ""
     since: str = "run"
     schema: Json = None
     state: str = "there"
+    failed: tuple[int, ...] = ()
+    every: tuple[float, float] = (FIRST, MOST)
 
     @classmethod
     def of(cls, options: Json, where: str) -> Member:
@@ -80,12 +135,24 @@ class Member(Value):
             value = value.get("path")
         for name, fields in _FIELDS.items():
             for one in fields:
-                if name != kind and more.get(one) is not None:
+                if one not in _FIELDS.get(kind, ()) and more.get(one) is not None:
                     raise ConfigurationError(f"{where}: {one} belongs to {name}, not to {kind}")
         if kind == "for":
-            return cls(kind, _seconds(where, "for", value))
+            return cls(kind, seconds(where, "for", value))
         if kind == "at":
             return cls(kind, _time(where, value))
+        if kind in _PROBES:
+            if not hasattr(value, "look"):
+                how = "shell([...])" if kind == "command" else "UrlProbe(...)"
+                raise ConfigurationError(
+                    f"{where}: {kind}: {value!r:.80} is not a probe; use {how}"
+                )
+            codes = more.get("failed") or ()
+            if isinstance(codes, str) or not all(type(code) is int and code for code in codes):
+                raise ConfigurationError(
+                    f"{where}: failed: {codes!r:.80} are not exit codes other than 0; write a list such as [2]"
+                )
+            return cls(kind, value, failed=tuple(codes), every=_pauses(where, more.get("every")))
         if not isinstance(value, str) or not value or len(value) > 1000:
             raise ConfigurationError(
                 f"{where}: {kind}: {value!r:.80} is not a {'name' if kind == 'event' else 'path'}"
@@ -133,6 +200,10 @@ class Member(Value):
             return when(self.value)
         if self.kind == "event":
             return f"the event {self.value}{f' (key {self.key})' if self.key else ''}"
+        if self.kind == "command":
+            return f"{self.value.words} to succeed"
+        if self.kind == "url":
+            return str(self.value.words)
         return f"the file {self.value} to be {self.state}"
 
 
@@ -153,7 +224,8 @@ class WaitForm(Value):
     @classmethod
     def of(cls, options: Mapping[str, Json], where: str = "wait") -> WaitForm:
         """Return the form of the options of a wait. Raises ConfigurationError with the place of what is wrong."""
-        known = (*_FORMS, "timeout", "default", *(one for of in _FIELDS.values() for one in of))
+        fields = dict.fromkeys(one for of in _FIELDS.values() for one in of)
+        known = (*_FORMS, "timeout", "default", *fields)
         for name in options:
             if name not in known:
                 hint = nearest(name, known) or listed(name, known, lead="it takes")
@@ -177,7 +249,7 @@ class WaitForm(Value):
             timed = any(member.ends(0.0) < math.inf for member in members.values())
             timeout = math.inf if timed else TIMEOUT  # a time ends it anyway
         else:
-            timeout = math.inf if limit == "none" else _seconds(where, "timeout", limit)
+            timeout = math.inf if limit == "none" else seconds(where, "timeout", limit)
         return cls(members, timeout, (options["default"],) if "default" in options else ())
 
     def words(self) -> str:
@@ -185,7 +257,8 @@ class WaitForm(Value):
         return ", or ".join(member.words() for member in self.members.values())
 
 
-def _seconds(where: str, name: str, value: Json) -> float:
+def seconds(where: str, name: str, value: Json) -> float:
+    """Return the seconds of a number or a text such as `2h`. Raises ConfigurationError."""
     try:
         number = seconds_of(value) if isinstance(value, str) else value
         return float(codec.number(name, number, minimum=0))
@@ -193,6 +266,20 @@ def _seconds(where: str, name: str, value: Json) -> float:
         raise ConfigurationError(
             f"{where}: {name}: {value!r:.80} is not a duration; write seconds, or text like 30s or 2h"
         ) from error
+
+
+def _pauses(where: str, every: Json) -> tuple[float, float]:
+    if every is None:
+        return FIRST, MOST
+    if not isinstance(every, Mapping) or not every.keys() <= {"first", "most"}:
+        raise ConfigurationError(
+            f"{where}: every: {every!r:.80} is not valid; write {{first: 2s, most: 1m}}"
+        )
+    first = seconds(where, "every: first", every.get("first", FIRST))
+    most = seconds(where, "every: most", every.get("most", max(first, MOST)))
+    if not 0 < first <= most:
+        raise ConfigurationError(f"{where}: every: first must be above 0 and at most {most:g} s")
+    return first, most
 
 
 def _time(where: str, value: Json) -> float:
@@ -217,7 +304,7 @@ class Wait(CompositeStep[Any, Any]):
 
     @fingerprinted
     def fingerprint(self) -> str:
-        return digest_of("wait", codec.canonical(dict(self.options)))
+        return digest_of("wait", codec.canonical(_meaning(dict(self.options))))
 
     def parts(self) -> Sequence[Any]:
         return ()
@@ -231,19 +318,28 @@ class Wait(CompositeStep[Any, Any]):
         )
 
 
-def wait(name: str = "wait", **options: Json) -> CompositeStep[Any, Any]:
+def _meaning(options: Any) -> Json:
+    """Return options as JSON: probes by their fingerprints."""
+    if isinstance(options, Mapping):
+        return {key: _meaning(value) for key, value in options.items()}
+    return options.fingerprint if hasattr(options, "look") else options
+
+
+def wait(name: str = "wait", **options: Any) -> CompositeStep[Any, Any]:
     """Return a step that ends when something outside of the run is true; until then it costs nothing.
 
     Args:
         name: the name of the step.
         options: one of `for_` (seconds, or text such as "10m"), `at` (a time with an offset), `event` (a name, with
-            `key`, `since` and `schema`), `file` (a path, or a mapping with `path` and `is`: there, gone or changed)
-            and `first_of` (several of them by name). `timeout`: seconds, text or "none" (default: 7 days). `default`:
-            the value with which it then ends; without one it fails.
+            `key`, `since` and `schema`), `command` (a `shell` step, with `failed`: the exit codes that end it as failed),
+            `file` (a path, or a mapping with `path` and `is`: there, gone or changed), `url` (a `UrlProbe`) and
+            `first_of` (several of them by name). `every`: the pauses between looks at a command or URL, a mapping with
+            `first` (2 seconds) and `most` (60 seconds). `timeout`: seconds, text or "none" (default: 7 days).
+            `default`: the value with which it then ends; without one it fails.
 
     Returns:
-        The step. Its output is `{ended, which, value, seconds}`: `time`, `event`, `file` or `timeout`, the name in
-        `first_of`, the value of the event or the default, and how long it waited.
+        The step. Its output is `{ended, which, value, seconds}`: `time`, `event`, `command`, `file`, `url` or `timeout`,
+        the name in `first_of`, the value of the event, what the command or URL gave or the default, and how long it waited.
 
     Raises:
         ConfigurationError: for options that are not valid.
@@ -258,11 +354,20 @@ def wait(name: str = "wait", **options: Json) -> CompositeStep[Any, Any]:
     return Wait(name, written)
 
 
-async def waited(ctx: Context, path: str, options: Mapping[str, Json]) -> Json:
+async def waited(
+    ctx: Context, path: str, options: Mapping[str, Any], *, folder: Path | None = None
+) -> Json:
     """Wait at a path and return the output, or the recorded one.
 
+    Args:
+        ctx: the context of the step that waits.
+        path: the path of the wait.
+        options: those of `wait`.
+        folder: the folder of its files. Default: that of the workspace, else that of this process.
+
     Raises:
-        StepError: of kind `wait_timeout`, or `bad_wait` for options that are not valid.
+        StepError: of kind `wait_timeout`, `wait_failed` for a failed command, that of a probe that cannot be made, or
+            `bad_wait` for options that are not valid.
         Suspended: if every branch waits, and the run leaves its process meanwhile.
     """
     run = ctx.run
@@ -274,26 +379,32 @@ async def waited(ctx: Context, path: str, options: Mapping[str, Json]) -> Json:
         raise StepError(str(error), path=path, kind="bad_wait", retryable=False) from None
     if run.stubs is not None:
         return run.stubs.output(path, "wait")
-    return _outcome(path, await _Waiting(ctx, path, form).run())
+    return _outcome(path, await _Waiting(ctx, path, form, folder).run())
 
 
 def _outcome(path: str, woken: Mapping[str, Json]) -> Json:
     if failed := woken.get("failed"):
-        raise StepError(failed, path=path, kind="wait_timeout", retryable=False)
+        kind = woken.get("kind", "wait_timeout")
+        raise StepError(failed, path=path, kind=kind, retryable=False)
     return codec.normalise(woken["output"])
 
 
 class _Waiting:
     """One wait, from its record to its decision."""
 
-    def __init__(self, ctx: Context, path: str, form: WaitForm) -> None:
+    def __init__(self, ctx: Context, path: str, form: WaitForm, folder: Path | None) -> None:
         self.ctx, self.path, self.form, self.state = ctx, path, form, ctx.run
+        self.folder = folder
         self.kinds = {member.kind for member in form.members.values()}
         self.store = None if self.state.log.silent else self.state.store
         self.since = self.due = 0.0
         self.digests: dict[str, str] = {}
-        self.registered = False
         self.set_aside: dict[str, int] = {}  # numbers of events whose value does not fit, by member
+        self.probes = {
+            name: _Probing(member)
+            for name, member in form.members.items()
+            if member.kind in _PROBES
+        }
 
     async def run(self) -> Mapping[str, Json]:
         """Record the wait, wait, and record the decision."""
@@ -301,16 +412,23 @@ class _Waiting:
         now = await self._begin()
         state.begin_wait()
         anchor = state.clock.monotonic()
-        watch = self.store.watch() if self.store is not None else None
+        watch, seen = (self.store.watch() if self.store is not None else None), -1
         state.count(-1)
         try:
             while True:
+                # The end of a wait does not wake a run that a person holds; the event stays.
+                state.check_hold()
                 version = watch.version() if watch is not None else 0
                 # While the process stays, durations follow the monotonic clock.
+                for name, probing in self.probes.items():
+                    if state.clock.monotonic() >= probing.next:
+                        await probing.look(self.ctx, self.path, self.digests.get(name, ""))
                 time = now + max(0.0, state.clock.monotonic() - anchor)
                 leaving = state.leaves and not state.at_work and state.log.keeps_values
                 # The last look before it leaves: another one would take back what a signal has set meanwhile.
-                found = await self._look(leaving=time if leaving else 0.0)
+                renewed = version != seen or time >= self.due or leaving
+                found = await self._look(renewed=renewed, leaving=time if leaving else 0.0)
+                seen = version
                 if (decision := self._decided(found, time)) is not None:
                     break
                 if leaving and not state.at_work:
@@ -336,11 +454,15 @@ class _Waiting:
             digests = {
                 name: _digest(self._file(m)) for name, m in members.items() if m.state == "changed"
             }
+            for name in self.probes:
+                if members[name].value.changes:
+                    digests[name] = (await members[name].value.look(self.ctx, "")).digest
             known = {
                 "for": self.form.words(),
                 "since": now,
                 "due": None if due == math.inf else due,
                 "files": digests,
+                "events": self._events(),
             }
             if not state.silent:
                 state.append(Entry("waiting", self.path, state.now(), value=state.clean(known)))
@@ -357,33 +479,48 @@ class _Waiting:
         for name, member in self.form.members.items():
             if member.kind == "event":
                 key = member.key or state.run_id
-                after = max(self.set_aside.get(name, 0), state.taken.get((member.value, key), 0))
+                after, later = state.taken.get((member.value, key), _NONE_YET)
+                if name in self.set_aside:
+                    after, later = self.set_aside[name], math.inf
                 since = self.since if member.since == "wait" else state.log.info.created
                 # An event of the last moment counts: the limit is the recorded time, not that of a look.
                 rows.append(
                     OpenWait(
-                        state.run_id, self.path, member.value, key, self.due, since, after, self.due
+                        state.run_id,
+                        self.path,
+                        member.value,
+                        key,
+                        self.due,
+                        since,
+                        after,
+                        later,
+                        self.due,
                     )
                 )
-        return rows or [OpenWait(state.run_id, self.path, due=self.due)]
+        # Others can end the wait; see `stop_waiting`.
+        key = _stop_key(state.run_id, self.path)
+        after, later = state.taken.get((STOP, key), _NONE_YET)
+        return [
+            *rows,
+            OpenWait(state.run_id, self.path, STOP, key, self.due, self.since, after, later),
+        ]
 
-    async def _look(self, leaving: float = 0.0) -> Mapping[str, Event]:
+    async def _look(self, *, renewed: bool = True, leaving: float = 0.0) -> Mapping[str, Event]:
         """Return the events that are there, by the names of their conditions; register what the run waits for."""
-        known = self.registered and "event" not in self.kinds
-        if self.store is None or (known and not leaving):
+        if self.store is None or not renewed:
             return {}
-        self.registered = True
         rows = self._rows()
-        if leaving and "file" in self.kinds:
+        if leaving and (looks := self._looks()):
             # No signal announces a file, so the run must be resumed from time to time to look at it.
-            rows = [replace(row, due=min(row.due, leaving + PROBE)) for row in rows]
+            rows = [replace(row, due=min(row.due, leaving + looks)) for row in rows]
         _, found = await self.store.look_for(rows)
         names = [name for name, member in self.form.members.items() if member.kind == "event"]
+        names.append(STOP)
         events = {
             name: event for name, event in zip(names, found, strict=False) if event is not None
         }
         for name, event in list(events.items()):
-            schema = self.form.members[name].schema
+            schema = None if name == STOP else self.form.members[name].schema
             if schema is not None and (problem := _misfit(event.value, schema)):
                 del events[name]
                 self.set_aside[name] = event.number
@@ -401,7 +538,16 @@ class _Waiting:
         """Return the value of the entry `woken` and the event that ends the wait, or None."""
         # What was true first ends it, also if nobody looked then; events of before the wait were true at once.
         first = min((max(event.at, self.since) for event in events.values()), default=math.inf)
+        if STOP in events and events[STOP].at <= first:
+            return self._timeout(time, f"{events[STOP].who} ended the wait"), events[STOP]
         for name, member in self.form.members.items():
+            probing = self.probes.get(name)
+            if probing is not None and probing.found is not None:
+                woken = self._output(member.kind, name, self.state.clean(probing.found.value), time)
+                if probing.failed:
+                    woken["failed"] = self.state.redact(probing.failed)
+                    woken["kind"] = probing.kind
+                return woken, None
             if name in events and events[name].at <= first:
                 value = self.state.clean(events[name].value)
                 return self._output("event", name, value, time), events[name]
@@ -411,13 +557,16 @@ class _Waiting:
                 return self._output("time", name, None, time), None
         if time < self.due:
             return None
+        return self._timeout(
+            time, f"its time limit of {duration(self.due - self.since)} is over"
+        ), None
+
+    def _timeout(self, time: float, why: str) -> dict[str, Json]:
         default = self.form.default
         woken = self._output("timeout", "", default[0] if default else None, time)
         if not default:
-            waited_for = duration(self.due - self.since)
-            failed = f"{self.path}: {self.form.words()} did not come within {waited_for}"
-            woken["failed"] = self.state.redact(failed)
-        return woken, None
+            woken["failed"] = self.state.redact(f"it waited for {self.form.words()}; {why}")
+        return woken
 
     def _output(self, ended: str, which: str, value: Json, time: float) -> dict[str, Json]:
         seconds = round(max(0.0, time - self.since), 3)
@@ -426,7 +575,7 @@ class _Waiting:
 
     def _file(self, member: Member) -> Path:
         files = None if self.ctx.scope is None else self.ctx.scope.files
-        folder = Path.cwd() if files is None else files.folder
+        folder = self.folder or (Path.cwd() if files is None else files.folder)
         path: Path = folder / member.value
         if not path.resolve().is_relative_to(folder.resolve()):
             raise StepError(
@@ -448,12 +597,13 @@ class _Waiting:
         if self.ctx.gate is not None:
             self.ctx.gate.check(state)
             until = min(until, 1.0)  # a loop around it may end by a deadline
-        if self.kinds.isdisjoint(("event", "file")) and not may_leave:
-            await state.clock.sleep(until)
-            return
+        for probing in self.probes.values():
+            until = min(until, max(0.0, probing.next - state.clock.monotonic()))
+        # For a time or a probe, only a person who ends the wait changes the store.
+        quick = may_leave or not self.kinds.isdisjoint(("event", "file"))
         waited = 0.0
         while waited < until:
-            pause = min(POLL, until - waited)
+            pause = min(POLL if quick else 5 * POLL, until - waited)
             await state.clock.sleep(pause)
             waited += pause
             if (
@@ -461,21 +611,31 @@ class _Waiting:
                 or watch is None
                 or watch.version() != version
                 or (may_leave and not state.at_work)
+                or (state.steering is not None and state.steering.held)
             ):
                 return
+
+    def _looks(self) -> float:
+        """Return the seconds after which somebody must look again; 0 if a signal or the time ends it."""
+        pauses = [probing.most for probing in self.probes.values()]
+        return min([*pauses, PROBE] if "file" in self.kinds else pauses, default=0.0)
 
     def _detail(self) -> str:
         return wait_text(self.path, self.form.words(), None if self.due == math.inf else self.due)
 
+    def _events(self) -> list[Json]:
+        events: list[Json] = []
+        for member in self.form.members.values():
+            if member.kind == "event":
+                schema = {} if member.schema is None else {"schema": member.schema}
+                key = member.key or self.state.run_id
+                events.append({"name": member.value, "key": key, **schema})
+        return events
+
     def _request(self) -> dict[str, Json]:
-        events = [
-            {"name": member.value, "key": member.key or self.state.run_id}
-            for member in self.form.members.values()
-            if member.kind == "event"
-        ]
         return {
             "kind": "wait",
-            "events": events,
+            "events": self._events(),
             "for": self.form.words(),
             "due": None if self.due == math.inf else self.due,
         }
@@ -484,7 +644,7 @@ class _Waiting:
         """Record the decision; the event is taken with it."""
         state = self.state
         if event is not None:
-            state.take_event(event.name, event.key, event.number, self.path)
+            state.take_event(event, self.path)
         if not state.silent:
             state.append(Entry("woken", self.path, state.now(), value=woken))
             await state.settle()
@@ -493,6 +653,68 @@ class _Waiting:
                 state.run_id, self.path, [] if event is None else [event.number]
             )
         return woken
+
+
+class _Probing:
+    """The looks at one condition, each pause longer than the one before."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.pause, self.most = member.every
+        self.next = 0.0
+        self.problems = 0  # looks in a row that could not be made
+        self.found: Probed | None = None  # what ends the wait
+        self.failed = self.kind = ""
+
+    async def look(self, ctx: Context, path: str, before: str) -> None:
+        """Look once, and set what ends the wait."""
+        member, clock = self.member, ctx.run.clock
+        try:
+            found = await member.value.look(ctx.child(path), before)
+        except StepTimeout:
+            found = Probed(False)
+        except StepError as error:
+            found = Probed(False)
+            self.problems += 1
+            if self.problems >= TRIES:
+                self.found, self.failed, self.kind = found, str(error), error.kind
+        else:
+            self.problems = 0
+        if found.true or found.exit in member.failed:
+            self.found = found
+        if found.exit in member.failed:
+            last = found.value["output"].strip()[-200:]
+            self.failed = f"{member.value.words} ended with {found.exit}{last and f': {last}'}"
+            self.kind = "wait_failed"
+        # At different times, so that many runs do not look at once.
+        self.next = clock.monotonic() + self.pause * (0.9 + 0.2 * ctx.run.random())
+        self.pause = min(self.most, self.pause * 1.5)
+
+
+def _stop_key(run_id: str, path: str) -> str:
+    return f"{run_id} {path}"
+
+
+async def stop_waiting(journal: Journal, run_id: str, path: str, *, who: str) -> Signalled:
+    """End a wait as its time limit does.
+
+    Args:
+        journal: the journal of the run.
+        run_id: the run.
+        path: the path of the wait.
+        who: who ends it.
+
+    Returns:
+        The stored event, and how many runs wait for it: 1, or 0 if the run does not wait there.
+    """
+    import os
+
+    from ..journal.events import Event
+
+    # Each time a new one: a run that is rewound waits at this path again.
+    return await journal.signal(
+        Event(STOP, _stop_key(run_id, path), id=os.urandom(16).hex(), who=who)
+    )
 
 
 def _digest(path: Path) -> str:

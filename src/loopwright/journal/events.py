@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,7 @@ from ..records import codec
 from ..records.codec import Json, strict_json
 from ..records.typed import Value
 
-__all__ = ["Event", "EventTables", "MemoryEvents", "OpenWait", "Signalled"]
+__all__ = ["Event", "EventTables", "OpenWait", "Signalled", "events_in_memory"]
 
 MOST = 1000  # events of one name and key that no run has taken
 MOST_OF_JOURNAL = 100_000
@@ -44,6 +45,7 @@ class Event(Value):
         who: who sent it.
         at: when the store received it, in seconds since the epoch.
         number: its place in the order of all events.
+        run: the ID of the only run that may take it; "" is each run that waits for it.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Event(Value):
     who: str = ""
     at: float = 0.0
     number: int = 0
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -66,6 +69,7 @@ class OpenWait(Value):
         due: when somebody should look, in seconds since the epoch; infinity is never.
         since: the time from which events count.
         after: the number of the last event of this name and key that the run has taken.
+        later: the latest time of those. A later event counts, whatever its number: the run may come from another store.
         until: the time from which events come too late.
     """
 
@@ -76,6 +80,7 @@ class OpenWait(Value):
     due: float = math.inf
     since: float = 0.0
     after: int = 0
+    later: float = math.inf
     until: float = math.inf
 
 
@@ -125,69 +130,12 @@ def full(event: Event, untaken: int, most: int) -> ConfigurationError:
     )
 
 
-class MemoryEvents:
-    """The events and waits of a journal in memory."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.rows: dict[tuple[str, str, str, str], OpenWait] = {}
-        self._taken: set[int] = set()
-
-    def signal(self, event: Event, now: float) -> Signalled:
-        """Store an event; see Journal.signal."""
-        name = (event.name, event.key)
-        waiting = len({one.run for one in self.rows.values() if (one.name, one.key) == name})
-        for known in self.events:
-            if (*name, event.id) == (known.name, known.key, known.id):
-                return Signalled(known, repeated=True, waiting=waiting)
-        untaken = [one for one in self.events if one.number not in self._taken]
-        same = sum((one.name, one.key) == name for one in untaken)
-        for count, most in ((same, MOST), (len(untaken), MOST_OF_JOURNAL)):
-            if count >= most:
-                raise full(event, count, most)
-        self.events = [one for one in self.events if one.at >= now - KEPT]
-        number = self.events[-1].number + 1 if self.events else 1
-        stored = replace(event, at=now, number=number)
-        self.events.append(stored)
-        for key, row in self.rows.items():
-            if (row.name, row.key) == name:
-                self.rows[key] = replace(row, due=min(row.due, now))
-        return Signalled(stored, waiting=waiting)
-
-    def look(self, waits: Sequence[OpenWait], now: float) -> tuple[float, list[Event | None]]:
-        """Register waits and return the time and the first event for each; see Journal.look_for."""
-        found = []
-        for wait in waits:
-            matching = (
-                one for one in self.events
-                if wait.name and (one.name, one.key) == (wait.name, wait.key)
-                and one.number > wait.after and wait.since <= one.at <= wait.until
-            )  # fmt: skip
-            event = next(matching, None)
-            row = wait if event is None else replace(wait, due=min(wait.due, event.at))
-            self.rows[wait.run, wait.path, wait.name, wait.key] = row
-            found.append(event)
-        return now, found
-
-    def end(self, run: str, path: str, taken: Iterable[int]) -> None:
-        """Remove the rows of a wait; see Journal.end_wait."""
-        self._taken.update(taken)
-        kept = {k: row for k, row in self.rows.items() if k[0] != run or (path and k[1] != path)}
-        self.rows = kept
-
-    def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
-        """Return open waits; see Journal.waits."""
-        rows = sorted(self.rows.values(), key=lambda row: (row.due, row.run, row.path, row.name))
-        found = [row for row in rows if (not run or row.run == run) and row.due <= due]
-        return found[:limit]
-
-
 Execute = Callable[[str, Sequence[object]], list[tuple[Json, ...]]]
 
 TABLES = (
     (
         "CREATE TABLE {0}events(number {1} PRIMARY KEY,name TEXT NOT NULL,key TEXT NOT NULL,id TEXT NOT NULL,"
-        "value TEXT NOT NULL,who TEXT NOT NULL,at {2} NOT NULL,taken INTEGER NOT NULL DEFAULT 0)"
+        "value TEXT NOT NULL,who TEXT NOT NULL,at {2} NOT NULL,run TEXT NOT NULL,taken INTEGER NOT NULL DEFAULT 0)"
     ),
     "CREATE UNIQUE INDEX events_by_key ON {0}events(name,key,id)",
     "CREATE INDEX events_untaken ON {0}events(name,key,number)WHERE taken=0",
@@ -210,14 +158,14 @@ class EventTables:
         clock: returns the time of the store, in seconds since the epoch.
         prefix: what the names of the tables begin with.
         lock: keeps others from the events of a name and key until the end of the transaction.
-        wake: lets workers continue the runs that wait for a name and key.
+        wake: lets workers continue the runs that wait for an event.
     """
 
     execute: Execute
     clock: Callable[[], float]
     prefix: str = ""
     lock: Callable[[str, str], object] = lambda name, key: None
-    wake: Callable[[str, str], object] = lambda name, key: None
+    wake: Callable[[Event], object] = lambda event: None
 
     def _do(self, statement: str, *values: object) -> list[tuple[Json, ...]]:
         return self.execute(statement.replace("@", self.prefix), values)
@@ -226,10 +174,12 @@ class EventTables:
         """Store an event; see Journal.signal."""
         self.lock(event.name, event.key)
         name = (event.name, event.key)
+        which = (*name, event.run, event.run)
         [(waiting,)] = self._do(
-            "SELECT count(DISTINCT run) FROM @waits WHERE name=? AND key=?", *name
+            "SELECT count(DISTINCT run) FROM @waits WHERE name=? AND key=? AND (?='' OR run=?)",
+            *which,
         )
-        same = "SELECT number,name,key,id,value,who,at FROM @events WHERE name=? AND key=? AND id=?"
+        same = "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND id=?"
         if found := self._do(same, *name, event.id):
             return Signalled(_event(found[0]), repeated=True, waiting=waiting)
         untaken = "SELECT count(*) FROM @events WHERE taken=0"
@@ -246,11 +196,12 @@ class EventTables:
             now - KEPT,
         )
         self._do(
-            "INSERT INTO @events(name,key,id,value,who,at) VALUES (?,?,?,?,?,?)",
-            *name, event.id, json.dumps(event.value), event.who, now,
+            "INSERT INTO @events(name,key,id,value,who,at,run) VALUES (?,?,?,?,?,?,?)",
+            *name, event.id, json.dumps(event.value), event.who, now, event.run,
         )  # fmt: skip
-        self._do("UPDATE @waits SET due=? WHERE name=? AND key=? AND due>?", now, *name, now)
-        self.wake(*name)
+        due = "UPDATE @waits SET due=? WHERE due>? AND name=? AND key=? AND (?='' OR run=?)"
+        self._do(due, now, now, *which)
+        self.wake(event)
         return Signalled(_event(self._do(same, *name, event.id)[0]), waiting=waiting)
 
     def look(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
@@ -261,9 +212,9 @@ class EventTables:
             self.lock(wait.name, wait.key)
         for wait in waits:
             rows = self._do(
-                "SELECT number,name,key,id,value,who,at FROM @events WHERE name=? AND key=? AND number>? AND at>=? AND at<=? "
-                "ORDER BY number LIMIT 1",
-                wait.name, wait.key, wait.after, wait.since, min(wait.until, _NEVER),
+                "SELECT number,name,key,id,value,who,at,run FROM @events WHERE name=? AND key=? AND (number>? OR at>?) AND at>=? AND at<=? "
+                "AND (run='' OR run=?) ORDER BY number LIMIT 1",
+                wait.name, wait.key, wait.after, min(wait.later, _NEVER), wait.since, min(wait.until, _NEVER), wait.run,
             ) if wait.name else []  # fmt: skip
             event = _event(rows[0]) if rows else None
             # Whoever looks may end before it takes the event: then another one must find that it is there.
@@ -277,11 +228,13 @@ class EventTables:
         # After the events: one that is not there yet gets a later time.
         return self.clock(), found
 
-    def end(self, run: str, path: str, taken: Iterable[int]) -> None:
+    def end(self, run: str, path: str, taken: Iterable[int]) -> int:
         """Remove the rows of a wait; see Journal.end_wait."""
         for number in taken:
             self._do("UPDATE @events SET taken=1 WHERE number=?", number)
         self._do("DELETE FROM @waits WHERE run=? AND (?='' OR path=?)", run, path, path)
+        left = "SELECT count(*) FROM @events WHERE taken=0 AND (key=? OR run=?)"
+        return 0 if path else int(self._do(left, run, run)[0][0])
 
     def waits(self, run: str, due: float, limit: int) -> list[OpenWait]:
         """Return open waits; see Journal.waits."""
@@ -296,6 +249,18 @@ class EventTables:
         ]
 
 
+def events_in_memory(clock: Callable[[], float] = time.time) -> EventTables:
+    """Return the events and waits of a journal in memory: the same tables, in a database of this process."""
+    import sqlite3  # takes time to load, and few runs in memory wait
+
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    for statement in TABLES:
+        db.execute(statement.format("", "INTEGER", "REAL"))
+    return EventTables(
+        lambda statement, values: db.execute(statement, values).fetchall(), time.time
+    )
+
+
 _NEVER = 1e300  # seconds: JSON and SQL have no infinity
 
 
@@ -308,7 +273,6 @@ def _text(value: str | bytes) -> str:
 
 
 def _event(row: tuple[Json, ...]) -> Event:
-    number, name, key, id_, value, who, at = row
-    return Event(
-        _text(name), _text(key), strict_json(_text(value)), _text(id_), _text(who), at, number
-    )
+    number, name, key, id_, value, who, at, run = row
+    name, key, id_, value, who, run = map(_text, (name, key, id_, value, who, run))
+    return Event(name, key, strict_json(value), id_, who, at, number, run)

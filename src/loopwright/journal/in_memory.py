@@ -7,7 +7,6 @@ import functools
 import math
 import os
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
@@ -15,7 +14,7 @@ from typing import Any, Self, TypeVar
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
 from ..records import Iteration, Result, own
-from .events import Event, MemoryEvents, OpenWait, Signalled
+from .events import Event, EventTables, OpenWait, Signalled, events_in_memory
 from .protocol import (
     Entry,
     FileStore,
@@ -69,6 +68,7 @@ class MemoryLog:
 
     keeps_values = False
     silent = False
+    grown = True  # entries go to its list without its knowledge
 
     def __init__(self, run: _MemoryRun, epoch: int) -> None:
         run.info = replace(run.info, epoch=epoch, status="running")
@@ -120,13 +120,16 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, _MemoryRun] = {}
-        self._events = MemoryEvents()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @functools.cached_property
+    def _events(self) -> EventTables:
+        return events_in_memory()
 
     @functools.cached_property
     def memory(self) -> InMemory:
@@ -270,15 +273,15 @@ class MemoryJournal:
 
     async def signal(self, event: Event) -> Signalled:
         """Store an event for the runs that wait for it; see Journal.signal."""
-        return self._events.signal(event, time.time())
+        return self._events.signal(event)
 
     async def look_for(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
         """Register waits, and return the time and the first event for each; see Journal.look_for."""
-        return self._events.look(waits, time.time())
+        return self._events.look(waits)
 
-    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> int:
         """Remove the waits of a run; see Journal.end_wait."""
-        self._events.end(run_id, path, taken)
+        return self._events.end(run_id, path, taken)
 
     async def waits(
         self, run_id: str = "", *, due: float = math.inf, limit: int = 1000

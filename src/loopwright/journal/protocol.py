@@ -65,6 +65,7 @@ class Entry:
             - `tuned`: a person changed a limit; see `journal.replay`
             - `noise`: the noise of scores in past runs: `sigma` and the number of `runs`, by loop
             - `waiting`, `woken`: a wait begins, and its decision; `taken`: the number of an event that the run took
+            - `steered`: the hints of people that an iteration has read
             - `forked`: the run continues another one; its `value` names that run and the path
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
         at: active seconds of the run at the event; for an effect, at its beginning.
@@ -527,6 +528,10 @@ class RunLog(Protocol):
     keeps_values: bool
     """Whether values outlive the process, so that fingerprints are needed."""
 
+    @property
+    def grown(self) -> bool:
+        """Whether it may have entries that are not in `recorded`."""
+
     def append(self, entry: Entry, /) -> None:
         """Append an entry to the order of the run; `sync` makes it durable."""
 
@@ -547,6 +552,7 @@ class NoLog:
 
     keeps_values = False
     silent = True
+    grown = True
     posted = 0
     recorded: Sequence[Entry] = ()
     __slots__ = ("info", "on_cancel", "on_lost", "on_posted")
@@ -712,8 +718,12 @@ class Journal(Protocol):
         No signal falls between the look at events and the registration.
         """
 
-    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
-        """Remove the waits of a run, by default at all paths; `taken` are the numbers of the events that it took."""
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> int:
+        """Remove the waits of a run, by default at all paths; `taken` are the numbers of the events that it took.
+
+        Returns:
+            Without a path, how many events whose key is the ID of the run were taken by no run.
+        """
 
     async def waits(
         self, run_id: str = "", *, due: float = math.inf, limit: int = 1000

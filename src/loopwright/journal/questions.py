@@ -176,6 +176,7 @@ _FIELDS: dict[str, dict[str, type]] = {
         "approve": bool, "reason": str, "feedback": str, "output": object, "accept": bool,
     },
     "limit": {"approve": bool, "reason": str, "more": int},
+    "hold": {"approve": bool},
 }  # fmt: skip
 KINDS = (*_FIELDS, "verdict", "doubt", "free")
 _APPROVAL_ONLY = ("arguments", "more")
@@ -186,6 +187,7 @@ _EXAMPLES = {
     "iteration": '{"approve": true, "feedback": "…"}, {"approve": false} or '
     '{"approve": false, "accept": true}',
     "limit": '{"approve": true, "more": 3} or {"approve": false}',
+    "hold": '{"approve": true}',
     "verdict": '{"passed": true}, {"passed": false, "reason": "…"} or {"score": 0.8}',
     "doubt": '"rerun", {"output": value} or "fail"',
 }
@@ -405,6 +407,10 @@ def checked(question: Question, value: Json) -> Json:
     if not isinstance(reply, dict) or not isinstance(reply.get("approve"), bool):
         raise _wrong_form(question, reply)
     _check_fields(question, reply)
+    if question.kind == "hold" and not reply["approve"]:
+        raise ConfigurationError(
+            f"{question.path}: it stays held without an answer; to end the run, cancel it"
+        )
     if question.kind == "limit" and reply["approve"]:
         # Completed before it is recorded, so that a replay does not depend on the default of its
         # version.

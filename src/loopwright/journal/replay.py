@@ -150,7 +150,8 @@ class RecordedRun:
     - `reports`: the reports of agents about their end
     - `steps`: the outcomes of the steps of the workflow
     - `waiting`, `woken`: the records of waits and their decisions
-    - `taken`: the numbers of the latest events that the run took, by their name and key
+    - `steered`: the hints that iterations have read
+    - `taken`: the highest number and the latest time of the events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
 
     `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging, `tuned` the
@@ -175,7 +176,8 @@ class RecordedRun:
         self.steps: dict[str, Entry] = {}
         self.waiting: dict[str, Mapping[str, Json]] = {}
         self.woken: dict[str, Mapping[str, Json]] = {}
-        self.taken: dict[tuple[str, str], int] = {}
+        self.taken: dict[tuple[str, str], tuple[int, float]] = {}
+        self.steered: dict[str, list[Json]] = {}
         self.active = 0.0
         self.judging = NOTHING
         self.repeated: dict[str, int] = {}
@@ -189,7 +191,7 @@ class RecordedRun:
             "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
             "tuned": self._add_tuned,
             "would_stop": self._add_normal_end, "noise": self._add_noise, "waiting": self._add_waiting,
-            "woken": self._add_woken, "taken": self._add_taken,
+            "woken": self._add_woken, "taken": self._add_taken, "steered": self._add_steered,
         }  # fmt: skip
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
@@ -245,8 +247,14 @@ class RecordedRun:
     def _add_woken(self, entry: Entry) -> None:
         self.woken[entry.path] = entry.value
 
+    def _add_steered(self, entry: Entry) -> None:
+        self.steered[entry.path] = entry.value
+
     def _add_taken(self, entry: Entry) -> None:
-        self.taken[entry.value["name"], entry.value["key"]] = entry.value["number"]
+        value = entry.value
+        number, at = self.taken.get((value["name"], value["key"]), (0, 0.0))
+        latest = max(number, value["number"]), max(at, value["at"])
+        self.taken[value["name"], value["key"]] = latest
 
     def _add_answer(self, entry: Entry) -> None:
         self.answers[entry.path] = entry.value

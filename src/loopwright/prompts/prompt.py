@@ -40,6 +40,7 @@ __all__ = [
     "Text",
     "file_of",
     "filled_in",
+    "hinted",
     "prompt",
     "source_of",
     "unsupplied_names",
@@ -276,7 +277,8 @@ class Prompt(CompositeStep[In, Out]):
 
     async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
         """Return the user message, and the contents of its files by digest."""
-        text = filled_in(self.text, value, ctx)
+        carried = self.conversation is not None and ctx.iteration > 1
+        text = hinted(filled_in(self.text, value, ctx), self.text, ctx, new=carried)
         if self.files is None:
             return Message("user", text), {}
         references, contents = await self.files.attach(value, ctx)
@@ -332,6 +334,26 @@ def filled_in(text: Text, value: Json, ctx: Context) -> str:
     if isinstance(text, TemplatedValue):
         return codec.text_of(rendered(_bounded(text, ctx), ctx, value))
     return text if isinstance(text, str) else text(value, ctx)
+
+
+def hinted(prompt: str, text: Text, ctx: Context, *, new: bool = False) -> str:
+    """Return a prompt with the hints of people after it, for a step of `execute` whose template does not use the name.
+
+    Args:
+        prompt: the rendered template.
+        text: the template.
+        ctx: the place of the step.
+        new: only those that the iteration before had not read, for a conversation that has the others.
+    """
+    scope = None if ctx.scope is None else ctx.scope.iteration_scope
+    if scope is None or not scope.hints or not isinstance(text, TemplatedValue):
+        return prompt
+    used = any(name in ("loop", "loop.hints") for name in text.names)
+    if used or not f"{ctx.path}/".startswith(f"{scope.path}/{scope.number}/execute/"):
+        return prompt
+    texts = [hint["text"] for hint in scope.hints if hint["new"] or not new]
+    lines = "\n".join(f"<hint>\n{text}\n</hint>" for text in texts)
+    return f"{prompt}\n\nHints of a person:\n{lines}" if texts else prompt
 
 
 def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:

@@ -37,6 +37,7 @@ __all__ = [
     "StreamRedactor",
     "of_environment",
     "secrets_in",
+    "without_tokens",
 ]
 
 MARK = "[redacted]"
@@ -55,6 +56,7 @@ _CUT = re.compile(
     r"\s{0,2}(?:\[(?:\.\.\.|\u2026) [0-9,]+ (?:bytes|(?:more )?characters) (?:omitted|left out)"
     r"(?: (?:\.\.\.|\u2026))?\]|\u2026|\.{3,}+)\s{0,2}"
 )
+_SIGNAL_TOKEN = re.compile(r"(/signal/[^\s?]{1,900}\?token=)[0-9a-f]+")
 _PART = 6  # characters of a secret beside a cut that count as a part of it
 _LINE = 32  # the shortest line of wrapped base64, in characters
 _SHORT = 200  # characters up to which one pattern is faster than a search for each form
@@ -328,6 +330,15 @@ def _base64(secret: bytes, offset: int) -> tuple[str, str]:
     last = (offset + len(secret)) * 8 // 6
     stable = text[first:last]
     return stable, stable.replace("+", "-").replace("/", "_")
+
+
+def without_tokens(text: str) -> str:
+    """Return text without the tokens of addresses at which events are sent; see `journal.signal_urls`.
+
+    >>> without_tokens("POST https://x.example/signal/r1/done/k?token=0123456789abcdef")
+    'POST https://x.example/signal/r1/done/k?token=[redacted]'
+    """
+    return _SIGNAL_TOKEN.sub(rf"\1{MARK}", text)
 
 
 def of_environment(environ: Mapping[str, str]) -> Redactor:

@@ -106,6 +106,7 @@ class Reason(StrEnum):
     THROTTLED = "throttled", Status.SUSPENDED
     QUOTA = "quota", Status.SUSPENDED
     WAITING = "waiting", Status.SUSPENDED
+    HELD = "held", Status.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

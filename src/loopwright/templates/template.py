@@ -482,7 +482,8 @@ class _Compiled:
         variables: dict[str, object] = {METER: meter, "range": RANGE}
         for name in (*self.names, "range"):
             if name in values:
-                variables[name] = to_data(meter, values[name], name)
+                of = values[name]
+                variables[name] = of if isinstance(of, Helper) else to_data(meter, of, name)
             elif name in helpers:
                 variables[name] = Helper(name, helpers[name])
         return meter, self._code.new_context(variables, shared=True)

@@ -6,16 +6,18 @@ the name of its step; `steps` and `loops` contain them by name. `env` has the co
 `initial`, `input`, `last`, `best`, `history`, `feedback`, `output` and `outputs` (of the iterations that did not fail);
 in a list also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
 A workflow that is called with `with:` has these values instead of its caller's, and the calling loop.
+`signal_url(NAME, KEY)` is the address at which another program sends an event to the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..engine.context import Context, Scope
-from ..errors import StepError, TemplateError
+from ..errors import ConfigurationError, StepError, TemplateError
 from ..records import History, Iteration, Result
 from ..records.codec import Json
 from ..records.display import idea_of
@@ -30,6 +32,7 @@ __all__ = [
     "OF_ITERATIONS",
     "OF_LOOPS",
     "OF_ROUNDS",
+    "SIGNAL_URL",
     "TemplateValue",
     "TemplatedValue",
     "expression",
@@ -39,11 +42,14 @@ __all__ = [
     "variables",
 ]
 
-FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow", "strategy"})
+SIGNAL_URL = "signal_url"  # a function; see `journal.signal_urls`
+FIXED = frozenset(
+    {"input", "value", "steps", "loops", "env", "given", "workflow", "strategy", SIGNAL_URL}
+)
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "feedback", "verdicts", "baseline", "restarts", "table", "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "verdicts", "baseline", "restarts", "hints", "table", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({
     "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea", "verdicts",
@@ -144,6 +150,9 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
         "baseline": before,
         "restarts": scope.restarts,
+        "hints": [hint["text"] for hint in around.hints]
+        if (around := scope.iteration_scope)
+        else [],
     }
     if scope.total:
         stats = {"succeeded": fields["succeeded"], "failed": fields["failed"]}
@@ -319,6 +328,13 @@ def rendered(part: TemplatedValue, ctx: Context, value: Json) -> Json:
             function of its values.
     """
     try:
-        return part.fill(part.variables_of(ctx, value))
-    except TemplateError as error:
+        values = part.variables_of(ctx, value)
+        if SIGNAL_URL in part.names and isinstance(values, dict):
+            from ..journal.signal_urls import signal_url  # for the few templates that use it
+            from .sandbox import Helper
+
+            function = partial(signal_url, ctx.run.run_id)
+            values = {SIGNAL_URL: Helper(SIGNAL_URL, function), **values}
+        return part.fill(values)
+    except ConfigurationError as error:
         raise StepError(str(error), path=ctx.path, kind="template", retryable=False) from error

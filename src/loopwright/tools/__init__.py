@@ -1,5 +1,8 @@
 """Tools for steps and models: Python functions, commands and MCP servers."""
 
+from typing import TYPE_CHECKING
+
+from .._lazy import names_of
 from .base import FunctionTool, Tool, ToolOptions, ToolSet, call_tool, tool
 from .commands import (
     CommandOptions,
@@ -14,6 +17,9 @@ from .commands import (
 from .mcp import McpServer, McpTool, Selection, mcp_server
 from .process import CommandResult, run_command
 from .sandbox import Sandbox, SandboxMode
+
+if TYPE_CHECKING:
+    from .probes import UrlProbe
 
 __all__ = [
     "CommandOptions",
@@ -30,6 +36,7 @@ __all__ = [
     "Tool",
     "ToolOptions",
     "ToolSet",
+    "UrlProbe",
     "UsageSource",
     "Value",
     "call_tool",
@@ -39,3 +46,7 @@ __all__ = [
     "shell",
     "tool",
 ]
+
+__getattr__ = names_of(
+    __name__, {".probes": ("UrlProbe",)}
+)  # for the few loops that wait for a URL

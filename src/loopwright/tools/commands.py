@@ -33,7 +33,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from .._platform import temporary_folder
 from ..engine.context import Context
@@ -45,6 +45,9 @@ from ..records.codec import Json
 from .base import Tool, ToolOptions
 from .process import LIMIT, CommandResult, inherited, run_command, tail, variable_names
 from .sandbox import Sandbox, SandboxMode
+
+if TYPE_CHECKING:
+    from ..engine.waiting import Probed
 
 __all__ = [
     "FILE",
@@ -58,6 +61,7 @@ __all__ = [
     "Value",
     "checked_usage",
     "command_tool",
+    "report_text",
     "report_usage",
     "shell",
 ]
@@ -111,7 +115,7 @@ class UsageReport:
             LookupError: If an expected report is missing.
             ValueError: If the report is invalid.
         """
-        text = _text_of(self._path)
+        text = report_text(self._path)
         if text is not None:
             return _usage(codec.decode(text))
         if source is None or self.stdout is None:  # no report is expected, or the command was ended
@@ -152,15 +156,20 @@ def report_usage(ctx: Context | None, source: UsageSource | None) -> Iterator[Us
                 ctx.warn(f"{problem}; its cost is not counted", code="unreported_usage")
 
 
-def _text_of(path: Path) -> str | None:
-    """Return the text of a report, or None if there is none. Pipes and devices are not read."""
+def report_text(path: Path) -> str | None:
+    """Return the text of a file that a command wrote, or None if there is none.
+
+    Raises:
+        ValueError: If it is too large, or is not UTF-8, or a pipe or device, which is not read.
+        OSError: If it is a link.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | _NO_DEVICES)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError(f"${VARIABLE} is not a regular file")
+            raise ValueError("it is not a regular file")
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
@@ -455,6 +464,7 @@ class ShellStep(Leaf):
     in_folder = True
     idempotent: bool
     reports: bool
+    changes = False
 
     def __init__(
         self,
@@ -622,6 +632,16 @@ class ShellStep(Leaf):
                 )
             report.stdout = result.stdout
         return result
+
+    async def look(self, ctx: Context, before: str) -> Probed:
+        """Run the command as the condition of a wait; it is true if the command succeeds."""
+        from ..engine.waiting import Probed  # for the few commands that a wait looks at
+
+        del before
+        result = await self.run_command(None, ctx)
+        output = "\n".join(text for text in (result.stdout, result.stderr) if text)
+        value: Json = {"exit": result.exit_code, "output": output[-8192:]}
+        return Probed(result.exit_code in self.allow_exit, value, result.exit_code)
 
     async def _arguments(self, value: Json, ctx: Context) -> list[str]:
         words: list[str] = []

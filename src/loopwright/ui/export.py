@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
 from ..records.codec import text_of
+from ..records.redaction import without_tokens
 from .rows import item_at, verdicts_of
 from .run_files import run_files
 from .run_summary import items_of_lists, iterations_of, recorded_json
@@ -125,3 +126,15 @@ def _bundle(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> by
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry], Path | None], str | bytes]] = {
     "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
 }  # fmt: skip
+
+
+def exported(
+    form: str, info: RunInfo, entries: Sequence[Entry], journal: Path | None
+) -> str | bytes:
+    """Return a run in a format, without the tokens of addresses for events; its files stay as they are.
+
+    Raises:
+        ConfigurationError: if the run has nothing in this format.
+    """
+    content = FORMS[form](info, entries, journal)
+    return content if isinstance(content, bytes) or form == "patch" else without_tokens(content)

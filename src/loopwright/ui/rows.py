@@ -225,11 +225,20 @@ def noise_text(measured: Json) -> str:
     return f"sigma {measured['sigma']:.3g} of {texts.plural(measured['runs'], 'past run')}"
 
 
+def hints_text(hints: Json) -> str:
+    """Return the hints that an iteration read, or their number where a page leaves out long values."""
+    if hints is None:
+        return "hints of people"
+    return "; ".join(f"hint {hint['number']} of {hint['who']}: {hint['text']}" for hint in hints)
+
+
 def _notice(entry: Entry) -> str:
     """Return a question, an answer or a changed limit as a sentence, or ""."""
     # A page leaves out long values, and a question may contain an output.
     if entry.kind == "asked" and entry.value is None:
         return "asks a person"
+    if entry.kind in ("waiting", "woken") and entry.value is None:
+        return f"{entry.path} {'waits' if entry.kind == 'waiting' else 'waits no longer'}"
     if entry.kind == "asked" and entry.value["request"].get("kind") not in _AT_END:
         return f"asks a person: {entry.value['detail']}"
     if entry.kind == "waiting":
@@ -238,6 +247,8 @@ def _notice(entry: Entry) -> str:
         output = entry.value["output"]
         which = f" ({output['which']})" if output["which"] else ""
         return f"{entry.path} ended by {output['ended']}{which} after {texts.duration(output['seconds'])}"
+    if entry.kind == "steered":
+        return f"{entry.path} reads {hints_text(entry.value)}"
     if entry.kind == "answered":
         return answer_text(entry.path, entry.value)
     if entry.kind == "accepted" and entry.value is not None:
@@ -278,6 +289,7 @@ class Progress:
         self.in_flight: dict[str, float] = {}
         self.models: dict[str, str] = {}
         self.replies: dict[str, str] = {}
+        self.waits: dict[str, int] = {}  # the numbers of the entries `waiting` of open waits
         self.lists: dict[str, list[Json]] = {}  # items by the path of their list
         self.spent: Usage = NOTHING
         self.judging: Usage = NOTHING  # part of `spent`
@@ -325,6 +337,10 @@ class Progress:
                 self.judging += entry.usage
             if entry.path.endswith("/items") and isinstance(entry.value, list):
                 self.lists[entry.path.removesuffix("/items")] = entry.value
+        elif entry.kind == "waiting":
+            self.waits[entry.path] = entry.seq
+        elif entry.kind == "woken":
+            self.waits.pop(entry.path, None)
         elif entry.kind == "iteration":
             item = item_at(f"{entry.path}/{entry.value.number}", self.lists)
             return [self.row(entry.path, entry.value, item)]

@@ -28,7 +28,7 @@ from ..records import (
 from ..records.codec import Json, text_of
 from ..telemetry.trace import tool_of
 from . import formatting as texts
-from .rows import LINE_INPUT, SHORT, Row, answer_text, short, status_of
+from .rows import LINE_INPUT, SHORT, Row, answer_text, hints_text, short, status_of
 
 Part = tuple[str, Json]  # a title and a value to read
 # Parts of a path that wrap a step or count its attempts. Steps of a workflow may have the words as names.
@@ -156,6 +156,13 @@ class _Tree:
             node = self._node(path)
             node.kind, node.status, node.at = "question", "waiting", entry.at
             node.text = texts.one_line((entry.value or {}).get("detail", "asks a person"))
+        elif entry.kind == "steered":
+            node = self._node(f"{path}/hints")
+            node.kind, node.at, node.text = (
+                "hint",
+                entry.at,
+                texts.one_line(hints_text(entry.value)),
+            )
         elif entry.kind == "answered" and path in self.nodes:
             node = self.nodes[path]
             node.status = "answered"

@@ -126,6 +126,20 @@ def _asking(project: Project) -> None:
     assert project.call("run", "asks.yaml", "-i", "x").code == 4
 
 
+def _two_asking(project: Project) -> None:
+    asks = ASKS.replace("name: asks", "name: polish")
+    (project.folder / "asks.yaml").write_text(asks)
+    (project.folder / "hint.txt").write_text("Name the date.")
+    for run_id in ("first", "latest"):
+        assert project.call("run", "asks.yaml", "-i", "x", "--run-id", run_id).code == 4
+
+
+def _held(project: Project) -> None:
+    _two_asking(project)
+    for run_id in ("first", "latest"):
+        assert project.call("hold", run_id).code == 0
+
+
 def _exhausted(project: Project) -> None:
     (project.folder / "grows.yaml").write_text(SATISFIED.replace('"2"', '"99"'))
     assert project.call("run", "grows.yaml").code == 3
@@ -147,10 +161,13 @@ def _coding(project: Project) -> None:
 STATES: dict[str, Callable[[Project], None]] = {
     "approve": _asking,
     "cancel": _asking,
+    "continue": _held,
     "files": _coding,
+    "hold": _two_asking,
     "limits": _asking,
     "memory": _remembering,
     "resume": _exhausted,
+    "steer": _two_asking,
 }
 
 

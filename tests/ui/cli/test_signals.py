@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from loopwright.journal.signal_urls import signal_url
 from warm_python import warm_python
 
 from .conftest import Project
@@ -99,3 +100,45 @@ def test_an_event_needs_a_journal(project: Project) -> None:
     answer = project.call("signal", "done", "--key", "k", "--journal", "sqlite:none/runs.db")
     assert answer.code == 2
     assert not Path(project.folder, "none").exists()
+
+
+ADDRESSES = """schema: loopwright/1
+name: addresses
+steps:
+  - {name: url, set: "{{ signal_url('done') }}"}
+  - {name: ci, wait: {event: done, timeout: 2h}}
+  - {name: report, set: "{{ url }} {{ signal_url('ci', ci.value.n) }}"}
+"""
+
+
+def test_a_document_makes_the_addresses_of_its_events(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address is that of its run, a resume renders the same, and no export has its token."""
+    monkeypatch.setenv("LOOPWRIGHT_PUBLIC_URL", "https://ci.example/")
+    (project.folder / "a.yaml").write_text(ADDRESSES)
+    assert project.call("run", "a.yaml", "--run-id", "r", "--on-wait", "leave").code == 4
+    project.call("signal", "done", "--run", "r", "--data", '{"n": 7}')
+    project.call("resume", "--due")
+    first, second = project.call("show", "r", "--json").json["output"].split()
+    assert (first, second) == (signal_url("r", "done"), signal_url("r", "ci", "7"))
+    assert first.startswith("https://ci.example/signal/r/done/r?token=")
+    for form in ("json", "jsonl", "csv", "html"):
+        text = project.call("export", "r", "--format", form).out
+        assert not any(url.partition("token=")[2][:20] in text for url in (first, second))
+        assert form == "csv" or "/signal/r/ci/7?token=[redacted]" in text
+
+
+def test_an_address_needs_to_be_public(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`check` notes it at its place, and a run says which variable is missing."""
+    monkeypatch.delenv("LOOPWRIGHT_PUBLIC_URL", raising=False)
+    (project.folder / "a.yaml").write_text(ADDRESSES)
+    said = project.call("check", "a.yaml").err
+    assert said.startswith("note: a.yaml:4:22: steps[0].set: no_public_url: signal_url() fails")
+    answer = project.call("run", "a.yaml")
+    assert answer.code == 1
+    assert "signal_url() needs LOOPWRIGHT_PUBLIC_URL" in answer.out
+    monkeypatch.setenv("LOOPWRIGHT_PUBLIC_URL", "https://ci.example")
+    assert "no_public_url" not in project.call("check", "a.yaml").err
+    (project.folder / "a.yaml").write_text(ADDRESSES.replace("'done'", "'no name'"))
+    assert "'no name' is not a name" in project.call("run", "a.yaml").out

@@ -220,7 +220,7 @@ def test_the_description_is_that_of_the_table() -> None:
         body = content["application/json"]["schema"]["properties"] if content else {}
         names = {*places, *body} - {"Idempotency-Key"}
         assert (route["operationId"], names) == (operation.name, set(operation.properties))
-        assert ("Idempotency-Key" in places) == (operation.name == "run")
+        assert ("Idempotency-Key" in places) == ("id" in operation.properties)
         assert all(
             place == "path" for name, place in places.items() if f"{{{name}}}" in operation.path
         )
@@ -267,6 +267,9 @@ def test_the_server_itself(folder: Path) -> None:
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert len(json.load(answer)["workflows"]) == 4
+        # An address for an event has its own token.
+        unknown = httpx.post(f"{address}signal/r/done/k?token=x", content="1")
+        assert (unknown.status_code, unknown.json()) == (404, {"error": "there is no such address"})
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(30) == 130
         process.stdout.close()

@@ -13,6 +13,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim, advertise
 from pydantic import TypeAdapter
 
+from loopwright.coding.agents.waits import REQUEST, Waits
 from loopwright.ui.serving.mcp import WorkflowServer
 from loopwright.ui.serving.operations import OPERATIONS
 from loopwright.ui.serving.service import Service
@@ -101,6 +102,28 @@ async def test_each_operation_is_a_tool(service: Service, mode: str) -> None:
         with pytest.raises(MCPError, match="there is no tool 'runn'; did you mean 'run'"):
             await client.call_tool("runn", {})
     assert await service.journal.runs() == []
+
+
+async def test_an_agent_that_may_wait_has_a_tool_for_it(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only with the file of its call in the environment; the request is then read as one that it wrote itself."""
+    request = {"event": "ci-finished", "key": "9f3c", "timeout": "2h"}
+    async with Client(WorkflowServer(service).server) as client:
+        assert "wait_for" not in [tool.name for tool in (await client.list_tools()).tools]
+        with pytest.raises(MCPError, match="there is no tool 'wait_for'"):
+            await client.call_tool("wait_for", request)
+        monkeypatch.setenv(REQUEST, str(tmp_path / "wait.json"))
+        assert (await client.list_tools()).tools[-1].name == "wait_for"
+        for wrong in ({}, {"event": ""}, {"for": "soon"}, {"url": "http://127.0.0.1"}):
+            assert (await client.call_tool("wait_for", wrong)).is_error
+        assert Waits().request("", tmp_path) is None
+        for asked in (request, {"command": ["true"], "timeout": "1m"}):
+            result = await client.call_tool("wait_for", asked)
+            assert "end your turn now; you will be continued with the result" in said(result)
+            assert Waits().request("I wait for CI.", tmp_path) == asked
+        monkeypatch.setenv(REQUEST, str(tmp_path / "gone" / "wait.json"))
+        assert "cannot be written" in said(await client.call_tool("wait_for", request))
 
 
 async def test_a_run_is_a_task_with_its_questions_as_forms(service: Service) -> None:

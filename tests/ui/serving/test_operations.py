@@ -16,8 +16,9 @@ from loopwright.ui.journals import opened
 from loopwright.ui.serving.confirmations import SECONDS, Confirmations
 from loopwright.ui.serving.operations import OPERATIONS
 from loopwright.ui.serving.service import Service
+from loopwright.ui.serving.tasks import status_of
 
-from .conftest import PLAIN, WHO, confirmed
+from .conftest import PLAIN, WHO, confirmed, until
 
 TABLE = {operation.name: operation for operation in OPERATIONS}
 
@@ -235,3 +236,42 @@ def test_the_state_folder_is_needed(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     with pytest.raises(ConfigurationError, match="XDG_STATE_HOME"):
         Service(folder, MemoryJournal(), "memory:", note=print)
+
+
+WAITS = """
+schema: loopwright/1
+name: waits
+steps:
+  - {name: ci, wait: {event: done, timeout: 2h, schema: {type: object}}}
+"""
+
+
+async def test_an_event_continues_the_run_that_waits_for_it(service: Service, folder: Path) -> None:
+    """It is stored once, by the run or by the key; what the run would set aside is refused, and a foreign run left alone."""
+    (folder / "waits.yaml").write_text(WAITS, "utf-8")
+    words = ["run", "waits.yaml", "--run-id", "r1", "--on-wait", "leave"]
+    await service._processes.launch(words)
+    await until(lambda: _is(service, "suspended"))
+    state: Any = await service.status({"run": "r1"}, WHO)
+    assert "waits for the event done" in state["detail"]
+    assert status_of(await service.journal.find("r1")) == "working"  # nobody is asked
+    for arguments, said in [
+        ({}, "give one of run and key"),
+        ({"run": "r1", "key": "k"}, "give one of run and key"),
+        ({"run": "r1", "value": 3}, "its value does not fit"),
+        ({"run": "r1", "name": "no name"}, "is not a name"),
+    ]:
+        with pytest.raises(ConfigurationError, match=said):
+            await service.signal({"name": "done", **arguments}, WHO)
+    with pytest.raises(RunNotFound):
+        await service.signal({"name": "done", "run": "r2"}, WHO)
+    event = {"name": "done", "key": "r1", "value": {"ok": True}, "id": "x"}
+    assert await service.signal(event, WHO) == {"id": "x", "repeated": False, "waiting": 1}
+    await until(lambda: _is(service, "satisfied"))
+    result: Any = await service.result({"run": "r1"}, WHO)
+    assert (result["output"]["value"], result["output"]["ended"]) == ({"ok": True}, "event")
+    assert await service.signal(event, WHO) == {"id": "x", "repeated": True, "waiting": 0}
+
+
+async def _is(service: Service, status: str) -> bool:
+    return (await service.journal.find("r1")).status == status

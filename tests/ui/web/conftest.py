@@ -102,10 +102,10 @@ def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def serving(folder: Path, **extra: str) -> Iterator[Server]:
+def serving(folder: Path, *options: str, **extra: str) -> Iterator[Server]:
     """Run `loopwright ui` in a folder; `extra` are further variables of its environment."""
     with (folder / "ui.log").open("w") as log:
-        words = ["-m", "loopwright", "ui", "--no-open"]
+        words = ["-m", "loopwright", "ui", "--no-open", *options]
         process = warm_python().start(words, cwd=folder, env=environ(folder) | extra, stderr=log)
         assert process.stdout is not None
         try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from ..._platform import temporary_folder
 from ...engine.context import Context
@@ -28,6 +28,9 @@ from ...tools.sandbox import Sandbox
 from .events import AgentFailure, EventReader, classified, failure_of, reader_of
 from .manifest import ARGUMENT_BYTES, Manifest
 from .program import AgentProcess, Ended, RawStream, Session, StreamMode, sessions_of
+
+if TYPE_CHECKING:
+    from .waits import Waits
 
 __all__ = [
     "AgentCall",
@@ -68,6 +71,7 @@ class CallSettings:
     price: Price | None = None
     stream: StreamMode = "tail"
     sandbox: Sandbox = field(default_factory=Sandbox)
+    waits: Waits | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -199,6 +203,7 @@ class AgentRecord(TypedDict):
     stream: str
     failure: Json
     missing_session: bool
+    request: NotRequired[Json]  # with `stop: waits`: what it asks to wait for
 
 
 class AgentCall(Leaf):
@@ -215,6 +220,7 @@ class AgentCall(Leaf):
         idempotent: whether it may run twice.
         limit: the cost in US dollars at which the program is stopped.
         schema: a JSON Schema for the program's own option.
+        waited: the result of the wait before it, if there was one.
     """
 
     name = "call"
@@ -237,10 +243,11 @@ class AgentCall(Leaf):
         idempotent: bool,
         limit: float | None,
         schema: Mapping[str, Json] | None = None,
+        waited: Json = None,
     ) -> None:
         self.settings, self.prompt, self.session, self.resumed = settings, prompt, session, resumed
         self.folder, self.env, self.idempotent, self.limit = folder, env, idempotent, limit
-        self.schema, self.key = schema, key
+        self.schema, self.key, self.waited = schema, key, waited
         self.fingerprint = settings.fingerprint
         amount = Usage(usd=limit) if limit else None
         self.reserve = None if amount is None else lambda _: amount
@@ -289,6 +296,8 @@ class AgentCall(Leaf):
                 # Not every program has a limit of its own.
                 return self.limit is not None and self._usage(reader).usd >= self.limit
 
+            if settings.waits is not None:
+                self.env = {**self.env, **settings.waits.files(scratch, self.waited)}
             try:
                 prefix = await self._prefix(scratch, ctx)
                 sandboxed = bool(prefix) and not settings.sandbox.wrap
@@ -313,6 +322,7 @@ class AgentCall(Leaf):
                         usage = replace(usage, usd=0.0, unpriced=0)
                     ctx.spend(usage)
             digest = raw.store(ctx.run.resources["file_store"], clean)
+            request = settings.waits and settings.waits.request(reader.text, scratch)
         if ended.skipped:
             ctx.warn(
                 f"{manifest.name}: {ended.skipped} lines of its output were longer than 16 MiB and left out",
@@ -320,6 +330,9 @@ class AgentCall(Leaf):
             )
         record = self._record(reader, ended)
         record["version"], record["stream"] = number or reader.version, digest
+        # Not of a call that failed or reached a limit.
+        if request and record["failure"] is None and record["stop"] == "completed":
+            record["stop"], record["request"] = "waits", request
         result: Json = redactor.clean(record)
         return result
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from ..._extras import require
 from ...engine.context import Context
@@ -15,7 +15,7 @@ from ...engine.step import CompositeStep, digest_of, fingerprinted
 from ...errors import ConfigurationError, StepError, StepTimeout, nearest
 from ...models.registry import read_prices
 from ...models.reply_values import read_value
-from ...prompts.prompt import Text, filled_in, source_of, unsupplied_names
+from ...prompts.prompt import Text, filled_in, hinted, source_of, unsupplied_names
 from ...records import Reason, Result, Status, Usage, codec
 from ...records.codec import Json
 from ...records.json_schema import check_schema
@@ -25,6 +25,9 @@ from ...tools.sandbox import Sandbox, SandboxMode
 from .calls import AgentCall, AgentRecord, CallSettings
 from .manifest import Manifest, load_manifest
 from .program import Session, StreamMode, checked_mode, new_id, session_key, sessions_of
+
+if TYPE_CHECKING:
+    from .waits import Requests
 
 __all__ = ["AgentOptions", "AgentStep", "agent"]
 
@@ -69,6 +72,7 @@ class AgentOptions(TypedDict, total=False):
     workspace: Literal["here"] | None
     idempotent: bool
     sandbox: Sandbox | SandboxMode
+    waits: bool | Mapping[str, Json] | None
 
 
 @dataclass
@@ -81,6 +85,7 @@ class _Answer:
     env: dict[str, str]
     number: int = 0
     fresh: bool = False  # whether the session of the key cannot be continued
+    requests: Requests | None = None  # None: it may not wait
 
 
 class AgentStep(CompositeStep):
@@ -163,7 +168,19 @@ class AgentStep(CompositeStep):
             and (files.parent is None or files.parent.number != ctx.iteration - 1)
         )
         answer = _Answer(ctx, key, folder, env, fresh=fresh)
-        prompt = filled_in(self.prompt, value, ctx)
+        session = sessions_of(ctx.run).get(key) if key and not fresh else None
+        continues = session is not None and bool(session.id)
+        replay = ctx.run.replay
+        if replay is not None and (asked := replay.requests.get(ctx.below("call-1"))) is not None:
+            continues = bool(
+                asked["resumed"]
+            )  # a resumed run knows the sessions of later calls too
+        prompt = hinted(filled_in(self.prompt, value, ctx), self.prompt, ctx, new=continues)
+        if (waits := self.settings.waits) is not None:
+            from .waits import Requests  # for the few agents that wait
+
+            answer.requests = Requests(self.settings, waits, env, folder)
+            prompt = waits.task(prompt)
         async with self._alone(answer):
             if self.schema is None:
                 record = await self._answered(prompt, answer)
@@ -209,6 +226,15 @@ class AgentStep(CompositeStep):
     async def _answered(
         self, prompt: str, answer: _Answer, *, session: Session | None = None
     ) -> AgentRecord:
+        """Return the record of the last call of an answer, after the waits that the agent asked for."""
+        record, requests = await self._settled(prompt, answer, session), answer.requests
+        while requests is not None and record["stop"] == "waits" and not requests.refused:
+            session = Session(record["session"], Usage.from_json(record["session_usage"]))
+            prompt = await requests.told(record.get("request"), answer.ctx, answer.number)
+            record = await self._settled(prompt, answer, session)
+        return record
+
+    async def _settled(self, prompt: str, answer: _Answer, session: Session | None) -> AgentRecord:
         """Return the record of a call that did not fail, after repeated calls if that can help."""
         for attempt in range(1, ATTEMPTS + 1):
             record = await self._called(prompt, answer, session)
@@ -251,9 +277,12 @@ class AgentStep(CompositeStep):
             # The program chooses the ID of a new session, if it does not take one.
             unnamed = "folder" if answer.key and not self.manifest.names_sessions else ""
             session = Session(new_id(ctx.run) if self.manifest.session else unnamed)
+        if answer.requests is not None:
+            prompt = answer.requests.prompt(prompt, resumed=resumed)
         call = AgentCall(
             self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,
             env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
+            waited=answer.requests and answer.requests.result,
         )  # fmt: skip
         # The session is left out of the input: a resumed run knows the sessions of all recorded calls.
         record: AgentRecord = await ctx.call(f"call-{answer.number}", call, {"prompt": prompt})
@@ -366,6 +395,9 @@ def agent(cli: str | Manifest, prompt: Text, **options: Unpack[AgentOptions]) ->
             - `workspace`: `here` lets it work in the folder itself, without a workspace.
             - `idempotent`: whether it may run twice after a crash. Default: False; in a workspace, files are put
               back first, and it runs again.
+            - `waits`: lets it wait without a cost: it ends its turn with a request, and is continued with the result.
+              `True`, or some of `most` (waits of one answer, default 8), `longest` (of one wait, seconds or text, default
+              "4h") and `commands` (whether it may wait for a command of its choice, default False). Default: no waits.
             - `sandbox`: `auto` uses bubblewrap where it works, else the program's own sandbox, else none with a
               warning; `bubblewrap` and `own` require one; `none` is the default. A `Sandbox` has more options.
 
@@ -444,6 +476,11 @@ def settings_of(name: str, manifest: Manifest, options: AgentOptions) -> CallSet
             raise ConfigurationError(
                 f"{name}: max_turns: {manifest.title or manifest.name} has no such limit; use timeout or max_usd"
             )
+    waits = None
+    if (wanted := options.get("waits")) not in (None, False):
+        from .waits import Waits  # for the few agents that wait
+
+        waits = Waits.of(name, wanted, manifest, permissions)
     price = options.get("price")
     pass_env = options.get("pass_env")
     settings = CallSettings(
@@ -460,6 +497,7 @@ def settings_of(name: str, manifest: Manifest, options: AgentOptions) -> CallSet
         price=None if price is None else read_prices({"agent": dict(price)})["agent"],
         stream=options.get("stream", "tail"),
         sandbox=_sandbox(name, manifest, options.get("sandbox", "none")),
+        waits=waits,
         **numbers,
     )
     if (

@@ -13,7 +13,7 @@ from ...coding.agents.manifest import Manifest, load_manifest
 from ...coding.agents.step import AgentStep, agent
 from ...records.codec import Json
 from ..schema.document import Action
-from ..schema.models import CodingAgentSpec
+from ..schema.models import AgentWaitsSpec, CodingAgentSpec
 from ..schema.traverse import phases_of
 from ..yaml.reader import Location
 from .compilation import Compilation
@@ -134,6 +134,9 @@ def compile_agent(
         if key in spec.model_fields_set and (value := getattr(spec, key)) is not None
     }
     options["sandbox"] = compile_sandbox(compilation, spec.sandbox)
+    options["waits"] = (
+        spec.waits.model_dump() if isinstance(spec.waits, AgentWaitsSpec) else spec.waits
+    )
     output = spec.output if isinstance(spec.output, str) else spec.output["schema"]
     price = None if spec.price is None else {"input": spec.price.input, "output": spec.price.output}
     if spec.cwd is not None or spec.workspace == "here":

@@ -18,7 +18,7 @@ from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
 from ...records.codec import Json
-from ...templates.variables import OF_ITEMS, rendered
+from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
 from ..schema.inputs import DeclaredInputs
 from ..schema.traverse import given_needs, has_groups, needs_of
@@ -37,7 +37,6 @@ __all__ = [
     "compile_python",
     "compile_set",
     "compile_steps",
-    "compile_wait",
 ]
 
 
@@ -144,19 +143,6 @@ def compile_set(compilation: Compilation, spec: Action, name: str, at: Location)
     return SetValue(name, compilation.template((*at, "set"), spec.set))
 
 
-def compile_wait(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
-    """Compile a wait; None if it has problems."""
-    from ...engine.waiting import Wait, WaitForm  # for the few documents that wait
-
-    assert spec.wait is not None
-    path = (*at, "wait")
-    options = spec.wait.model_dump(by_alias=True, exclude_unset=True)
-    filled = compilation.template(path, options)
-    if compilation.attempt(path, lambda: WaitForm.of(options, "wait")) is None:
-        return None
-    return Wait(name, options, partial(rendered, filled))
-
-
 def compile_memory(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
     """Compile an operation on texts or facts in memory."""
     assert spec.memory is not None
@@ -229,7 +215,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
             ("reasoning", "agents", "reasoning"),
             ("agent", "agents", "agent"),
             ("memory", "steps", "memory"),
-            ("wait", "steps", "wait"),
+            ("wait", "waits", "wait"),
             ("set", "steps", "set"),
         )
     }

@@ -144,8 +144,28 @@ class WaitedFileSpec(Part):
     )
 
 
+class WaitedUrlSpec(Part):
+    """A URL that a wait looks at."""
+
+    url: str = Field(description="The URL; templates only after the host.")
+    status: int | None = Field(
+        None, description="The status of the answer. Default: any of 200 to 299."
+    )
+    pattern: str = Field("", description="A regular expression that the answer must contain.")
+    is_: Literal["there", "changed"] = Field(
+        "there", alias="is", description="`changed`: the answer differs from the first one."
+    )
+
+
+class ProbeSpec(Part):
+    """The pauses between two looks at a command or a URL; each is 1.5 times the one before."""
+
+    first: Seconds | None = Field(None, description="The first pause. Default: 2s.")
+    most: Seconds | None = Field(None, description="The longest pause. Default: 1m.")
+
+
 class WaitedSpec(Part):
-    """What a wait waits for: exactly one of `for`, `at`, `event` and `file`."""
+    """What a wait waits for: exactly one of `for`, `at`, `event`, `command`, `file` and `url`."""
 
     for_: Pause | None = Field(None, alias="for", description="A duration.")
     at: str | None = Field(
@@ -164,6 +184,31 @@ class WaitedSpec(Part):
     )
     file: str | WaitedFileSpec | None = Field(
         None, description="A file that must exist, or `{path, is: there, gone or changed}`."
+    )
+    command: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="A command that must exit with 0; with another code, it is run again later.",
+    )
+    failed: list[int] | None = Field(
+        None, description="Exit codes of the command with which the wait fails."
+    )
+    cwd: str | None = Field(None, description="Folder of the command, inside the project.")
+    env: dict[str, str] = Field(
+        {}, description="Environment variables of the command, with templates."
+    )
+    pass_env: Names = Field(
+        [], description="Variables of the environment that the command receives, for keys."
+    )
+    probe_timeout: Seconds | None = Field(
+        None, description="Time after which the command is ended and run again later. Default: 1m."
+    )
+    url: str | WaitedUrlSpec | None = Field(
+        None,
+        description="A URL that must answer, or `{url, status, pattern, is: there or changed}`.",
+    )
+    every: ProbeSpec | None = Field(
+        None, description="The pauses between two looks at the command or the URL."
     )
 
 

@@ -30,6 +30,7 @@ from .fields import (
 )
 
 __all__ = [
+    "AgentWaitsSpec",
     "BudgetSpec",
     "CodingAgentSpec",
     "LimitSpec",
@@ -267,6 +268,16 @@ class ReasoningSpec(SettingsFields):
     )
 
 
+class AgentWaitsSpec(Part):
+    """How a coding agent may wait for something outside of the run."""
+
+    most: int = Field(8, ge=1, description="The most waits of one answer.")
+    longest: Seconds = Field(4 * 3600, description="The most time of one wait. Default: 4h.")
+    commands: bool = Field(
+        False, description="Whether it may wait for a command of its choice to exit with 0."
+    )
+
+
 class CodingAgentSpec(Part):
     """A task for a coding agent, which edits files."""
 
@@ -320,6 +331,10 @@ class CodingAgentSpec(Part):
         "tail", description="How much of its raw output is stored: `tail` is 1 MiB."
     )
     sandbox: SandboxWord | SandboxSpec | None = Field(None, description=SANDBOX)
+    waits: bool | AgentWaitsSpec | None = Field(
+        None,
+        description="Lets it end its turn with a request to wait, and continues it with the result.",
+    )
     workspace: Literal["here"] | None = Field(
         None, description="`here`: it works in the folder itself, without a workspace."
     )

@@ -93,7 +93,8 @@ def _commands_of(part: StrictModel) -> Iterator[tuple[list[str] | str, str]]:
         yield [*part.wrap, "…"], "."
     if isinstance(part, CodingAgentSpec):
         permissions = f"--permissions={part.permissions}"
-        yield ["agent", part.cli, permissions, *part.args], "."
+        waits = ["--waits-for-commands"] if getattr(part.waits, "commands", False) else []
+        yield ["agent", part.cli, permissions, *waits, *part.args], "."
 
 
 def functions_in(document: Document) -> Iterator[str]:

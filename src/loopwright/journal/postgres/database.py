@@ -25,7 +25,7 @@ from uuid import uuid4
 import psycopg
 
 from ...errors import JournalDamaged, JournalUnavailable, LoopwrightError
-from ..events import EventTables
+from ..events import Event, EventTables
 from ..protocol import MATCHES, Posted, RunInfo, missing_run, with_tags
 from ..questions import schedule_of
 from ..recorded.log import WIDTH, Batch, Content, Contents, DurableLog, OpenedRun, new_row
@@ -745,11 +745,11 @@ def events_of(db: Connection) -> EventTables:
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"loopwright {name} {key}",)
         )
 
-    def wake(name: str, key: str) -> None:
+    def wake(event: Event) -> None:
         db.execute(
-            "UPDATE loopwright.runs SET wake_at=extract(epoch FROM clock_timestamp()) WHERE queue<>'' "
-            "AND status='suspended' AND run_id IN (SELECT run FROM loopwright.waits WHERE name=%s AND key=%s)",
-            (name, key),
+            "UPDATE loopwright.runs SET wake_at=extract(epoch FROM clock_timestamp()) WHERE queue<>'' AND status='suspended' "
+            "AND run_id IN (SELECT run FROM loopwright.waits WHERE name=%s AND key=%s AND (%s='' OR run=%s))",
+            (event.name, event.key, event.run, event.run),
         )
 
     return EventTables(execute, clock, "loopwright.", lock, wake)

@@ -641,10 +641,12 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         database = self._database
         return await self._perform(Transaction(lambda db: database.events(db).look(waits)))
 
-    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> None:
+    async def end_wait(self, run_id: str, path: str = "", taken: Sequence[int] = ()) -> int:
         """Remove the waits of a run; see Journal.end_wait."""
         database = self._database
-        await self._perform(Transaction(lambda db: database.events(db).end(run_id, path, taken)))
+        return await self._perform(
+            Transaction(lambda db: database.events(db).end(run_id, path, taken))
+        )
 
     async def waits(
         self, run_id: str = "", *, due: float = math.inf, limit: int = 1000

@@ -244,6 +244,7 @@ class DurableLog:
         "_pending",
         "_posted",
         "_queue",
+        "_restored",
         "_seq",
         "_sum",
         "_taken",
@@ -286,6 +287,7 @@ class DurableLog:
         self._batch: Batch | None = None
         self._pending: list[str] = []
         self._seq, self._first, self._sum = 0, 1, row.head
+        self._restored = 0
         self._loop: str | None = None
         self._mark: int | None = None
 
@@ -305,6 +307,12 @@ class DurableLog:
             if entry.kind == "iteration":
                 self._contents.rank(entry.path)
         self._seq, self._first, self._sum = last, last + 1, head
+        self._restored = last
+
+    @property
+    def grown(self) -> bool:
+        """Whether an entry was appended since it was opened."""
+        return self._seq != self._restored
 
     def begin(self) -> bool:
         """Take the input of a run that no process has opened before; return False if more has to be read."""

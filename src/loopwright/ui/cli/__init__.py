@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from keyword import iskeyword
 from types import FrameType
 from typing import NamedTuple
 
@@ -41,7 +42,8 @@ class Command(NamedTuple):
         if not gc.isenabled():  # the start of the process has switched it off
             gc.freeze()
             gc.enable()
-        command: Callable[..., int] = getattr(module, self.name.replace(" ", "_"))
+        word = self.name.replace(" ", "_")
+        command: Callable[..., int] = getattr(module, f"{word}_" if iskeyword(word) else word)
         return command
 
 
@@ -66,6 +68,9 @@ GROUPS = {
         Command("retry", "run", "Do again what failed in a run."),
         Command("approve", "approve", "List the questions of a run, or answer one."),
         Command("signal", "signals", "Send an event to the runs that wait for it."),
+        Command("steer", "steering", "Give a run a hint for its next iterations."),
+        Command("hold", "steering", "Stop a run before its next effects."),
+        Command("continue", "steering", "End the hold of a run."),
         Command("cancel", "rewind", "Cancel a run."),
         Command("rewind", "rewind", "Discard the recorded results from a path onward."),
         Command("fork", "fork", "Run again from a recorded point, as a new run."),

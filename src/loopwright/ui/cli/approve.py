@@ -67,6 +67,7 @@ _KINDS = {
         "[y]es run it again, [n]o it failed, or its result as JSON",
         "the result of the call",
     ),
+    "hold": _Kind(("--yes",), "[y]es, continue", "nothing; answer yes", ("y", "yes")),
     "free": _Kind(("--value ANSWER",), "your answer, JSON or text", "your answer", ()),
 }
 

@@ -18,7 +18,7 @@ import typer
 
 from ...errors import ConfigurationError
 from ...journal import Entry, Journal, RunInfo
-from ..export import FORMS
+from ..export import exported
 from ..journals import DEFAULT, folder_of, reading
 from ..run_summary import on_record
 from .options import JournalUrl, RunName
@@ -56,7 +56,7 @@ def export(
         return *await on_record(store, name), folder_of(store)
 
     info, entries, folder = reading(journal, read)
-    content = FORMS[form](info, entries, folder)
+    content = exported(form, info, entries, folder)
     with Output() as output:
         if out is None or out == "-":
             if isinstance(content, bytes):

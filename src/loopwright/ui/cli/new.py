@@ -18,7 +18,7 @@ from .output import Output
 __all__ = ["KINDS", "TEMPLATES", "command_of", "new", "twins_of"]
 
 TEMPLATES = Path(__file__).parents[2] / "templates_new"
-KINDS = ("text", "tests", "list", "agent", "python", "metric")  # in the order of the list
+KINDS = ("text", "tests", "wait", "list", "agent", "python", "metric")  # in the order of the list
 _README = "README.md"
 
 

@@ -405,11 +405,17 @@ def resume(
 
 
 async def _due(store: Journal) -> list[RunInfo]:
-    """Return the runs without a process whose wait is over."""
+    """Return the runs without a process whose wait or whose pause for a quota is over."""
     ids = dict.fromkeys(wait.run for wait in await store.waits(due=time.time()))
     rows = [await store.find(run_id) for run_id in ids]
+    for row in await store.runs(status="suspended", limit=1000):
+        if row.reason in (Reason.THROTTLED, Reason.QUOTA):
+            request = (await store.result(row.run_id)).request
+            if isinstance(request, dict) and request.get("until", math.inf) <= time.time():
+                rows.append(row)
     # The process of an interrupted one was killed before the run took what ended its wait.
-    return [row for row in rows if row.status in ("suspended", "interrupted")]
+    statuses = ("suspended", "interrupted")
+    return [row for row in rows if row.status in statuses and row.reason != Reason.HELD]
 
 
 def _continued(name: str, *, options: RunCommandOptions, output: Output) -> Result:

@@ -41,7 +41,7 @@ def mcp(
 ) -> int:
     """Offer the workflows of a folder as tools of an MCP server.
 
-    The tools are list, check, run, status, result, cancel and approve. A client starts this command and speaks to it
+    The tools are list, check, run, status, result, cancel, approve and signal. A client starts this command and speaks to it
     over stdio. Runs go on when the server ends.
 
     Examples:
@@ -162,4 +162,8 @@ async def _serve(
         app, port=listener.getsockname()[1], token=service.home.secret("token"), program=program,
         changing=("POST", "DELETE") if program == "loopwright mcp" else ("POST",), any_host=any_host,
     )  # fmt: skip
+    if program == "loopwright serve":
+        # Their tokens are in their addresses.
+        signals = import_module("loopwright.ui.web.signals")
+        guarded = signals.with_signals(guarded, signals.create_app(service.journal))
     await server.serve_app(guarded, listener)

@@ -13,7 +13,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +48,16 @@ def ui(
     new_token: Annotated[
         bool, typer.Option("--new-token", help="Make another token; earlier addresses end.")
     ] = False,
+    signals: Annotated[
+        int | None,
+        typer.Option(
+            "--signals",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Also receive events by URL, at this port without the page; 0 chooses a free one.",
+        ),
+    ] = None,
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address without opening a browser.")
     ] = False,
@@ -60,11 +70,15 @@ def ui(
     Examples:
         loopwright ui
         loopwright ui --port 8080 --no-open
+        loopwright ui --signals 8081
     """
     with needs("the page", "ui"):
         # By name, because this module is also loaded for the help, without the extra.
         web = import_module("loopwright.ui.web.app")
-    asyncio.run(_serve(web, journal, port, new_token=new_token, no_open=no_open))
+        receiver = None if signals is None else import_module("loopwright.ui.web.signals")
+    asyncio.run(
+        _serve(web, journal, port, receiver, signals or 0, new_token=new_token, no_open=no_open)
+    )
     return 0
 
 
@@ -111,7 +125,7 @@ class KeptToken:
             self.home.private_file(self.name).unlink()
 
 
-def listen(port: int, kept: int = 0, host: str = HOST) -> socket.socket:
+def listen(port: int, kept: int = 0, host: str = HOST, option: str = "--port") -> socket.socket:
     """Return a socket that listens at a port; 0 is the kept port if it is free, or any other."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     # A port stays reserved for a minute after its server ended.
@@ -125,27 +139,47 @@ def listen(port: int, kept: int = 0, host: str = HOST) -> socket.socket:
             return listen(0, host=host)
         why = error.strerror or type(error).__name__
         raise ConfigurationError(
-            f"--port: {port} cannot be used: {why}. Choose another port, or 0."
+            f"{option}: {port} cannot be used: {why}. Choose another port, or 0."
         ) from error
     return listener
 
 
-async def _serve(web: ModuleType, url: str, port: int, *, new_token: bool, no_open: bool) -> None:
+async def _serve(
+    web: ModuleType,
+    url: str,
+    port: int,
+    receiver: ModuleType | None,
+    signals: int,
+    *,
+    new_token: bool,
+    no_open: bool,
+) -> None:
     # The address of a page that will be there: a journal may be refused.
     async with opened(url, create=True) as store:
         kept = KeptToken.of(url)
         if new_token:
             kept.forget()
-        with Output() as output:
+        with Output() as output, ExitStack() as sockets:
             token, last = kept.read(output.note)
-            with listen(port, last) as listener:
-                port = listener.getsockname()[1]
-                token = token or kept.make(port)
-                address = f"http://{HOST}:{port}/?token={token}"
-                output.write(address)
-                output.note("Ctrl-C stops the page; runs continue")
-                output.flush()
-                # A script that reads the address opens no browser.
-                if not no_open and sys.stdout.isatty():
-                    webbrowser.open(address)
-                await web.serve(store, listener, url=url, folder=Path.cwd(), port=port, token=token)
+            listener = sockets.enter_context(listen(port, last))
+            port = listener.getsockname()[1]
+            token = token or kept.make(port)
+            address = f"http://{HOST}:{port}/?token={token}"
+            other, app = None, None
+            if receiver is not None:
+                app = receiver.create_app(store)
+                other = sockets.enter_context(listen(signals, option="--signals"))
+            if other is not None:  # before the address, at which programs stop to read
+                output.note(f"events by URL: http://{HOST}:{other.getsockname()[1]}")
+            output.write(address)
+            output.note("Ctrl-C stops the page; runs continue")
+            output.flush()
+            # A script that reads the address opens no browser.
+            if not no_open and sys.stdout.isatty():
+                webbrowser.open(address)
+            # The page first: each server passes the signal that ends it on to the one that began before.
+            servers = [
+                web.serve(store, listener, url=url, folder=Path.cwd(), port=port, token=token),
+                *([] if other is None else [web.serve_app(app, other)]),
+            ]
+            await asyncio.gather(*servers)

@@ -508,6 +508,14 @@ class UntilCommandOptions(RunCommandOptions):
     permissions: Annotated[
         Permissions, typer.Option("--permissions", help="Actions that a coding agent permits.")
     ] = Permissions.EDIT
+    waits: Annotated[
+        str,
+        typer.Option(
+            "--waits",
+            metavar="DURATION",
+            help="Let a coding agent wait for events, files, times and commands, each wait at most this long.",
+        ),
+    ] = ""
     price: Annotated[
         str,
         typer.Option(
@@ -610,6 +618,7 @@ class UntilCommandOptions(RunCommandOptions):
             on_tamper=self.on_tamper.value,
             held_out=self.held_out,
             show=tuple(self.show or ()),
+            waits=seconds("--waits", self.waits) if self.waits else None,
         )
 
     def _merge(self) -> str:

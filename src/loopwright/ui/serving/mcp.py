@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, cast
 
 import mcp_types as types
@@ -22,13 +24,15 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...errors import DocumentError, LoopwrightError, listed, nearest
+from ...coding.agents.waits import REQUEST
+from ...engine.waiting import WaitForm
+from ...errors import ConfigurationError, DocumentError, LoopwrightError, listed, nearest
 from ...journal.questions import pending
 from ...records import codec
 from ...records.codec import Json
 from ..web.access import MAX_BODY
 from .operations import OPERATIONS, Operation
-from .service import Caller, Service, result_of
+from .service import Arguments, Caller, Service, result_of
 from .tasks import (
     EXTENSION,
     TaskParams,
@@ -46,7 +50,6 @@ _INSTRUCTIONS = (
     "Loops that run until they are satisfied. Call list for the workflows, check before a run that has effects, then run. "
     "A run goes on when you leave: ask status or result with its run_id."
 )
-_TOOLS = {operation.name: operation for operation in OPERATIONS}
 # The library prints the tracebacks of requests that a client left.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
@@ -85,12 +88,12 @@ class WorkflowServer:
 
     async def _list(self, ctx: Context, params: object) -> types.ListToolsResult:
         del ctx, params
-        return types.ListToolsResult(tools=[_tool(operation) for operation in OPERATIONS])
+        return types.ListToolsResult(tools=[_tool(operation) for operation in _tools().values()])
 
     async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> Any:
-        operation = _TOOLS.get(params.name)
+        operation = (tools := _tools()).get(params.name)
         if operation is None:
-            hint = nearest(params.name, _TOOLS) or listed(params.name, _TOOLS)
+            hint = nearest(params.name, tools) or listed(params.name, tools)
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name[:80]!r}{hint}")
         try:
             arguments = operation.check(dict(params.arguments or {}))
@@ -145,6 +148,42 @@ class WorkflowServer:
             return await self._service.find(task_id)
         except LoopwrightError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
+
+
+async def _wait_for(_service: Service, arguments: Arguments, _caller: Caller) -> Json:
+    if "command" not in arguments:  # the step of the agent knows whether it permits commands
+        WaitForm.of(arguments, "wait_for")
+    try:
+        Path(os.environ[REQUEST]).write_text(codec.encode(arguments), "utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"wait_for: {REQUEST} cannot be written: {error}") from error
+    return {"next": "end your turn now; you will be continued with the result"}
+
+
+_WAIT_FOR = Operation(
+    "wait_for",
+    "Wait for something outside, such as CI, a deployment or a long job, in place of polling and sleeping. Give one of "
+    "for, at, event, file and command, and a timeout. Then end your turn; you will be continued with the result.",
+    _wait_for, "", "",
+    {
+        "for": {"type": "string", "description": "A duration, such as 10m."},
+        "at": {"type": "string", "description": "A time with an offset, such as 2026-12-01T08:00+01:00."},
+        "event": {"type": "string", "description": "The name of an event that another program sends."},
+        "key": {"type": "string", "description": "The key of the event, such as a commit. Default: the ID of the run."},
+        "file": {"type": "string", "description": "The path of a file that will be there, in the working folder."},
+        "command": {
+            "type": "array", "items": {"type": "string"}, "minItems": 1,
+            "description": "The words of a command, if the task permits it. It is run again until it exits with 0.",
+        },
+        "timeout": {"type": "string", "description": "After this time you are continued without it, such as 1h."},
+    },
+)  # fmt: skip
+
+
+def _tools() -> dict[str, Operation]:
+    """Return the tools by name. A coding agent that may wait gives its MCP servers the file of its request."""
+    more = (_WAIT_FOR,) if os.environ.get(REQUEST) else ()
+    return {operation.name: operation for operation in (*OPERATIONS, *more)}
 
 
 def answered(value: Json, *, failed: bool = False) -> types.CallToolResult:

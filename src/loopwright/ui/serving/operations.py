@@ -167,4 +167,22 @@ OPERATIONS = (
         },
         ("run", "answer"), changes=True, returns=_STATE,
     ),
+    Operation(
+        "signal",
+        "Send an event to the runs that wait for its name and key, now or later. It is stored, each run takes it once, "
+        "and a suspended run continues. Send what has happened, not what a run should do.",
+        Service.signal, "POST", "/events",
+        {
+            "name": _text("Name of the event.", 100),
+            "run": _text("Run that waits for it without a key; the key is then its ID.", 64),
+            "key": _text("Key for which the runs wait.", 200),
+            "value": {"description": "Any JSON value: the output of the wait. Default: null."},
+            "id": _text("A text of yours that makes the request idempotent: it is one event.", 200),
+        },
+        ("name",), changes=True,
+        returns=_object({
+            "id": {"type": "string"}, "repeated": {"type": "boolean", "description": "Whether it was there before."},
+            "waiting": {"type": "integer", "description": "How many runs wait for it."},
+        }),
+    ),
 )  # fmt: skip

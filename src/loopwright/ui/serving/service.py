@@ -30,6 +30,7 @@ from ...errors import (
     nearest,
 )
 from ...journal import Journal, RunInfo
+from ...journal.events import Event
 from ...journal.protocol import DAMAGED
 from ...journal.questions import answer, pending
 from ...journal.views import RunView
@@ -45,6 +46,7 @@ from ..project import KnownDocument, ProjectFolder
 from ..run_summary import is_for_workers, recorded_json, wait_of
 from ..sources import RunSource, SourceSettings, load_source
 from ..web.access import is_run_id
+from ..web.signals import send_event
 from .confirmations import Confirmations
 
 if TYPE_CHECKING:
@@ -176,6 +178,28 @@ class Service:
         if last and info.status == "suspended" and not is_for_workers(info, self._url):
             await self._processes.launch(["resume", info.run_id])
         return await self.state(await self.find(info.run_id))
+
+    async def signal(self, arguments: Arguments, caller: Caller) -> Json:
+        """Store an event, and continue the suspended runs of this folder that wait for it."""
+        run, key = text_of(arguments.get("run")), text_of(arguments.get("key"))
+        if bool(run) == bool(key):
+            raise ConfigurationError("signal: give one of run and key")
+        run_id = (await self.find(run)).run_id if run else ""
+        event = Event(
+            text_of(arguments["name"]), run_id or key, arguments.get("value"), text_of(arguments.get("id")),
+            caller.name,
+        )  # fmt: skip
+        told = await send_event(self.journal, event, run_id)
+        same = (told.event.name, told.event.key)
+        waits = [row.run for row in await self.journal.waits() if (row.name, row.key) == same]
+        for info in [await self.journal.find(waiting) for waiting in dict.fromkeys(waits)]:
+            mine = self.sees(info) and not is_for_workers(info, self._url)
+            if mine and info.status == "suspended":
+                try:
+                    await self._processes.launch(["resume", info.run_id, "--on-wait", "leave"])
+                except ConfigurationError as error:  # the event is stored, and ends its wait later
+                    self._note(f"{info.run_id} was not continued: {error}")
+        return {"id": told.event.id, "repeated": told.repeated, "waiting": told.waiting}
 
     async def start(self, arguments: Arguments) -> str:
         """Start a run and return its ID once it is open; the run of an `id` that exists already is returned as it is.

@@ -66,7 +66,7 @@ TaskStatus = Literal["working", "input_required", "completed", "cancelled"]
 
 def status_of(info: RunInfo) -> TaskStatus:
     """Return the status of the task of a run."""
-    if info.status == "suspended" and not info.wake_at:
+    if info.status == "suspended" and not info.wake_at and info.reason != "waiting":
         return "input_required"
     if info.status == "cancelled":
         return "cancelled"

@@ -51,6 +51,7 @@ SHOWN: dict[str, Show] = {
     "/runs/{run_id}/files": files.difference,
     "/runs/{run_id}/trace": reading.trace,
     "/runs/{run_id}/limits": insight.limits,
+    "/runs/{run_id}/hints": actions.hints,
     "/runs/{run_id}/export/{form}": reading.export,
 }
 CHANGED: dict[str, actions.Change] = {
@@ -61,6 +62,10 @@ CHANGED: dict[str, actions.Change] = {
     "/runs/{run_id}/rewind": actions.rewind,
     "/runs/{run_id}/undo": actions.undo,
     "/runs/{run_id}/answer": actions.answered,
+    "/runs/{run_id}/signal": actions.signalled,
+    "/runs/{run_id}/stop-wait": actions.stopped,
+    "/runs/{run_id}/steer": actions.steered,
+    "/runs/{run_id}/hold": actions.held,
     "/runs/{run_id}/raise": actions.raised,
     "/runs/{run_id}/branch": files.branch,
     "/runs/{run_id}/apply": files.apply,

@@ -26,6 +26,7 @@ _BUTTONS = {
         ("failed", "It is not good"),
         ("score", "Give the score"),
     ],
+    "hold": [("approve", "Continue")],
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }

@@ -13,15 +13,19 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...conditions import UNITS
+from ...engine.change_limits import ENDED
 from ...engine.run import new_run_id
 from ...engine.run_record import rewind_with_input
+from ...engine.steering import hold, steer
+from ...engine.waiting import stop_waiting
 from ...errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
-from ...journal.questions import answer, pending
+from ...journal.events import Event
+from ...journal.questions import answer, pending, user_name
 from ...journal.rewinding import rewind_entry, rewind_of
-from ...records.codec import Json, text_of
+from ...records.codec import Json, strict_json, text_of
 from ...records.redaction import of_environment
 from ..formatting import discarded
 from ..inputs import input_value
@@ -29,8 +33,9 @@ from ..journals import has_step
 from .access import is_loop, json_object
 from .forms import answer_of, input_in
 from .page import Page
-from .render import sentence_of
+from .render import render, sentence_of
 from .routes_runs import run_in
+from .signals import send_event
 
 N = TypeVar("N", int, float)
 Change = Callable[[Page, Request, dict[str, Json]], Awaitable[dict[str, Json]]]
@@ -171,6 +176,67 @@ async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dic
     if fields.get("go") and len(questions) == 1:
         return await resume(page, request, {})
     return _at(run_id)
+
+
+async def signalled(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Send an event that a run waits for, and optionally resume the run."""
+    run_id, text = run_in(request), text_of(fields.get("value")).strip()
+    try:
+        value = strict_json(text) if text else None
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"value: it is not JSON: {error}") from None
+    name, key = text_of(fields.get("name")), text_of(fields.get("key"))
+    await send_event(page.records.journal, Event(name, key, value, who=user_name()), run_id)
+    return await _woken(page, run_id, fields)
+
+
+async def stopped(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """End a wait as its time limit does, and optionally resume the run."""
+    run_id, path = run_in(request), text_of(fields.get("path"))
+    told = await stop_waiting(page.records.journal, run_id, path, who=user_name())
+    if not told.waiting:
+        raise ConfigurationError("this wait has ended. Reload the page.")
+    return await _woken(page, run_id, fields)
+
+
+async def _woken(page: Page, run_id: str, fields: dict[str, Json]) -> dict[str, Json]:
+    """Resume a run whose wait may be over; workers continue a submitted one themselves."""
+    info = await page.records.journal.find(run_id)
+    if fields.get("go") and info.status == "suspended" and not info.queue:
+        await page.processes.launch(["resume", run_id, "--on-wait", "leave"])
+    return _at(run_id)
+
+
+async def hints(page: Page, request: Request) -> Response:
+    """The hints of a run that are in force, with a form that gives one."""
+    run_id = run_in(request)
+    info = await page.records.journal.find(run_id)
+    found = await steer(run_id, journal=page.records.journal)
+    return HTMLResponse(
+        render("hints.html", run_id=run_id, hints=found, ended=info.status in ENDED)
+    )
+
+
+async def steered(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Give a run a hint, or drop one."""
+    text, drop = text_of(fields.get("text")).strip(), _number(fields, "drop", int) or 0
+    of_environment(os.environ).refuse("hint", text)
+    if not text and not drop:
+        raise ConfigurationError("write a hint, or give the number of one to drop")
+    await steer(
+        run_in(request), text, journal=page.records.journal, loop=text_of(fields.get("loop")).strip(),
+        once=bool(fields.get("once")), drop=drop,
+    )  # fmt: skip
+    return {"said": "The loops read it in their next iterations." if text else "Dropped."}
+
+
+async def held(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Hold a run before its next effects."""
+    del fields
+    info = await hold(run_in(request), journal=page.records.journal)
+    return (
+        _at(info.run_id) if info.reason == "held" else {"said": "It stops before its next effect."}
+    )
 
 
 async def raised(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:

@@ -160,7 +160,7 @@ def _changes(
     if not entries:
         return max(run_progress.last, seq), data
     # These change forms and rows that were sent before, so the page loads again.
-    again = ("rewound", "asked", "suspended")
+    again = ("rewound", "asked", "suspended", "waiting", "woken")
     if run_progress.rewinds > rewinds or any(entry.kind in again for entry in entries):
         return run_progress.last, {**data, "reload": True}
     recorded: dict[str, list[int]] = {}

@@ -26,7 +26,7 @@ from ...journal.views import ORDERS, RunView, Wanted
 from ...records import Failure, Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..export import FORMS
+from ..export import exported
 from ..finding import STATUSES, wanted_of
 from ..formatting import side_by_side
 from ..journals import folder_of, has_step
@@ -186,6 +186,9 @@ async def run(page: Page, request: Request) -> Response:
             questions = [
                 form_of(question) for question in open_questions(surviving(view.between(0, 0)))
             ]
+        # Complete: a long schema is left out of the first reading.
+        numbers = run_progress.progress.waits.values() if shown.open else ()
+        waits = [entry for number in numbers for entry in view.between(number - 1, 1)]
         main = next((one for one in sections if one.path == loop), None)
         coding = coding_of(view.info, entries)
         handed, changed = [], ""
@@ -199,7 +202,7 @@ async def run(page: Page, request: Request) -> Response:
             "run.html", main=main, coding=coding, handed=handed, changed=changed,
             with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
             unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
-            run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions,
+            run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions, waits=waits,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
             input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
             retriable=has_step(view.info),
@@ -350,7 +353,9 @@ async def export(page: Page, request: Request) -> Response:
         raise ConfigurationError(f"form: unknown format; use one of {', '.join(_TYPES)}")
     info = await page.records.journal.find(run_id)
     entries = await page.records.journal.entries(info.run_id)
-    content = await asyncio.to_thread(FORMS[form], info, entries, folder_of(page.records.journal))
+    content = await asyncio.to_thread(
+        exported, form, info, entries, folder_of(page.records.journal)
+    )
     charset = "; charset=utf-8" if isinstance(content, str) else ""
     return Response(
         content, media_type=f"{_TYPES[form]}{charset}",

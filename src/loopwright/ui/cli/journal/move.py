@@ -51,9 +51,11 @@ async def _move(source_url: str, target_url: str, output: Output) -> int:
             await writes.memory.append(*await reads.memory.entries(name))
         for digest in reads.files.digests():
             writes.files.put(reads.files.get(digest))
-        await _copy_shared(
-            source, target, {outcome.run_id for outcome in outcomes if not outcome.problem}
-        )
+        moved = {outcome.run_id for outcome in outcomes if not outcome.problem}
+        for run_id in sorted(moved):
+            # So that `resume --due` and workers find it. Events stay: a sender sends them to the new journal.
+            await target.look_for(await source.waits(run_id))
+        await _copy_shared(source, target, moved)
     copied = sum(not outcome.problem for outcome in outcomes)
     if output.as_json:
         left = {outcome.run_id: outcome.problem for outcome in outcomes if outcome.problem}

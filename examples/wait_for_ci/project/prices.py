@@ -1,0 +1,1 @@
+"""Two functions for lists of prices."""

@@ -1,0 +1,324 @@
+"""Hints of people for a run that goes on, and holds: requests in its inbox, as new limits are.
+
+1. A hint is a text. Each loop that it is for reads it at the beginning of its next iteration, and records that as
+   `steered`. What had begun before reads only what is recorded there, so that a replay is the same.
+2. A hold is a question of the kind `hold`, asked before the next effect of each branch. Calls in flight end first.
+3. What is in force follows from the inbox alone. A rewind leaves the inbox as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import ConfigurationError, RunLocked
+from ..journal import Entry, Journal, RunInfo, surviving
+from ..journal.protocol import Posted
+from ..journal.questions import answer, pending, user_name
+from ..journal.replay import UNASKED, RecordedRun, applies
+from ..records import Reason, Stop
+from ..records.codec import Json
+from ..records.typed import Value
+from .change_limits import ENDED, expect_loop
+
+__all__ = ["Hint", "Steering", "continue_run", "hold", "steer"]
+
+LONGEST = 4000  # characters of a hint
+MOST = 50  # hints of a run
+_PREFIX = "steer/"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Hint(Value):
+    """A text of a person for later iterations.
+
+    Args:
+        number: its number in the run, from 1.
+        text: the text.
+        loop: the name or path of the loop that reads it; "" is every loop.
+        once: whether each loop reads it for one iteration only.
+        who: the name of the person.
+        at: when it was given, in seconds since the epoch.
+        read: the paths of the iterations that have read it.
+    """
+
+    number: int
+    text: str
+    loop: str = ""
+    once: bool = False
+    who: str = ""
+    at: float = 0.0
+    read: tuple[str, ...] = ()
+
+
+class Steering:
+    """The hints and the hold that are in force, from the inbox of a run.
+
+    Attributes:
+        hints: the hints that were not dropped.
+        given: how many hints were given, with those that were dropped.
+        held: the number of the hold that is in force; 0 is none.
+        who: who asked for it.
+        asked: whether this process has asked for its end.
+    """
+
+    def __init__(
+        self, inbox: Iterable[Posted] = (), steered: Mapping[str, Json] | None = None
+    ) -> None:
+        self.hints: list[Hint] = []
+        self.given = self.held = 0
+        self.who = ""
+        self.asked = False
+        # Where each hint for one iteration was read: once in each loop.
+        self._read: dict[tuple[str, int], str] = {}
+        for path, hints in (steered or {}).items():
+            for hint in hints:
+                self._read[path.rpartition("/")[0], hint["number"]] = path
+        self.take(inbox)
+
+    def take(self, inbox: Iterable[Posted]) -> None:
+        """Follow the inbox, which only grows."""
+        hints: dict[int, Hint] = {}
+        holds, released, who = 0, 0, ""
+        for posted in inbox:
+            value = posted.value
+            if posted.path.startswith("hold "):  # the answer to the question
+                released = max(released, int(posted.path.removeprefix("hold ")))
+            elif posted.asked != UNASKED or not posted.path.startswith(_PREFIX):
+                continue
+            elif "hint" in value:
+                number = len(hints) + 1
+                hints[number] = Hint(
+                    number, value["hint"], value["loop"], value["once"], posted.who, posted.at
+                )
+            elif "drop" in value:
+                hints[value["drop"]] = replace(hints[value["drop"]], text="")
+            elif "hold" in value:
+                holds, who = holds + 1, posted.who
+            else:
+                released = max(released, value["continue"])
+        self.given = len(hints)
+        self.hints = [hint for hint in hints.values() if hint.text]
+        held = holds if holds > released else 0
+        self.asked = self.asked and held == self.held
+        self.held, self.who = held, who
+
+    def read(self, loop: str, path: str, before: Sequence[Json]) -> list[Json]:
+        """Return the hints that the iteration of a loop at a path reads, given those of the one before."""
+        known = {hint["number"] for hint in before}
+        found: list[Json] = []
+        for hint in self.hints:
+            place = (loop, hint.number)
+            if (hint.loop and not applies(hint.loop, loop)) or (hint.once and place in self._read):
+                continue
+            self._read[place] = path
+            new = hint.number not in known
+            shown: dict[str, Json] = {
+                "number": hint.number,
+                "text": hint.text,
+                "who": hint.who,
+                "at": hint.at,
+            }
+            found.append(shown | {"new": new})
+        return found
+
+
+def steering_of(inbox: Iterable[Posted], recorded: Sequence[Entry]) -> tuple[Hint, ...]:
+    """Return the hints of a run that are in force, with the iterations that read them."""
+    places: dict[int, list[str]] = {}
+    for path, hints in RecordedRun(recorded).steered.items():
+        for hint in hints:
+            places.setdefault(hint["number"], []).append(path)
+    hints = Steering(inbox).hints
+    return tuple(replace(hint, read=tuple(places.get(hint.number, ()))) for hint in hints)
+
+
+async def steer(
+    run_id: str,
+    text: str = "",
+    *,
+    journal: Journal,
+    loop: str = "",
+    once: bool = False,
+    drop: int = 0,
+    who: str = "",
+) -> tuple[Hint, ...]:
+    """Give a run a hint that its loops read at the beginning of their next iterations.
+
+    Templates have the texts as `loop.hints`, functions as `ctx.hints`. A template of `execute` that does not use the
+    name gets them after its text.
+
+    Args:
+        run_id: the run, or a unique prefix of its ID.
+        text: the hint, at most 4,000 characters. Without one nothing is added.
+        journal: the journal of the run.
+        loop: the name or path of the loop that reads it. Default: every loop.
+        once: whether each loop reads it for one iteration only. Default: until the end of the loop.
+        drop: the number of a hint that later iterations do not read any more. Default: none.
+        who: the name of the person. Default: the user of this process.
+
+    Returns:
+        The hints that are in force, the latest last.
+
+    Raises:
+        RunNotFound: if there is no such run.
+        ConfigurationError: for an ended run, one without such a loop, or a text that is too long.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run, steer
+        >>> journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(2), approve="iteration")
+        >>> asyncio.run(run(loop, 1, journal=journal, run_id="r")).status.value
+        'suspended'
+        >>> asyncio.run(steer("r", "Use the asyncio API.", journal=journal))[-1].number
+        1
+    """
+    info, entries, inbox = await _state(journal, run_id)
+    hints = steering_of(inbox, entries)
+    if not text and not drop:
+        return hints
+    if info.status in ENDED:
+        raise ConfigurationError(
+            f"{info.run_id}: it is {info.status}, so no loop reads a hint any more"
+        )
+    if drop and drop not in (hint.number for hint in hints):
+        known = ", ".join(str(hint.number) for hint in hints) or "none"
+        raise ConfigurationError(f"{info.run_id} has no hint {drop}; in force: {known}")
+    if text:
+        if len(text) > LONGEST or not text.strip():
+            raise ConfigurationError(
+                f"a hint has 1 to {LONGEST:,} characters; this one has {len(text):,}"
+            )
+        if len(hints) >= MOST:
+            raise ConfigurationError(f"{info.run_id} has {MOST} hints; drop one first, with drop")
+        expect_loop(info, entries, loop)
+        await _post(journal, info, {"hint": text, "loop": loop, "once": once}, who)
+    if drop:
+        await _post(journal, info, {"drop": drop}, who)
+    return steering_of(await journal.inbox(info.run_id), entries)
+
+
+async def hold(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
+    """Stop a run before its next effects, until `continue_run` or the answer to its question.
+
+    Calls in flight end. A run that is suspended already is held at once; a queued or interrupted one before its next
+    effect.
+
+    Args:
+        run_id: the run, or a unique prefix of its ID.
+        journal: the journal of the run.
+        who: the name of the person. Default: the user of this process.
+
+    Returns:
+        The row of the run.
+
+    Raises:
+        RunNotFound: if there is no such run.
+        ConfigurationError: for a run that has ended or is held already.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, hold, run
+        >>> journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(2), approve="iteration")
+        >>> asyncio.run(run(loop, 1, journal=journal, run_id="r")).reason.value
+        'approval'
+        >>> asyncio.run(hold("r", journal=journal)).reason
+        'held'
+    """
+    info, _, inbox = await _state(journal, run_id)
+    if info.status in ENDED:
+        raise ConfigurationError(f"{info.run_id}: it is {info.status}, so there is nothing to hold")
+    if Steering(inbox).held:
+        raise ConfigurationError(f"{info.run_id} is held already; to end that, use continue")
+    await _post(journal, info, {"hold": True}, who)
+    if info.status == "suspended":
+        await _held(journal, info)
+    return await journal.find(info.run_id)
+
+
+async def continue_run(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
+    """End the hold of a run. One without a process then continues when it is resumed.
+
+    Args:
+        run_id: the run, or a unique prefix of its ID.
+        journal: the journal of the run.
+        who: the name of the person. Default: the user of this process.
+
+    Returns:
+        The row of the run.
+
+    Raises:
+        RunNotFound: if there is no such run.
+        ConfigurationError: for a run that is not held.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, continue_run, hold, resume, run
+        >>> async def example() -> None:
+        ...     journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(1), approve="limit")
+        ...     await run(loop, 1, journal=journal, run_id="r")
+        ...     await hold("r", journal=journal)
+        ...     await continue_run("r", journal=journal)
+        ...     print((await resume(loop, "r", journal=journal)).reason)
+        >>> asyncio.run(example())
+        approval
+    """
+    info, _, inbox = await _state(journal, run_id)
+    if not (held := Steering(inbox).held):
+        raise ConfigurationError(f"{info.run_id} is not held; it is {info.status}")
+    path = f"hold {held}"
+    if any(question.path == path for question in await pending(journal, info.run_id)):
+        await answer(journal, info.run_id, path, {"approve": True}, who=who)
+    else:  # it has not come to its next effect
+        await _post(journal, info, {"continue": held}, who)
+    return await journal.find(info.run_id)
+
+
+async def _state(journal: Journal, run_id: str) -> tuple[RunInfo, list[Entry], list[Posted]]:
+    info = await journal.find(run_id)
+    return info, surviving(await journal.entries(info.run_id)), await journal.inbox(info.run_id)
+
+
+async def _post(journal: Journal, info: RunInfo, value: Json, who: str) -> None:
+    now = time.time()
+    # The time first, because an inbox is read in the order of its paths.
+    path = f"{_PREFIX}{now:018.6f}-{os.urandom(4).hex()}"
+    await journal.post(info.run_id, Posted(path, UNASKED, value, who or user_name(), now))
+
+
+async def _held(journal: Journal, info: RunInfo) -> None:
+    """Record the hold of a suspended run, which no process can do."""
+    try:
+        log = await journal.open(info, resume=True)
+    except RunLocked:  # a process has just continued it, and reads its inbox
+        return
+    row = replace(log.info, status=info.status)
+    try:
+        steering = Steering(await journal.inbox(info.run_id))
+        last = next((e.value for e in reversed(log.recorded) if e.kind == "suspended"), None)
+        if last is not None and steering.held:
+            stop, asked = hold_of(steering)
+            log.append(
+                Entry(
+                    "asked",
+                    f"hold {steering.held}",
+                    log.info.active,
+                    asked | {"since": time.time()},
+                )
+            )
+            request = {"path": f"hold {steering.held}", **asked["request"]}
+            value = {**last, "stop": stop.to_json(), "request": request}
+            log.append(Entry("suspended", "", log.info.active, value))
+            if (written := log.sync()) is not None:
+                await written
+            row = replace(row, reason=stop.reason.value, detail=stop.detail, updated=time.time())
+    finally:
+        await log.close(row)
+
+
+def hold_of(steering: Steering) -> tuple[Stop, dict[str, Json]]:
+    """Return the stop of a held run, and its question."""
+    stop = Stop(Reason.HELD, f"{steering.who} holds it; continue it when you want it to go on")
+    return stop, {"request": {"kind": "hold"}, "detail": stop.detail}

@@ -1,0 +1,156 @@
+"""`steer`, `hold` and `continue`: hints for a run that goes on, and a stop before its next effects."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...engine.steering import Hint, continue_run
+from ...engine.steering import hold as hold_run
+from ...engine.steering import steer as give
+from ...errors import ConfigurationError
+from ...journal import Journal, RunInfo
+from ...records.codec import Json
+from ...records.redaction import of_environment
+from .. import formatting as texts
+from ..journals import DEFAULT, find_run, reading, resume_line
+from ..run_summary import is_for_workers
+from .live import report_continuation
+from .options import AsJson, JournalUrl, RunCommandOptions, RunName
+from .output import Output
+from .run import resume_run
+
+
+def steer(
+    name: RunName,
+    text: Annotated[
+        str,
+        typer.Argument(metavar="TEXT", help="The hint, or @FILE. Without it, hints are listed."),
+    ] = "",
+    loop: Annotated[
+        str,
+        typer.Option(
+            "--loop", metavar="NAME", help="Name or path of the loop.  [default: every loop]"
+        ),
+    ] = "",
+    once: Annotated[
+        bool, typer.Option("--once", help="For one iteration of each loop, not until its end.")
+    ] = False,
+    drop: Annotated[
+        int, typer.Option("--drop", metavar="N", help="Hint that is not read any more.")
+    ] = 0,
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Give a run a hint, which its loops read at the beginning of their next iterations.
+
+    A live run takes it within a second. Templates have hints as `loop.hints`; a prompt or a task of `execute` that
+    does not use the name gets them after its text.
+
+    Examples:
+        loopwright steer last "Use the asyncio API; leave the tests alone."
+        loopwright steer last @hint.txt --once
+        loopwright steer last --drop 1
+    """
+    with Output(as_json=as_json) as output:
+        if text.startswith("@"):
+            try:
+                text = Path(text[1:]).read_text("utf-8-sig").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{text[1:]!r} cannot be read: {error}") from error
+        # The journal records the hint, and no record may hold a key.
+        of_environment(os.environ).refuse("hint", text)
+
+        async def work(store: Journal) -> tuple[RunInfo, tuple[Hint, ...]]:
+            info = await find_run(store, name)
+            given = partial(give, info.run_id, text, journal=store, loop=loop, once=once, drop=drop)
+            return info, await given()
+
+        info, hints = reading(journal, work)
+        if as_json:
+            output.write_json({"run_id": info.run_id, "hints": [_row(hint) for hint in hints]})
+        elif text:
+            reader = f"the loop {loop} reads it" if loop else "its loops read it"
+            output.write(f"hint {hints[-1].number} is recorded; {reader} in the next iteration")
+        else:
+            for hint in hints:
+                _write(hint, output)
+            if not hints:
+                output.write("no hint is in force")
+    return 0
+
+
+def _row(hint: Hint) -> dict[str, Json]:
+    return {
+        "number": hint.number, "text": hint.text, "loop": hint.loop, "once": hint.once, "who": hint.who,
+        "at": hint.at, "read": list(hint.read),
+    }  # fmt: skip
+
+
+def _write(hint: Hint, output: Output) -> None:
+    at = datetime.fromtimestamp(hint.at).astimezone()
+    where = f", for the loop {hint.loop}" if hint.loop else ""
+    read = f"; read by {', '.join(hint.read)}" if hint.read else "; not read yet"
+    once = ", once" if hint.once else ""
+    head = f"{hint.number}  {texts.one_line(hint.who)}, {at:%Y-%m-%d %H:%M}{where}{once}{read}"
+    output.write((head, "bold"))
+    output.write("   " + texts.one_line(hint.text), wrap=True)
+
+
+def hold(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
+    """Stop a run before its next effects. Calls in flight end.
+
+    Examples:
+        loopwright hold last
+        loopwright hold first --json
+    """
+    with Output(as_json=as_json) as output:
+
+        async def work(store: Journal) -> RunInfo:
+            return await hold_run((await find_run(store, name)).run_id, journal=store)
+
+        info = reading(journal, work)
+        if as_json:
+            output.write_json({"run_id": info.run_id, "status": info.status, "reason": info.reason})
+        elif info.reason == "held":
+            output.write(f"{info.run_id} is held")
+        else:
+            output.write(f"{info.run_id}, which is {info.status}, is held before its next effect")
+    return 0
+
+
+def continue_(
+    name: RunName,
+    go_on: Annotated[bool, typer.Option("--resume", help="Resume the run at once.")] = False,
+    journal: JournalUrl = DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """End the hold of a run. A worker continues a submitted one; resume another one.
+
+    Examples:
+        loopwright continue last --resume
+        loopwright continue first --json
+    """
+
+    async def work(store: Journal) -> RunInfo:
+        return await continue_run((await find_run(store, name)).run_id, journal=store)
+
+    info = reading(journal, work)
+    if go_on and info.status != "running":
+        return resume_run(info.run_id, RunCommandOptions(journal=journal, as_json=as_json))
+    with Output(as_json=as_json) as output:
+        if as_json:
+            output.write_json({"run_id": info.run_id, "status": info.status})
+        elif info.status == "running":
+            output.write(f"{info.run_id} goes on")
+        elif is_for_workers(info, journal):
+            report_continuation(info, output, journal, lead="it is not held any more; ")
+        else:
+            output.write(f"{info.run_id} is not held any more")
+            output.write(("resume: ", "dim"), resume_line(info, journal))
+    return 0
