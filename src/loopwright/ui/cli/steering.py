@@ -61,8 +61,7 @@ def steer(
 
     Examples:
         loopwright steer last "Use the asyncio API; leave the tests alone."
-        loopwright steer last "Stop: the build is broken." --now
-        loopwright steer last @hint.txt --once
+        loopwright steer last @hint.txt --once --now
         loopwright steer last --drop 1
     """
     with Output(as_json=as_json) as output:
@@ -122,8 +121,7 @@ def hold(
 
     Examples:
         loopwright hold last
-        loopwright hold last --now
-        loopwright hold first --json
+        loopwright hold first --now --json
     """
     with Output(as_json=as_json) as output:
 
