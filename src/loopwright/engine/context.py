@@ -106,7 +106,9 @@ class Scope:
         self.checked: bool | None = None
         self.chain = 0  # how often its files were put back to those of an earlier iteration
         self.total = 0  # items, if it runs over a list
-        self.hints: Sequence[Mapping[str, Json]] = ()  # of people, that the iteration has read
+        # Of people, that the iteration has read. Those with a `step` interrupted it, and the others do not see them:
+        # whether they came before would be different in a replay.
+        self.hints: Sequence[Mapping[str, Json]] = ()
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None
         self.history = _UNBEGUN
@@ -300,7 +302,8 @@ class Context:
     def hints(self) -> list[str]:
         """The hints of people that the current iteration has read; see `steer`."""
         scope = None if self.scope is None else self.scope.iteration_scope
-        return [] if scope is None else [hint["text"] for hint in scope.hints]
+        hints = () if scope is None else scope.hints
+        return [hint["text"] for hint in hints if "step" not in hint]
 
     @property
     def last(self) -> Iteration | None:

@@ -322,6 +322,7 @@ class Run:
         at_work: how many of its branches do not wait. `waited` is whether one did, so that the journal has rows of it.
         taken: the highest number and the latest time of the events that it took, by name and key.
         steering: the hints and the hold of people, or None.
+        interruptible: for each call in flight that may be interrupted, by path, what ends it if a person asks for that.
     """
 
     __slots__ = (
@@ -339,6 +340,7 @@ class Run:
         "ending",
         "finishing",
         "in_doubt",
+        "interruptible",
         "iterations",
         "keeps",
         "leaves",
@@ -421,6 +423,7 @@ class Run:
         self.taken = self.replay.taken if self.replay else _NONE_TAKEN
         self.waited = bool(self.replay and self.replay.waiting)
         self.steering: Steering | None = None
+        self.interruptible: dict[str, Callable[[], None]] = {}
         self.cancelled: Stop | None = None
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
@@ -567,6 +570,8 @@ class Run:
             self.steering = Steering(inbox, self.replay.steered if self.replay else None)
         else:
             self.steering.take(inbox)
+        for interrupt in tuple(self.interruptible.values()):
+            interrupt()
 
     def check_hold(self) -> None:
         """Raise Suspended if a person holds the run; the question is recorded once."""

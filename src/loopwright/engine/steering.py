@@ -3,14 +3,16 @@
 1. A hint is a text. Each loop that it is for reads it at the beginning of its next iteration, and records that as
    `steered`. What had begun before reads only what is recorded there, so that a replay is the same.
 2. A hold is a question of the kind `hold`, asked before the next effect of each branch. Calls in flight end first.
-3. What is in force follows from the inbox alone. A rewind leaves the inbox as it is.
+3. With `now` both interrupt the calls in flight that can be continued. Such a call looks itself whether a request
+   concerns it, and has the hints that it was told in its record. They are added to `steered` of the iteration.
+4. What is in force follows from the inbox alone. A rewind leaves the inbox as it is.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import ConfigurationError, RunLocked
@@ -65,7 +67,7 @@ class Steering:
     """
 
     def __init__(
-        self, inbox: Iterable[Posted] = (), steered: Mapping[str, Json] | None = None
+        self, inbox: Sequence[Posted] = (), steered: Mapping[str, Json] | None = None
     ) -> None:
         self.hints: list[Hint] = []
         self.given = self.held = 0
@@ -78,7 +80,7 @@ class Steering:
                 self._read[path.rpartition("/")[0], hint["number"]] = path
         self.take(inbox)
 
-    def take(self, inbox: Iterable[Posted]) -> None:
+    def take(self, inbox: Sequence[Posted]) -> None:
         """Follow the inbox, which only grows."""
         hints: dict[int, Hint] = {}
         holds, released, who = 0, 0, ""
@@ -97,42 +99,97 @@ class Steering:
                 hints[value["drop"]] = replace(hints[value["drop"]], text="")
             elif "hold" in value:
                 holds, who = holds + 1, posted.who
-            else:
+            elif "continue" in value:
                 released = max(released, value["continue"])
         self.given = len(hints)
         self.hints = [hint for hint in hints.values() if hint.text]
         held = holds if holds > released else 0
         self.asked = self.asked and held == self.held
         self.held, self.who = held, who
+        # The loops of the requests to interrupt; None is a hold.
+        self._urgent: list[str | None] = [
+            one.value.get("loop")
+            for one in inbox
+            if one.asked == UNASKED and one.path.startswith(_PREFIX) and one.value.get("now")
+        ]
 
-    def read(self, loop: str, path: str, before: Sequence[Json]) -> list[Json]:
-        """Return the hints that the iteration of a loop at a path reads, given those of the one before."""
-        known = {hint["number"] for hint in before}
+    def urgent(self, loop: str) -> int:
+        """Return the number of requests to interrupt a call whose loop has a path; "" is none."""
+        return sum(_concerns(wanted, loop) for wanted in self._urgent)
+
+    def read(self, loop: str, path: str, before: Sequence[Json], step: str = "") -> list[Json]:
+        """Return the hints that the iteration of a loop at a path reads, given those that it knows.
+
+        Args:
+            loop: the path of the loop.
+            path: the path of the iteration.
+            before: the hints that the iteration before has read, or this one for a step in it.
+            step: the path below the iteration of a step that is interrupted. To others of the iteration its hints are
+                new. In the next iteration they are new, and `told` names the steps that know them.
+        """
+        known = {hint["number"] for hint in before if hint.get("step", step) == step}
         found: list[Json] = []
         for hint in self.hints:
-            place = (loop, hint.number)
-            if (hint.loop and not applies(hint.loop, loop)) or (hint.once and place in self._read):
+            place, number = (loop, hint.number), hint.number
+            past = hint.once and self._read.get(place, path) != path
+            if past or not _concerns(hint.loop, loop):
                 continue
             self._read[place] = path
-            new = hint.number not in known
             shown: dict[str, Json] = {
-                "number": hint.number,
+                "number": number,
                 "text": hint.text,
                 "who": hint.who,
                 "at": hint.at,
+                "new": number not in known,
             }
-            found.append(shown | {"new": new})
+            steps = [one["step"] for one in before if one["number"] == number and "step" in one]
+            found.append(shown | ({"step": step} if step else {"told": steps}))
         return found
 
 
-def steering_of(inbox: Iterable[Posted], recorded: Sequence[Entry]) -> tuple[Hint, ...]:
+def _concerns(wanted: str | None, loop: str) -> bool:
+    """Return whether a request for a loop ("" is every loop, None is all of the run) is for what is in one at a path."""
+    return wanted is None or (bool(loop) and (not wanted or applies(wanted, loop)))
+
+
+def steering_of(inbox: Sequence[Posted], recorded: Sequence[Entry]) -> tuple[Hint, ...]:
     """Return the hints of a run that are in force, with the iterations that read them."""
     places: dict[int, list[str]] = {}
     for path, hints in RecordedRun(recorded).steered.items():
         for hint in hints:
             places.setdefault(hint["number"], []).append(path)
     hints = Steering(inbox).hints
-    return tuple(replace(hint, read=tuple(places.get(hint.number, ()))) for hint in hints)
+    return tuple(
+        replace(hint, read=tuple(dict.fromkeys(places.get(hint.number, ())))) for hint in hints
+    )
+
+
+def in_flight(info: RunInfo, recorded: Sequence[Entry], loop: str | None) -> str:
+    """Return a sentence on the calls in flight: those that a request with `now` interrupts, and the others.
+
+    Args:
+        info: the row of the run.
+        recorded: its entries.
+        loop: the name or path of the loop that a hint is for; "" is every loop, and None a hold.
+    """
+    open_calls = RecordedRun(surviving(recorded)).unsettled if info.status == "running" else {}
+    calls = {path: entry.value for path, entry in open_calls.items() if entry.kind == "started"}
+    agents = {
+        path: asked
+        for path, asked in calls.items()
+        if isinstance(asked, Mapping)
+        and asked.get("hints_of") is not None
+        and _concerns(loop, asked["hints_of"])
+    }
+    cut = [f"{asked['agent']} at {path.rpartition('/')[0]}" for path, asked in agents.items()]
+    # A function that waits for such a call is not named.
+    left = [
+        path
+        for path in calls.keys() - agents.keys()
+        if not any(p.startswith(f"{path}/") for p in calls)
+    ]
+    alone = f"; left alone: {', '.join(sorted(left))}" if left else ""
+    return f"interrupts {', '.join(cut) or 'nothing'}{alone}"
 
 
 async def steer(
@@ -142,6 +199,7 @@ async def steer(
     journal: Journal,
     loop: str = "",
     once: bool = False,
+    now: bool = False,
     drop: int = 0,
     who: str = "",
 ) -> tuple[Hint, ...]:
@@ -156,6 +214,8 @@ async def steer(
         journal: the journal of the run.
         loop: the name or path of the loop that reads it. Default: every loop.
         once: whether each loop reads it for one iteration only. Default: until the end of the loop.
+        now: whether it interrupts the coding agents that work in `execute` of these loops. Each goes on in its session,
+            with the hint. Default: False; other calls are left alone.
         drop: the number of a hint that later iterations do not read any more. Default: none.
         who: the name of the person. Default: the user of this process.
 
@@ -194,13 +254,13 @@ async def steer(
         if len(hints) >= MOST:
             raise ConfigurationError(f"{info.run_id} has {MOST} hints; drop one first, with drop")
         expect_loop(info, entries, loop)
-        await _post(journal, info, {"hint": text, "loop": loop, "once": once}, who)
+        await _post(journal, info, {"hint": text, "loop": loop, "once": once, "now": now}, who)
     if drop:
         await _post(journal, info, {"drop": drop}, who)
     return steering_of(await journal.inbox(info.run_id), entries)
 
 
-async def hold(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
+async def hold(run_id: str, *, journal: Journal, now: bool = False, who: str = "") -> RunInfo:
     """Stop a run before its next effects, until `continue_run` or the answer to its question.
 
     Calls in flight end. A run that is suspended already is held at once; a queued or interrupted one before its next
@@ -209,6 +269,7 @@ async def hold(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
     Args:
         run_id: the run, or a unique prefix of its ID.
         journal: the journal of the run.
+        now: whether it interrupts coding agents, which go on in their sessions after the hold. Default: calls end.
         who: the name of the person. Default: the user of this process.
 
     Returns:
@@ -216,7 +277,7 @@ async def hold(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
 
     Raises:
         RunNotFound: if there is no such run.
-        ConfigurationError: for a run that has ended or is held already.
+        ConfigurationError: for a run that has ended, or is held already and has no call to interrupt.
 
     Example:
         >>> import asyncio
@@ -230,9 +291,9 @@ async def hold(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
     info, _, inbox = await _state(journal, run_id)
     if info.status in ENDED:
         raise ConfigurationError(f"{info.run_id}: it is {info.status}, so there is nothing to hold")
-    if Steering(inbox).held:
+    if (held := Steering(inbox).held) and not (now and info.status == "running"):
         raise ConfigurationError(f"{info.run_id} is held already; to end that, use continue")
-    await _post(journal, info, {"hold": True}, who)
+    await _post(journal, info, {**({} if held else {"hold": True}), "now": now}, who)
     if info.status == "suspended":
         await _held(journal, info)
     return await journal.find(info.run_id)

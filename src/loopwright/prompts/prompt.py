@@ -343,7 +343,8 @@ def hinted(prompt: str, text: Text, ctx: Context, *, new: bool = False) -> str:
         prompt: the rendered template.
         text: the template.
         ctx: the place of the step.
-        new: only those that the iteration before had not read, for a conversation that has the others.
+        new: only those that the iteration before had not read, and that did not interrupt the step in it, for a
+            conversation that has the others.
     """
     scope = None if ctx.scope is None else ctx.scope.iteration_scope
     if scope is None or not scope.hints or not isinstance(text, TemplatedValue):
@@ -351,7 +352,13 @@ def hinted(prompt: str, text: Text, ctx: Context, *, new: bool = False) -> str:
     used = any(name in ("loop", "loop.hints") for name in text.names)
     if used or not f"{ctx.path}/".startswith(f"{scope.path}/{scope.number}/execute/"):
         return prompt
-    texts = [hint["text"] for hint in scope.hints if hint["new"] or not new]
+    step = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
+    shown = (h for h in scope.hints if not new or (h["new"] and step not in h.get("told", ())))
+    return with_hints(prompt, [hint["text"] for hint in shown if "step" not in hint])
+
+
+def with_hints(prompt: str, texts: Sequence[str]) -> str:
+    """Return a prompt with hints of people after it."""
     lines = "\n".join(f"<hint>\n{text}\n</hint>" for text in texts)
     return f"{prompt}\n\nHints of a person:\n{lines}" if texts else prompt
 

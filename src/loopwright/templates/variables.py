@@ -150,7 +150,7 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
         "baseline": before,
         "restarts": scope.restarts,
-        "hints": [hint["text"] for hint in around.hints]
+        "hints": [hint["text"] for hint in around.hints if "step" not in hint]
         if (around := scope.iteration_scope)
         else [],
     }

@@ -26,6 +26,7 @@ from ...records.redaction import Redactor
 from ...tools.process import inherited, run_command
 from ...tools.sandbox import Sandbox
 from .events import AgentFailure, EventReader, classified, failure_of, reader_of
+from .interruptions import Interruptions
 from .manifest import ARGUMENT_BYTES, Manifest
 from .program import AgentProcess, Ended, RawStream, Session, StreamMode, sessions_of
 
@@ -204,6 +205,7 @@ class AgentRecord(TypedDict):
     failure: Json
     missing_session: bool
     request: NotRequired[Json]  # with `stop: waits`: what it asks to wait for
+    hints: NotRequired[list[Json]]  # with `stop: steered`: what its session is told next
 
 
 class AgentCall(Leaf):
@@ -219,6 +221,7 @@ class AgentCall(Leaf):
         env: the rendered variables of the step.
         idempotent: whether it may run twice.
         limit: the cost in US dollars at which the program is stopped.
+        interruptions: what people ask of the call.
         schema: a JSON Schema for the program's own option.
         waited: the result of the wait before it, if there was one.
     """
@@ -242,12 +245,15 @@ class AgentCall(Leaf):
         env: Mapping[str, str],
         idempotent: bool,
         limit: float | None,
+        interruptions: Interruptions,
         schema: Mapping[str, Json] | None = None,
         waited: Json = None,
     ) -> None:
         self.settings, self.prompt, self.session, self.resumed = settings, prompt, session, resumed
         self.folder, self.env, self.idempotent, self.limit = folder, env, idempotent, limit
         self.schema, self.key, self.waited = schema, key, waited
+        self.interruptions = interruptions
+        self.process: AgentProcess | None = None
         self.fingerprint = settings.fingerprint
         amount = Usage(usd=limit) if limit else None
         self.reserve = None if amount is None else lambda _: amount
@@ -260,6 +266,8 @@ class AgentCall(Leaf):
             "prompt": self.prompt,
             "session": self.session.id,
             "resumed": self.resumed,
+            # None: it cannot be interrupted, because its program has no sessions.
+            "hints_of": self.interruptions.loop if self.settings.manifest.resumable else None,
         }
 
     def stubbed(self, output: Json) -> Json:
@@ -288,17 +296,26 @@ class AgentCall(Leaf):
         version, started = asyncio.create_task(version_of(manifest, ctx)), True
         with contextlib.closing(raw), temporary_folder("agent") as scratch, lines as live:
 
+            def interrupt() -> None:
+                # A session that the program names can be continued once its name is known.
+                known = reader.session or self.session.id or not manifest.names_sessions
+                wanted = self.interruptions.requests() > self.interruptions.seen
+                if wanted and known and manifest.resumable and self.process is not None:
+                    self.process.tell("steered")
+
             def on_line(line: str) -> bool:
                 for text in reader.feed(line):
                     live.add(text, reader.session or self.session.id)
                     if listener is not None:
                         listener(ctx.path, shown(text))
+                interrupt()
                 # Not every program has a limit of its own.
                 return self.limit is not None and self._usage(reader).usd >= self.limit
 
             if settings.waits is not None:
                 self.env = {**self.env, **settings.waits.files(scratch, self.waited)}
             try:
+                ctx.run.interruptible[ctx.path] = interrupt
                 prefix = await self._prefix(scratch, ctx)
                 sandboxed = bool(prefix) and not settings.sandbox.wrap
                 words, stdin = self._arguments(scratch, sandboxed=sandboxed)
@@ -311,11 +328,14 @@ class AgentCall(Leaf):
                 raise
             finally:
                 version.cancel()
+                ctx.run.interruptible.pop(ctx.path, None)
                 # Also after a failure or a cancel: the tokens are paid for.
                 if started:
                     usage = self._usage(reader)
                     # Without a last event the report is incomplete, and the reservation is the better figure.
-                    if reader.counts and not reader.ended and self.limit:
+                    # An interruption is no reason to count all that the budgets have left.
+                    whole = reader.ended or getattr(self.process, "stop", "") == "steered"
+                    if reader.counts and not whole and self.limit:
                         usage = usage.settled_at(Usage(calls=1, usd=self.limit))
                     # The program reports the price that metered use would have; nothing of it is charged.
                     if settings.billing == "subscription" and not settings.count_notional:
@@ -333,6 +353,8 @@ class AgentCall(Leaf):
         # Not of a call that failed or reached a limit.
         if request and record["failure"] is None and record["stop"] == "completed":
             record["stop"], record["request"] = "waits", request
+        if record["stop"] == "steered":
+            record["hints"] = self.interruptions.take()
         result: Json = redactor.clean(record)
         return result
 
@@ -348,12 +370,14 @@ class AgentCall(Leaf):
                     kind="cannot_start",
                     retryable=False,
                 )
-            process = AgentProcess(
+            self.process = AgentProcess(
                 words, env=environment(settings, self.env, ctx), cwd=self.folder,
                 interrupt=manifest.interrupt, token=ctx.run.token, has_input=stdin is not None,
                 **options,  # type: ignore[arg-type]
             )  # fmt: skip
-            return await process.run(stdin, timeout=settings.timeout, idle=settings.idle_timeout)
+            return await self.process.run(
+                stdin, timeout=settings.timeout, idle=settings.idle_timeout
+            )
         except StepError as error:
             if (
                 error.kind != "cannot_start"
@@ -491,8 +515,8 @@ def outcome(
     manifest = settings.manifest
     name = manifest.title or manifest.name
     # Before the events: a program that is interrupted often reports an error of its own.
-    if ended.stop == "max_usd":
-        return "max_usd", None
+    if ended.stop in ("max_usd", "steered"):
+        return ended.stop, None
     if ended.stop == "too_large":
         return "error", AgentFailure(
             "output_too_large", f"{name} printed more than 256 MiB and was ended"

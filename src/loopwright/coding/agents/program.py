@@ -57,7 +57,7 @@ TAIL_BYTES = 1024 * 1024  # of the raw stream that is kept by default
 ERROR_BYTES = 64 * 1024  # of standard error that are kept
 GRACE = 2.0  # seconds between the interrupt and SIGKILL
 
-Stop = Literal["", "timeout", "idle", "max_usd", "too_large"]
+Stop = Literal["", "timeout", "idle", "max_usd", "too_large", "steered"]
 StreamMode = Literal["full", "tail", "off"]
 
 
@@ -188,6 +188,9 @@ class AgentProcess:
         on_line: receives each line of standard output; it returns whether the program must end, because
             it spent its limit.
         raw: receives the raw output.
+
+    Attributes:
+        stop: why it was told to end, "" if it was not.
     """
 
     def __init__(
@@ -217,7 +220,7 @@ class AgentProcess:
         self._lines = Lines()
         self._left = TOTAL_BYTES
         self._stderr = bytearray()
-        self._stop: Stop = ""
+        self.stop: Stop = ""
         loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[None] = loop.create_future()
         self._active = loop.time()
@@ -252,7 +255,7 @@ class AgentProcess:
         code = self._child.exit_code
         return Ended(
             exit_code=KILLED if code is None else code,
-            stop=self._stop,
+            stop=self.stop,
             stderr=self._stderr.decode("utf-8", "replace"),
             seconds=time.monotonic() - began,
             skipped=self._lines.skipped,
@@ -283,7 +286,7 @@ class AgentProcess:
                 default=("", None),
             )
             if due is not None and loop.time() >= due:
-                self._tell(name)  # type: ignore[arg-type]
+                self.tell(name)  # type: ignore[arg-type]
                 return
             left = None if due is None else due - loop.time()
             await asyncio.wait(
@@ -292,9 +295,9 @@ class AgentProcess:
                 return_when=asyncio.FIRST_COMPLETED,
             )
 
-    def _tell(self, stop: Stop) -> None:
+    def tell(self, stop: Stop) -> None:
         """Tell the program to end; the first reason counts."""
-        self._stop = self._stop or stop
+        self.stop = self.stop or stop
         settle(self._stopped)
 
     async def _read(self) -> None:
@@ -305,7 +308,7 @@ class AgentProcess:
                 self._raw.feed(data)
                 for line in self._lines.feed(data):
                     if self._on_line(line):
-                        self._tell("max_usd")
+                        self.tell("max_usd")
 
     async def _read_errors(self) -> None:
         with contextlib.suppress(OSError):
@@ -320,7 +323,7 @@ class AgentProcess:
         self._active = asyncio.get_running_loop().time()
         self._left -= len(data)
         if self._left < 0:
-            self._tell("too_large")
+            self.tell("too_large")
         return self._left >= 0
 
     async def _write(self, data: bytes) -> None:

@@ -23,6 +23,7 @@ from ...templates.variables import fill
 from ...tools.process import variable_names
 from ...tools.sandbox import Sandbox, SandboxMode
 from .calls import AgentCall, AgentRecord, CallSettings
+from .interruptions import GO_ON, Interruptions
 from .manifest import Manifest, load_manifest
 from .program import Session, StreamMode, checked_mode, new_id, session_key, sessions_of
 
@@ -83,9 +84,11 @@ class _Answer:
     key: str
     folder: Path
     env: dict[str, str]
+    interruptions: Interruptions
     number: int = 0
     fresh: bool = False  # whether the session of the key cannot be continued
     requests: Requests | None = None  # None: it may not wait
+    task: str = ""  # the prompt of the first call
 
 
 class AgentStep(CompositeStep):
@@ -167,7 +170,7 @@ class AgentStep(CompositeStep):
             and ctx.iteration > 1
             and (files.parent is None or files.parent.number != ctx.iteration - 1)
         )
-        answer = _Answer(ctx, key, folder, env, fresh=fresh)
+        answer = _Answer(ctx, key, folder, env, Interruptions(ctx), fresh=fresh)
         session = sessions_of(ctx.run).get(key) if key and not fresh else None
         continues = session is not None and bool(session.id)
         replay = ctx.run.replay
@@ -226,11 +229,18 @@ class AgentStep(CompositeStep):
     async def _answered(
         self, prompt: str, answer: _Answer, *, session: Session | None = None
     ) -> AgentRecord:
-        """Return the record of the last call of an answer, after the waits that the agent asked for."""
+        """Return the record of the last call of an answer, after interruptions and the waits that the agent asked for."""
         record, requests = await self._settled(prompt, answer, session), answer.requests
-        while requests is not None and record["stop"] == "waits" and not requests.refused:
+        while (stop := record["stop"]) in ("steered", "waits"):
+            if stop == "steered":
+                prompt = answer.interruptions.told(record["hints"])
+            elif requests is None or requests.refused:
+                break
+            else:
+                prompt = await requests.told(record.get("request"), answer.ctx, answer.number)
+                # The wait stayed; what came meanwhile is read by the next iteration.
+                answer.interruptions = Interruptions(answer.ctx)
             session = Session(record["session"], Usage.from_json(record["session_usage"]))
-            prompt = await requests.told(record.get("request"), answer.ctx, answer.number)
             record = await self._settled(prompt, answer, session)
         return record
 
@@ -277,11 +287,15 @@ class AgentStep(CompositeStep):
             # The program chooses the ID of a new session, if it does not take one.
             unnamed = "folder" if answer.key and not self.manifest.names_sessions else ""
             session = Session(new_id(ctx.run) if self.manifest.session else unnamed)
-        if answer.requests is not None:
-            prompt = answer.requests.prompt(prompt, resumed=resumed)
+        answer.task = answer.task or prompt
+        goes_on = answer.requests is not None or prompt.startswith(GO_ON)
+        # In a new session the agent does not know the task.
+        if goes_on and not resumed and prompt != answer.task:
+            prompt = f"{answer.task}\n\n{prompt}"
         call = AgentCall(
             self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,
             env=answer.env, idempotent=self.idempotent, limit=self._limit(ctx), schema=self.schema,
+            interruptions=answer.interruptions,
             waited=answer.requests and answer.requests.result,
         )  # fmt: skip
         # The session is left out of the input: a resumed run knows the sessions of all recorded calls.

@@ -118,7 +118,6 @@ class Requests:
         settings: the settings of its calls.
         env: the rendered variables of the step.
         folder: the working folder.
-        task: the prompt of the first call.
         earlier: the requests that were honoured, as canonical JSON.
         refused: whether one was not honoured.
         result: the result of the last wait.
@@ -128,15 +127,9 @@ class Requests:
     waits: Waits
     env: Mapping[str, str]
     folder: Path
-    task: str = ""
     earlier: list[str] = field(default_factory=list)
     refused: bool = False
     result: Json = None
-
-    def prompt(self, text: str, *, resumed: bool) -> str:
-        """Return the prompt of a call: in a new session the agent does not know the task."""
-        self.task = self.task or text
-        return text if resumed or text == self.task else f"{self.task}\n\n{text}"
 
     async def told(self, request: Json, ctx: Context, call: int) -> str:
         """Wait after a call, and return the prompt of the next call: the result, or why there was no wait."""

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ...engine.steering import Hint, continue_run
+from ...engine.steering import Hint, continue_run, in_flight
 from ...engine.steering import hold as hold_run
 from ...engine.steering import steer as give
 from ...errors import ConfigurationError
@@ -24,6 +24,11 @@ from .live import report_continuation
 from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
 from .run import resume_run
+
+Now = Annotated[
+    bool,
+    typer.Option("--now", help="Interrupt coding agents; each goes on in its session."),
+]
 
 
 def steer(
@@ -41,6 +46,7 @@ def steer(
     once: Annotated[
         bool, typer.Option("--once", help="For one iteration of each loop, not until its end.")
     ] = False,
+    now: Now = False,
     drop: Annotated[
         int, typer.Option("--drop", metavar="N", help="Hint that is not read any more.")
     ] = 0,
@@ -50,11 +56,12 @@ def steer(
     """Give a run a hint, which its loops read at the beginning of their next iterations.
 
     A live run takes it within a second. Templates have hints as `loop.hints`; a prompt or a task of `execute` that
-    does not use the name gets them after its text.
+    does not use the name gets them after its text. With --now, coding agents that work in the loops are interrupted,
+    and go on in their sessions with the hint.
 
     Examples:
         loopwright steer last "Use the asyncio API; leave the tests alone."
-        loopwright steer last @hint.txt --once
+        loopwright steer last @hint.txt --once --now
         loopwright steer last --drop 1
     """
     with Output(as_json=as_json) as output:
@@ -66,17 +73,22 @@ def steer(
         # The journal records the hint, and no record may hold a key.
         of_environment(os.environ).refuse("hint", text)
 
-        async def work(store: Journal) -> tuple[RunInfo, tuple[Hint, ...]]:
+        async def work(store: Journal) -> tuple[RunInfo, str, tuple[Hint, ...]]:
             info = await find_run(store, name)
-            given = partial(give, info.run_id, text, journal=store, loop=loop, once=once, drop=drop)
-            return info, await given()
+            calls = in_flight(info, await store.entries(info.run_id), loop) if now else ""
+            given = partial(give, info.run_id, text, journal=store, loop=loop, once=once, now=now)
+            return info, calls, await given(drop=drop)
 
-        info, hints = reading(journal, work)
+        info, calls, hints = reading(journal, work)
         if as_json:
-            output.write_json({"run_id": info.run_id, "hints": [_row(hint) for hint in hints]})
+            rows = [_row(hint) for hint in hints]
+            row = {"run_id": info.run_id, "hints": rows}
+            output.write_json(row | ({"calls": calls} if calls else {}))
         elif text:
             reader = f"the loop {loop} reads it" if loop else "its loops read it"
             output.write(f"hint {hints[-1].number} is recorded; {reader} in the next iteration")
+            if calls:
+                output.write(calls, wrap=True)
         else:
             for hint in hints:
                 _write(hint, output)
@@ -102,25 +114,32 @@ def _write(hint: Hint, output: Output) -> None:
     output.write("   " + texts.one_line(hint.text), wrap=True)
 
 
-def hold(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
-    """Stop a run before its next effects. Calls in flight end.
+def hold(
+    name: RunName, now: Now = False, journal: JournalUrl = DEFAULT, as_json: AsJson = False
+) -> int:
+    """Stop a run before its next effects. Calls in flight end; --now interrupts coding agents.
 
     Examples:
         loopwright hold last
-        loopwright hold first --json
+        loopwright hold first --now --json
     """
     with Output(as_json=as_json) as output:
 
-        async def work(store: Journal) -> RunInfo:
-            return await hold_run((await find_run(store, name)).run_id, journal=store)
+        async def work(store: Journal) -> tuple[RunInfo, str]:
+            info = await find_run(store, name)
+            calls = in_flight(info, await store.entries(info.run_id), None) if now else ""
+            return await hold_run(info.run_id, journal=store, now=now), calls
 
-        info = reading(journal, work)
+        info, calls = reading(journal, work)
         if as_json:
-            output.write_json({"run_id": info.run_id, "status": info.status, "reason": info.reason})
+            row = {"run_id": info.run_id, "status": info.status, "reason": info.reason}
+            output.write_json(row | ({"calls": calls} if calls else {}))
         elif info.reason == "held":
             output.write(f"{info.run_id} is held")
         else:
             output.write(f"{info.run_id}, which is {info.status}, is held before its next effect")
+            if calls:
+                output.write(calls, wrap=True)
     return 0
 
 
