@@ -42,7 +42,13 @@ def steer(
         bool, typer.Option("--once", help="For one iteration of each loop, not until its end.")
     ] = False,
     drop: Annotated[
-        int, typer.Option("--drop", metavar="N", help="Hint that is not read any more.")
+        int,
+        typer.Option(
+            "--drop",
+            metavar="N",
+            show_default=False,
+            help="Number of a hint that is not read any more.",
+        ),
     ] = 0,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
@@ -78,9 +84,11 @@ def steer(
             reader = f"the loop {loop} reads it" if loop else "its loops read it"
             output.write(f"hint {hints[-1].number} is recorded; {reader} in the next iteration")
         else:
+            if drop:
+                output.write(f"hint {drop} is not read any more")
             for hint in hints:
                 _write(hint, output)
-            if not hints:
+            if not hints and not drop:
                 output.write("no hint is in force")
     return 0
 
@@ -103,7 +111,9 @@ def _write(hint: Hint, output: Output) -> None:
 
 
 def hold(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
-    """Stop a run before its next effects. Calls in flight end.
+    """Stop a run before its next effects, until `continue`. Calls in flight are not interrupted.
+
+    No event and no time wakes a run that is held.
 
     Examples:
         loopwright hold last
@@ -120,7 +130,7 @@ def hold(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) 
         elif info.reason == "held":
             output.write(f"{info.run_id} is held")
         else:
-            output.write(f"{info.run_id}, which is {info.status}, is held before its next effect")
+            output.write(f"{info.run_id} is {info.status}; it stops before its next effect")
     return 0
 
 
@@ -130,7 +140,10 @@ def continue_(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """End the hold of a run. A worker continues a submitted one; resume another one.
+    """End the hold of a run.
+
+    A run that has not stopped yet goes on, and a worker continues a submitted one. Resume any other one, or use
+    --resume.
 
     Examples:
         loopwright continue last --resume
