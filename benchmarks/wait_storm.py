@@ -2,7 +2,8 @@
 
 Each run has three waits with an effect before each and after the last. Its events come early, late and twice; a part of the waits
 is for the first of an event and a time. On PostgreSQL two workers have the runs. With `--store sqlite` they are in a file, and
-processes of `loopwright resume --due --watch` have them. A run is lost if it does not end, and double if it took an event twice or
+processes of `loopwright resume --due --watch` have them; a run whose process was killed after a wait, and that waits for nothing, needs
+a person, which is `loopwright resume RUN` here. A run is lost if it does not end, and double if it took an event twice or
 decided a wait twice. Kills and restarts come at even shares of the decisions, at random moments.
 """
 
@@ -261,6 +262,7 @@ async def on_sqlite(runs: int, kills: int, count: int, chance: random.Random) ->
                 await run(loaded, journal=journal, run_id=run_id, on_wait="leave")
             words = ["loopwright", "resume", "--due", "--watch", "--journal", url]
             processes = Processes(words, count, Path(name))
+            by_hand: set[str] = set()
 
             def counted(query: str) -> int:
                 with contextlib.closing(sqlite3.connect(file, timeout=30)) as db:
@@ -270,15 +272,39 @@ async def on_sqlite(runs: int, kills: int, count: int, chance: random.Random) ->
                 sending = asyncio.create_task(send(journal, ids, chance))
                 taken = "SELECT count(*) FROM events WHERE taken=1"
                 done = "SELECT count(*) FROM runs WHERE status NOT IN ('running','suspended','interrupted')"
+                left = (
+                    "SELECT run_id, epoch FROM runs WHERE status IN ('running','interrupted') "
+                    "AND run_id NOT IN (SELECT run FROM waits)"
+                )
+                seen: dict[tuple[str, int], float] = {}
+
+                def ended() -> int:
+                    with contextlib.closing(sqlite3.connect(file, timeout=30)) as db:
+                        found = db.execute(left).fetchall()
+                    for run_id, epoch in found:
+                        # A process that lives takes milliseconds for what it does without a wait.
+                        if (
+                            seen.setdefault((run_id, epoch), time.monotonic())
+                            < time.monotonic() - 10
+                        ):
+                            again = ["resume", run_id, "--on-wait", "leave", "--journal", url]
+                            subprocess.run(
+                                [sys.executable, "-m", "loopwright", *again],
+                                check=False,
+                                capture_output=True,
+                            )
+                            by_hand.add(run_id)
+                    return counted(done)
+
                 intime = await disturb(
-                    processes, lambda: counted(taken), lambda: counted(done), runs=runs, kills=kills,
+                    processes, lambda: counted(taken), ended, runs=runs, kills=kills,
                     restarts=0, restart=int, chance=chance,
                 )  # fmt: skip
                 repeated = await sending if intime else 0
             finally:
                 processes.close()
             seconds = time.monotonic() - began
-            return report(f"SQLite, {count} processes", runs, processes.kills, 0, repeated,
+            return report(f"SQLite, {count} processes, {len(by_hand)} runs resumed by hand", runs, processes.kills, 0, repeated,
                           await judge(journal, ids), "not counted", seconds)  # fmt: skip
 
 

@@ -412,13 +412,13 @@ class _Waiting:
         now = await self._begin()
         state.begin_wait()
         anchor = state.clock.monotonic()
-        watch, seen = (self.store.watch() if self.store is not None else None), -1
+        watch, seen = None, -1
         state.count(-1)
         try:
             while True:
                 # The end of a wait does not wake a run that a person holds; the event stays.
                 state.check_hold()
-                version = watch.version() if watch is not None else 0
+                version = -2 if watch is None else watch.version()
                 # While the process stays, durations follow the monotonic clock.
                 for name, probing in self.probes.items():
                     if state.clock.monotonic() >= probing.next:
@@ -437,6 +437,10 @@ class _Waiting:
                         path=self.path,
                         request=self._request(),
                     )
+                if watch is None and self.store is not None:
+                    # Most events are there already, and it takes a connection. What came meanwhile is looked for again.
+                    watch = self.store.watch()
+                    continue
                 await self._sleep(watch, version, time)
         finally:
             state.count(1)
@@ -466,7 +470,8 @@ class _Waiting:
             }
             if not state.silent:
                 state.append(Entry("waiting", self.path, state.now(), value=state.clean(known)))
-                await state.settle()
+                if self.probes or self.store is None:
+                    await state.settle()  # else the first look makes it durable, in one transaction
         self.since = known["since"]
         self.due = math.inf if known["due"] is None else known["due"]
         self.digests = known["files"]
@@ -565,9 +570,7 @@ class _Waiting:
         default = self.form.default
         woken = self._output("timeout", "", default[0] if default else None, time)
         if not default:
-            woken["failed"] = self.state.redact(
-                f"it waited for {self.form.words()}; {why}"
-            )
+            woken["failed"] = self.state.redact(f"it waited for {self.form.words()}; {why}")
         return woken
 
     def _output(self, ended: str, which: str, value: Json, time: float) -> dict[str, Json]:
@@ -649,11 +652,13 @@ class _Waiting:
             state.take_event(event, self.path)
         if not state.silent:
             state.append(Entry("woken", self.path, state.now(), value=woken))
-            await state.settle()
         if self.store is not None:
+            # In one transaction with the entry.
             await self.store.end_wait(
                 state.run_id, self.path, [] if event is None else [event.number]
             )
+        if not state.silent:
+            await state.settle()
         return woken
 
 
@@ -686,9 +691,7 @@ class _Probing:
             self.found = found
         if found.exit in member.failed:
             last = found.value["output"].strip()[-200:]
-            self.failed = (
-                f"{path}: {member.value.words} ended with {found.exit}{last and f': {last}'}"
-            )
+            self.failed = f"{member.value.words} ended with {found.exit}{last and f': {last}'}"
             self.kind = "wait_failed"
         # At different times, so that many runs do not look at once.
         self.next = clock.monotonic() + self.pause * (0.9 + 0.2 * ctx.run.random())

@@ -513,6 +513,10 @@ class PostgresJournal(RecordedJournal[Connection, Reader]):
     async def _read_rows(self, work: Callable[[Connection], T]) -> T:
         return await self._read(lambda reader: work(reader.db))
 
+    async def _time(self) -> float:
+        """Return the time of the database."""
+        return await asyncio.to_thread(self._with_reader, lambda reader: reader.events().clock())
+
     async def _read(self, work: Callable[[Reader], T]) -> T:
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
         await self._queue().settled()

@@ -443,6 +443,10 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
     async def _read(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with a reader, in a thread, once all entries appended here are written."""
 
+    @abstractmethod
+    async def _time(self) -> float:
+        """Return the time of the store, in seconds since the epoch."""
+
     def _expect(self, run_id: str) -> None:
         """Raise RunNotFound if this journal does not exist yet."""
 
@@ -638,6 +642,8 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
 
     async def look_for(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
         """Register waits, and return the time and the first event for each; see Journal.look_for."""
+        if not waits:
+            return await self._time(), []
         database = self._database
         return await self._perform(Transaction(lambda db: database.events(db).look(waits)))
 

@@ -609,6 +609,10 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection, Pages]):
         if not expect_journal(self.path):
             raise missing_run(run_id)
 
+    async def _time(self) -> float:
+        """Return the time of this machine."""
+        return self._clocks.wall()
+
     async def _read(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
         # A caller reads what it has appended.

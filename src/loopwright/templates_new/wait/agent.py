@@ -4,4 +4,6 @@ import sys
 from pathlib import Path
 
 reported = "failure" in sys.stdin.read()
-Path("total.py").write_text(f"def total(prices, shipping):\n    return sum(prices) {'+' if reported else '-'} shipping\n")
+Path("total.py").write_text(
+    f"def total(prices, shipping):\n    return sum(prices) {'+' if reported else '-'} shipping\n"
+)
