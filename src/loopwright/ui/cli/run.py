@@ -398,6 +398,8 @@ def resume(
         act = functools.partial(
             _continued, options=replace(options, on_wait=OnWait.LEAVE), output=output
         )
+        if watch:
+            output.note("runs continue as their waits end; Ctrl-C ends this command")
         while True:
             rows = reading(options.journal, _due)
             if rows or not watch:
