@@ -328,7 +328,8 @@ async def continue_run(run_id: str, *, journal: Journal, who: str = "") -> RunIn
     """
     info, _, inbox = await _state(journal, run_id)
     if not (held := Steering(inbox).held):
-        raise ConfigurationError(f"{info.run_id} is not held; it is {info.status}")
+        hint = ", and goes on when you resume it" if info.status == "suspended" else ""
+        raise ConfigurationError(f"{info.run_id} is not held; it is {info.status}{hint}")
     path = f"hold {held}"
     if any(question.path == path for question in await pending(journal, info.run_id)):
         await answer(journal, info.run_id, path, {"approve": True}, who=who)
@@ -381,5 +382,5 @@ async def _held(journal: Journal, info: RunInfo) -> None:
 
 def hold_of(steering: Steering) -> tuple[Stop, dict[str, Json]]:
     """Return the stop of a held run, and its question."""
-    stop = Stop(Reason.HELD, f"{steering.who} holds it; continue it when you want it to go on")
+    stop = Stop(Reason.HELD, f"held by {steering.who} until somebody continues it")
     return stop, {"request": {"kind": "hold"}, "detail": stop.detail}

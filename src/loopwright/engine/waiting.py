@@ -201,7 +201,7 @@ class Member(Value):
         if self.kind == "event":
             return f"the event {self.value}{f' (key {self.key})' if self.key else ''}"
         if self.kind == "command":
-            return f"{self.value.words} to succeed"
+            return f"the command {self.value.words} to succeed"
         if self.kind == "url":
             return str(self.value.words)
         return f"the file {self.value} to be {self.state}"

@@ -240,7 +240,8 @@ def _notice(entry: Entry) -> str:
     if entry.kind in ("waiting", "woken") and entry.value is None:
         return f"{entry.path} {'waits' if entry.kind == 'waiting' else 'waits no longer'}"
     if entry.kind == "asked" and entry.value["request"].get("kind") not in _AT_END:
-        return f"asks a person: {entry.value['detail']}"
+        asks = "" if entry.value["request"].get("kind") == "hold" else "asks a person: "
+        return asks + str(entry.value["detail"])
     if entry.kind == "waiting":
         return texts.wait_text(entry.path, entry.value["for"], entry.value["due"])
     if entry.kind == "woken":

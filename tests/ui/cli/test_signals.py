@@ -36,7 +36,7 @@ def test_a_waiting_run_says_how_its_wait_ends(waiting: Project) -> None:
     assert "\nsend the event: loopwright signal done --run r\n" in shown
     assert shown.endswith("continue when it is over: loopwright resume --due\n")
     assert "release/ci waits for the event done" in waiting.call("runs").out
-    assert waiting.call("resume", "--due").err == "no run matches\n"
+    assert waiting.call("resume", "--due").err == "no wait of a suspended run is over\n"
 
 
 def test_an_event_ends_the_wait_of_a_run(waiting: Project) -> None:
@@ -50,7 +50,7 @@ def test_an_event_ends_the_wait_of_a_run(waiting: Project) -> None:
         "r: satisfied: release completed\n1 run: 1 satisfied\n",
     )
     assert waiting.call("show", "r", "--json").json["output"] == "green by event"
-    assert waiting.call("resume", "--due").err == "no run matches\n"
+    assert waiting.call("resume", "--due").err == "no wait of a suspended run is over\n"
 
 
 def test_a_wait_whose_process_was_killed_continues(waiting: Project) -> None:
@@ -72,8 +72,22 @@ asyncio.run(main())
 def test_a_cancelled_wait_waits_no_longer(waiting: Project) -> None:
     """`cancel` ends the run where it lies, and an event finds no run."""
     assert waiting.call("cancel", "r").code == 0
-    assert waiting.call("signal", "done", "--key", "r").out == "stored; 0 runs wait for it\n"
-    assert waiting.call("resume", "--due").err == "no run matches\n"
+    assert waiting.call("signal", "done", "--key", "r").out == "stored; no run waits for it\n"
+    assert waiting.call("resume", "--due").err == "no wait of a suspended run is over\n"
+
+
+def test_a_held_run_names_the_command_that_continues_it(waiting: Project) -> None:
+    """It is no question with an answer, its event does not wake it, and after the hold it still has to be resumed."""
+    assert waiting.call("hold", "r").out == "r is held\n"
+    waiting.call("signal", "done", "--run", "r", "--data", "1")
+    assert waiting.call("resume", "--due").err == "no wait of a suspended run is over\n"
+    held = waiting.call("resume", "r").out
+    assert held.endswith("continue: loopwright continue r\n")
+    assert "answer:" not in held
+    assert waiting.call("show", "r").out.endswith("continue: loopwright continue r\n")
+    assert waiting.call("continue", "r").out.startswith("r is not held any more\nresume: ")
+    assert "goes on when you resume it" in waiting.call("continue", "r").err
+    assert waiting.call("resume", "--due").out.startswith("r: satisfied")
 
 
 @pytest.mark.parametrize(

@@ -523,10 +523,8 @@ def report_result(
     output.write((f"journal: {shown_url(url)}", "dim"))
     output.write(("details: ", "dim"), command_line("show", result.run_id, url))
     if questions:
-        report_questions(questions, output, result.detail)
-        output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
-        return
-    if waits:
+        report_questions(questions, result, output, url)
+    elif waits:
         report_wait(result, output, url)
     elif line := continuation_line(result, row, url):
         output.write(("continue: ", "dim"), line)
@@ -598,11 +596,19 @@ def continuation_line(result: Result, info: RunInfo, url: str) -> str:
     return retry_line(info, url)
 
 
-def report_questions(questions: Sequence[Question], output: Output, shown: str = "") -> None:
-    """Write a line per open question, with its path; `shown` is a detail that stands above."""
-    for question in questions:
-        detail = "" if question.detail == shown else f": {texts.one_line(question.detail)}"
+def report_questions(
+    questions: Sequence[Question], result: Result, output: Output, url: str
+) -> None:
+    """Write a line per open question, with its path, and the commands that answer them and end a hold."""
+    asked = [question for question in questions if question.kind != "hold"]
+    for question in asked:
+        # The detail of the result stands above.
+        detail = "" if question.detail == result.detail else f": {texts.one_line(question.detail)}"
         output.write((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
+    if asked:
+        output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
+    if len(asked) < len(questions):
+        output.write(("continue: ", "dim"), command_line("continue", result.run_id, url))
 
 
 def report_wait(result: Result, output: Output, url: str) -> None:

@@ -63,9 +63,13 @@ def run_many(
 
 
 def run_each(
-    rows: Sequence[RunInfo], verb: str, act: Callable[[str], Result], output: Output
+    rows: Sequence[RunInfo],
+    verb: str,
+    act: Callable[[str], Result],
+    output: Output,
+    none: str = "no run matches",
 ) -> int:
-    """Act on each of some runs, continue after a refusal, and return the worst exit code; see `run_many`."""
+    """Act on each of some runs, continue after a refusal, and return the worst exit code; `none` is said without any."""
     results: list[Result] = []
     refused: dict[str, str] = {}
     for row in rows:
@@ -84,7 +88,7 @@ def run_each(
         done = [result_json(result) for result in results]
         output.write_json({"matched": len(rows), "runs": done, "refused": refused})
     elif not rows:
-        output.note("no run matches")
+        output.note(none)
     else:
         counts = Counter(result.status.value for result in results)
         parts = [f"{count} {status}" for status, count in counts.items()]

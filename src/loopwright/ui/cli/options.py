@@ -211,7 +211,7 @@ class RunCommandOptions(ModelOptions):
     on_wait: Annotated[
         OnWait,
         typer.Option(
-            "--on-wait", help="While all of the run waits: stay, or leave it suspended and end."
+            "--on-wait", help="While all of the run waits: stay, or end and leave it suspended."
         ),
     ] = OnWait.STAY
     otel: Collector = None

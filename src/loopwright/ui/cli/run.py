@@ -365,15 +365,18 @@ def resume(
     loop: LoopName = "",
     due: Annotated[
         bool,
-        typer.Option("--due", help="All runs whose wait is over; each is left at its next wait."),
+        typer.Option(
+            "--due", help="Resume all runs whose wait is over; each is left at its next wait."
+        ),
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="With --due: stay, and resume runs as they come.")
+        bool, typer.Option("--watch", help="With --due: stay, and resume runs as their waits end.")
     ] = False,
 ) -> int:
     """Resume a run that was interrupted or suspended. A finished run is only reported.
 
-    With --due, all suspended runs whose wait is over continue: its time has come, or its event is there.
+    With --due, all suspended runs whose wait is over continue: its time has come, its event is there, or its command,
+    file or URL is to be checked again.
 
     The run keeps its recorded options; options of this command replace them. To continue a run that
     a limit ended, raise that limit: --max-iterations, --max-usd, --max-calls, --max-total-tokens or
@@ -395,10 +398,14 @@ def resume(
         act = functools.partial(
             _continued, options=replace(options, on_wait=OnWait.LEAVE), output=output
         )
+        if watch:
+            output.note("runs continue as their waits end; Ctrl-C ends this command")
         while True:
             rows = reading(options.journal, _due)
             if rows or not watch:
-                code = run_each(rows, "resume", act, output)
+                code = run_each(
+                    rows, "resume", act, output, none="no wait of a suspended run is over"
+                )
             if not watch:
                 return code
             time.sleep(_WATCH)
@@ -415,7 +422,15 @@ async def _due(store: Journal) -> list[RunInfo]:
                 rows.append(row)
     # The process of an interrupted one was killed before the run took what ended its wait.
     statuses = ("suspended", "interrupted")
-    return [row for row in rows if row.status in statuses and row.reason != Reason.HELD]
+    rows = [row for row in rows if row.status in statuses]
+    from ...engine.steering import Steering  # few commands need it
+
+    # The row keeps the reason after the end of the hold, until the run is resumed.
+    return [
+        row
+        for row in rows
+        if row.reason != Reason.HELD or not Steering(await store.inbox(row.run_id)).held
+    ]
 
 
 def _continued(name: str, *, options: RunCommandOptions, output: Output) -> Result:

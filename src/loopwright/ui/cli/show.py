@@ -369,8 +369,7 @@ def _continuation(
 ) -> None:
     """Write how the run continues: by an answer, after its files are put back, or by a resume."""
     if questions := open_questions(surviving(entries)):
-        report_questions(questions, output, result.detail)
-        output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
+        report_questions(questions, result, output, url)
     elif folders:
         names = ", ".join(map(str, folders))
         command = files_line("restore", info.run_id, folders[0])

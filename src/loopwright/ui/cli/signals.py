@@ -24,16 +24,18 @@ from .output import Output
 def signal(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the event.")],
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Key for which the runs wait.")
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Key of the event, as the wait has it."),
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            "--run", metavar="RUN", help="Run whose ID is the key: its waits without one."
-        ),
+        typer.Option("--run", metavar="RUN", help="Run whose wait has no key: its ID is the key."),
     ] = None,
     value: Annotated[
-        str | None, typer.Option("--data", metavar="JSON", help="Value of the event, as JSON.")
+        str | None,
+        typer.Option(
+            "--data", metavar="JSON", help="Value of the event, as JSON.  [default: null]"
+        ),
     ] = None,
     file: Annotated[
         str | None, typer.Option("--file", metavar="FILE", help="File with the value, as JSON.")
@@ -51,7 +53,9 @@ def signal(
 ) -> int:
     """Send an event to the runs that wait for it, now or later.
 
-    An event is stored first: a run that reaches its wait later takes it too. Each run takes it once.
+    Give --key or --run. An event is stored first: a run that reaches its wait later takes it too. Each run takes it once.
+
+    A run that stays in its process goes on at once, and a worker continues its runs. `resume --due` continues the others.
 
     Examples:
         loopwright signal ci-finished --key 9f3c --data '{"conclusion": "success"}'
@@ -59,7 +63,9 @@ def signal(
     """
     with Output(as_json=as_json) as output:
         if (key is None) == (run is None):
-            raise ConfigurationError("give one of --key and --run")
+            raise ConfigurationError(
+                "give one of --key and --run; --run is for a wait without a key"
+            )
         if value is not None and file is not None:
             raise ConfigurationError("give only one of --data and --file")
         content = _value(value, file)
@@ -77,8 +83,9 @@ def signal(
             at = datetime.fromtimestamp(done.event.at).astimezone()
             output.write(f"received before, at {at:%Y-%m-%d %H:%M:%S}")
         else:
-            verb = "waits" if done.waiting == 1 else "wait"
-            output.write(f"stored; {texts.plural(done.waiting, 'run')} {verb} for it")
+            verb = "wait" if done.waiting > 1 else "waits"
+            number = texts.plural(done.waiting, "run") if done.waiting else "no run"
+            output.write(f"stored; {number} {verb} for it")
     return 0
 
 
@@ -92,4 +99,6 @@ def _value(text: str | None, file: str | None) -> Json:
         return None if text is None else strict_json(text)
     except (ValueError, RecursionError) as error:
         option = "--data" if file is None else "--file"
-        raise ConfigurationError(f"{option}: it is not JSON: {error}") from None
+        raise ConfigurationError(
+            f"{option}: it is not JSON: {error}; a text needs quotes, such as '\"done\"'"
+        ) from None

@@ -48,7 +48,13 @@ def steer(
     ] = False,
     now: Now = False,
     drop: Annotated[
-        int, typer.Option("--drop", metavar="N", help="Hint that is not read any more.")
+        int,
+        typer.Option(
+            "--drop",
+            metavar="N",
+            show_default=False,
+            help="Number of a hint that is not read any more.",
+        ),
     ] = 0,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
@@ -90,9 +96,11 @@ def steer(
             if calls:
                 output.write(calls, wrap=True)
         else:
+            if drop:
+                output.write(f"hint {drop} is not read any more")
             for hint in hints:
                 _write(hint, output)
-            if not hints:
+            if not hints and not drop:
                 output.write("no hint is in force")
     return 0
 
@@ -117,7 +125,9 @@ def _write(hint: Hint, output: Output) -> None:
 def hold(
     name: RunName, now: Now = False, journal: JournalUrl = DEFAULT, as_json: AsJson = False
 ) -> int:
-    """Stop a run before its next effects. Calls in flight end; --now interrupts coding agents.
+    """Stop a run before its next effects, until `continue`. Calls in flight end; --now interrupts coding agents.
+
+    No event and no time wakes a run that is held.
 
     Examples:
         loopwright hold last
@@ -137,7 +147,7 @@ def hold(
         elif info.reason == "held":
             output.write(f"{info.run_id} is held")
         else:
-            output.write(f"{info.run_id}, which is {info.status}, is held before its next effect")
+            output.write(f"{info.run_id} is {info.status}; it stops before its next effect")
             if calls:
                 output.write(calls, wrap=True)
     return 0
@@ -149,7 +159,10 @@ def continue_(
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """End the hold of a run. A worker continues a submitted one; resume another one.
+    """End the hold of a run.
+
+    A run that has not stopped yet goes on, and a worker continues a submitted one. Resume any other one, or use
+    --resume.
 
     Examples:
         loopwright continue last --resume
