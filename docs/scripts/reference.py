@@ -135,6 +135,7 @@ PARTS = {
     "WaitedSpec": ("What a wait waits for", "../guide/waiting.md"),
     "WaitedFileSpec": ("The file of a wait", "../guide/waiting.md"),
     "WaitedUrlSpec": ("The URL of a wait", "../guide/waiting.md"),
+    "HintsSpec": ("Events that are hints", "../guide/steering.md"),
     "ProbeSpec": ("The pauses of a wait", "../guide/waiting.md"),
     "MemorySpec": ("Memory steps", "../guide/memory.md"),
     "LoopMemorySpec": ("The memory of a loop", "../guide/memory.md"),

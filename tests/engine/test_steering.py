@@ -243,3 +243,25 @@ async def test_a_wait_in_its_process_ends_by_a_hold(journal: Any) -> None:
     await continue_run("r", journal=journal)
     await signal("go", 1, key="r", journal=journal)
     assert (await resume(flow, "r", journal=journal)).output["value"] == 1
+
+
+async def test_events_are_hints_of_a_loop_that_says_so(journal: Any) -> None:
+    """Each is read from the next iteration on, once in the list; another value is a warning."""
+    read: list[list[str]] = []
+
+    async def execute(value: int, ctx: Context) -> int:
+        read.append(ctx.hints)
+        if ctx.iteration == 1:
+            await signal("review", "Shorter.", key=ctx.run_id, journal=journal, who="ann")
+            await signal("review", 7, key=ctx.run_id, journal=journal)
+        return value
+
+    loop = Loop(execute, name="l", until=MaxIterations(3), hints={"event": "review"})
+    result = await run(loop, 1, journal=journal, run_id="r")
+    assert read == [[], ["Shorter."], ["Shorter."]]
+    assert [warning.partition(":")[0] for warning in result.warnings] == ["event_refused"]
+    assert await journal.waits("r") == []
+    assert [hint.who for hint in await steer("r", journal=journal)] == ["ann"]
+    for wrong in ({"events": "x"}, {"event": "a b"}, "review"):
+        with pytest.raises(ConfigurationError):
+            Loop(execute, hints=wrong)  # type: ignore[arg-type]

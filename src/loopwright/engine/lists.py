@@ -483,6 +483,7 @@ class ForEach(CompositeStep):
     measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()
     explore: ClassVar[float] = 0.0
+    hints: ClassVar[None] = None
     unbound = ""
     plain = False
     wall = math.inf

@@ -160,6 +160,7 @@ class LoopRun:
         try:
             initial_stop = await self.baseline() if self.ended is None else None
             # `begin` starts the next iteration and returns None, or returns the stop that prevents it.
+            await self._take_hints()
             stop = self.recorded_stop() or initial_stop or self.begin()
             while stop is None:
                 iteration = await self.iterate()
@@ -167,6 +168,7 @@ class LoopRun:
                 iteration = self.commit(iteration)
                 if hook is not None:
                     await self._call_hook("on_iteration", hook, iteration)
+                await self._take_hints()
                 stop = self.decide() or self.begin()
             return await self.finish(stop)
         except Suspended as question:  # the run continues when a person has answered
@@ -533,6 +535,13 @@ class LoopRun:
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
         self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
 
+    async def _take_hints(self) -> None:
+        """Make hints of the events that came for a loop which declares them."""
+        if self.loop.hints is not None and self.ended is None:
+            from .steering import take_hints
+
+            await take_hints(self.run_state, self.path, self.loop.hints["event"])
+
     def _read_hints(self, path: str) -> None:
         """Read the hints of people for an iteration: the recorded ones, if it began before."""
         run, replay = self.run_state, self.run_state.replay
@@ -777,6 +786,8 @@ class Loop(LoopOptions[In, Out]):
         explore: the share of runs, from 0 to 1, that continue to the limits after their normal end; the run
             ID decides. Status, reason and output are those of the normal end. Replay uses the explored
             iterations. Default: 0.
+        hints: `{"event": NAME}`: events of this name whose key is the ID of the run are hints, as those of `steer`.
+            Default: no event is one.
         rejudge: how often the final output is evaluated again. The mean is the result's
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or

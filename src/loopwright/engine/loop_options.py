@@ -233,6 +233,9 @@ class LoopDeclaration(Protocol):
     def explore(self) -> float: ...
 
     @property
+    def hints(self) -> Mapping[str, str] | None: ...
+
+    @property
     def approve(self) -> str | Sequence[str]: ...
 
     @property
@@ -546,6 +549,14 @@ def check_options(options: Mapping[str, object]) -> None:
         )
     if not isinstance(options["name"], str):
         raise ConfigurationError(f"loop: name: {options['name']!r} is not text")
+    if (hints := options["hints"]) is not None:
+        from ..journal.events import Event, checked_event  # for the few loops that have them
+
+        if not isinstance(hints, Mapping) or [*hints] != ["event"]:
+            raise ConfigurationError(
+                f"loop: hints: {hints!r:.60} is not valid; use {{'event': 'review'}}"
+            )
+        checked_event(Event(hints["event"], ""))
 
 
 def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
@@ -594,6 +605,7 @@ if TYPE_CHECKING:
         impossible: Impossible
         undecided: Undecided
         explore: float
+        hints: Mapping[str, str] | None
         approve: str | Sequence[str]
         workspace: StateSource | None
         on_iteration: Callable[[Iteration[In, Out]], object] | None
@@ -629,6 +641,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     impossible: Impossible = field(default=Impossible(), kw_only=True)
     undecided: Undecided = field(default=Undecided(), kw_only=True)
     explore: float = field(default=0.0, kw_only=True)
+    hints: Mapping[str, str] | None = field(default=None, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
     min_score: InitVar[float | None] = field(default=None, kw_only=True)
     max_iterations: InitVar[int | None] = field(default=None, kw_only=True)

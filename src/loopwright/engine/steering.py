@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError, RunLocked
 from ..journal import Entry, Journal, RunInfo, surviving
@@ -24,6 +26,9 @@ from ..records import Reason, Stop
 from ..records.codec import Json
 from ..records.typed import Value
 from .change_limits import ENDED, expect_loop
+
+if TYPE_CHECKING:
+    from .run_state import Run
 
 __all__ = ["Hint", "Steering", "continue_run", "hold", "steer"]
 
@@ -336,6 +341,37 @@ async def continue_run(run_id: str, *, journal: Journal, who: str = "") -> RunIn
     else:  # it has not come to its next effect
         await _post(journal, info, {"continue": held}, who)
     return await journal.find(info.run_id)
+
+
+async def take_hints(run: Run, path: str, event: str) -> None:
+    """Put the events that came for a loop into the inbox of the run, as hints."""
+    from ..journal.events import OpenWait
+
+    store, key = run.store, (event, run.run_id)
+    if store is None or run.silent:
+        return
+    run.begin_wait()
+    while True:
+        after, later = run.taken.get(key, (0, math.inf))
+        since = run.log.info.created
+        place = OpenWait(run.run_id, f"{path}/hints", *key, since=since, after=after, later=later)
+        _, [found] = await store.look_for([place])
+        if found is None:
+            return
+        if isinstance(found.value, str) and 0 < len(found.value.strip()) <= LONGEST:
+            value: Json = {"hint": found.value, "loop": "", "once": False}
+            # One path for one event, so that a crash gives no hint twice.
+            name = f"{_PREFIX}{found.at:018.6f}-{found.number}"
+            await store.post(run.run_id, Posted(name, UNASKED, value, found.who, found.at))
+            run.steer(await store.inbox(run.run_id))
+        else:
+            run.warn(
+                f"event {event} {found.number} is no hint: its value is not a text",
+                path,
+                code="event_refused",
+            )
+        run.take_event(found, path)
+        await store.end_wait(run.run_id, place.path, [found.number])
 
 
 async def _state(journal: Journal, run_id: str) -> tuple[RunInfo, list[Entry], list[Posted]]:

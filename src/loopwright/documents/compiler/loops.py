@@ -293,6 +293,7 @@ def compile_loop(
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME}
+    options["hints"] = None if spec.hints is None else spec.hints.model_dump()
     options |= {
         name: make(**value.model_dump())
         for name, make in _POLICIES.items()

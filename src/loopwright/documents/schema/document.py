@@ -461,6 +461,14 @@ class EvaluateSpec(Part):
 LifecycleEvent = Literal["iteration", "limit"]
 
 
+class HintsSpec(Part):
+    """Where hints come from, besides `loopwright steer`."""
+
+    event: str = Field(
+        description="Name of the events whose texts are hints; their key is the ID of the run."
+    )
+
+
 class OnStallSpec(Part):
     """What a loop does after iterations without progress."""
 
@@ -563,6 +571,9 @@ class LoopSpec(Part):
     impossible: ImpossibleSpec | None = Field(
         None,
         description="When evaluations that call the task impossible end the loop, with the status `impossible`.",
+    )
+    hints: HintsSpec | None = Field(
+        None, description="Events whose texts are hints for the next iterations, as of `steer`."
     )
     explore: float = Field(
         0.0,
