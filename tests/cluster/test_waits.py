@@ -11,7 +11,7 @@ from loopwright.cluster import InMemoryDeliverer, Worker, submit
 from loopwright.cluster.postgres import PostgresSharedRuns
 from loopwright.journal import open_journal
 
-from .waiting import serving, until_status
+from .waiting import serving, until, until_status
 
 
 async def twice(value: Any, ctx: Context) -> Any:
@@ -59,4 +59,25 @@ async def test_a_run_whose_worker_was_killed_as_it_left_continues(
     assert (row.status, row.wake_at > 0) == ("suspended", delay > 0)
     async with serving(Worker(journal=journal, steps=[waits], deliverer=deliverer)):
         await until_status(journal, run_id, "satisfied")
+    await journal.close()
+
+
+async def test_a_wake_up_without_a_result_is_no_suspect_delivery(postgres_url: str) -> None:
+    """A run that looks and goes on waiting, as one that waits for a file does each minute, is not taken for one that kills workers."""
+    journal, deliverer = open_journal(postgres_url), InMemoryDeliverer()
+
+    async def number(value: Any, ctx: Context) -> Any:
+        return await ctx.wait("w", event="go", schema={"type": "integer"})
+
+    waits = step(number, name="number", idempotent=True, fingerprint="number/1")
+    run_id = await submit(waits, journal=journal, deliverer=deliverer)
+    async with serving(Worker(journal=journal, steps=[waits], deliverer=deliverer)):
+        await until_status(journal, run_id, "suspended")
+        await signal("go", "no number", key=run_id, journal=journal)
+
+        async def looked() -> bool:
+            row = await journal.find(run_id)
+            return row.epoch > 1 and row.status == "suspended" and not row.deliveries
+
+        await until(looked)
     await journal.close()

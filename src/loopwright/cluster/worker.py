@@ -717,6 +717,7 @@ class Worker:
             await self.runs.put_back(run_id, delay=delay, reason=result.detail)
         if result.reason is not Reason.WAITING:
             return
+        await self.runs.progressed(run_id)  # it left by itself, so its delivery harmed no worker
         due = min((one.due for one in await self._journal.waits(run_id)), default=math.inf)
         if due < math.inf:
             delay = max(0.0, due - self.runs.now())
