@@ -15,6 +15,7 @@ from . import (
     startup,
     tools,
     typed,
+    wait_agents,
     workers,
     workspace,
 )
@@ -34,6 +35,7 @@ def main() -> int:
         models,
         tools,
         cluster,
+        wait_agents,
         workers,
         workspace,
     ):
