@@ -263,6 +263,7 @@ async def on_sqlite(runs: int, kills: int, count: int, chance: random.Random) ->
             words = ["loopwright", "resume", "--due", "--watch", "--journal", url]
             processes = Processes(words, count, Path(name))
             by_hand: set[str] = set()
+            over: set[str] = set()
 
             def counted(query: str) -> int:
                 with contextlib.closing(sqlite3.connect(file, timeout=30)) as db:
@@ -282,19 +283,24 @@ async def on_sqlite(runs: int, kills: int, count: int, chance: random.Random) ->
                     with contextlib.closing(sqlite3.connect(file, timeout=30)) as db:
                         found = db.execute(left).fetchall()
                     for run_id, epoch in found:
+                        if run_id in over:
+                            continue
                         # A process that lives takes milliseconds for what it does without a wait.
                         if (
                             seen.setdefault((run_id, epoch), time.monotonic())
                             < time.monotonic() - 10
                         ):
                             again = ["resume", run_id, "--on-wait", "leave", "--journal", url]
-                            subprocess.run(
+                            told = subprocess.run(
                                 [sys.executable, "-m", "loopwright", *again],
                                 check=False,
                                 capture_output=True,
                             )
                             by_hand.add(run_id)
-                    return counted(done)
+                            # Killed between its last entry and its row: it has ended, and lists show it as interrupted.
+                            if b"has ended" in told.stdout + told.stderr:
+                                over.add(run_id)
+                    return counted(done) + len(over)
 
                 intime = await disturb(
                     processes, lambda: counted(taken), ended, runs=runs, kills=kills,
@@ -304,8 +310,11 @@ async def on_sqlite(runs: int, kills: int, count: int, chance: random.Random) ->
             finally:
                 processes.close()
             seconds = time.monotonic() - began
-            return report(f"SQLite, {count} processes, {len(by_hand)} runs resumed by hand", runs, processes.kills, 0, repeated,
-                          await judge(journal, ids), "not counted", seconds)  # fmt: skip
+            where = (
+                f"SQLite, {count} processes, {len(by_hand)} resumed by hand ({len(over)} had ended)"
+            )
+            found = await judge(journal, ids)
+            return report(where, runs, processes.kills, 0, repeated, found, "not counted", seconds)
 
 
 def report(

@@ -286,7 +286,10 @@ async def test_what_cannot_be_interrupted_is_left_alone(tmp_path: Path) -> None:
 async def test_a_wait_stays(tmp_path: Path) -> None:
     """Nothing is in flight then: the next iteration reads the hint, and the agent goes on with its result."""
     journal = open_journal(f"sqlite:{tmp_path}/j.db")
-    over = {"when": "The wait is over", "do": [STARTED, {"write": {"answer.txt": "41"}}, {"say": "x"}]}
+    over = {
+        "when": "The wait is over",
+        "do": [STARTED, {"write": {"answer.txt": "41"}}, {"say": "x"}],
+    }
     made = waiting(tmp_path, "claude", over, asks(EVENT), ENDS)
     loop = until_42(made, working(tmp_path))
     task = asyncio.ensure_future(run(loop, journal=journal, run_id="r"))

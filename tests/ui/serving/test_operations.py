@@ -164,8 +164,9 @@ async def test_runs_of_another_folder_are_not_there(service: Service, tmp_path: 
     mine: Any = await service.run({"workflow": "plain.yaml", "wait": 60}, WHO)
     listed: Any = await service.workflows({}, WHO)
     assert [one["run_id"] for one in listed["runs"]] == [mine["run_id"]]
-    for name in ("status", "result", "cancel", "approve"):
-        arguments = {"run": "foreign", **({"answer": True} if name == "approve" else {})}
+    more = {"approve": {"answer": True}, "steer": {"text": "x"}}
+    for name in ("status", "result", "cancel", "approve", "steer", "hold", "continue"):
+        arguments = {"run": "foreign", **more.get(name, {})}
         with pytest.raises(RunNotFound, match="foreign is not a run of the workflows in"):
             await TABLE[name].call(service, arguments, WHO)
     with pytest.raises(RunNotFound, match="is not a run ID"):
@@ -189,6 +190,18 @@ async def test_questions_are_answered_and_the_run_continues(service: Service) ->
     assert (done["status"], done["output"], done["iterations"]) == ("exhausted", "xx", 2)
     with pytest.raises(ConfigurationError, match="answered already"):
         await service.approve(answer, WHO)
+
+
+async def test_a_run_is_steered_held_and_continued(service: Service) -> None:
+    """The caller is the person of the record; with another open question the run stays suspended."""
+    run_id = (await service.run({"workflow": "asks.yaml", "wait": 60}, WHO))["run_id"]
+    hint = {"run": run_id, "text": "Use x."}
+    assert await TABLE["steer"].call(service, hint, WHO) == {"hint": 1}
+    held: Any = await TABLE["hold"].call(service, {"run": run_id}, WHO)
+    assert (held["status"], held["reason"], len(held["questions"])) == ("suspended", "held", 2)
+    again: Any = await TABLE["continue"].call(service, {"run": run_id}, WHO)
+    assert [one["kind"] for one in again["questions"]] == ["iteration"]
+    assert {one.who for one in await service.journal.inbox(run_id)} == {"a test"}
 
 
 async def test_a_run_is_cancelled_and_no_other_is(service: Service) -> None:

@@ -168,6 +168,26 @@ OPERATIONS = (
         ("run", "answer"), changes=True, returns=_STATE,
     ),
     Operation(
+        "steer",
+        "Give a run a hint of a person, which its loops read at the beginning of their next iterations.",
+        Service.steer, "POST", "/runs/{run}/steer",
+        {
+            "run": _RUN, "text": _text("The hint.", 4000),
+            "loop": _text("Name or path of the loop that reads it. Default: every loop."),
+        },
+        ("run", "text"), changes=True, returns=_object({"hint": {"type": "integer"}}),
+    ),
+    Operation(
+        "hold",
+        "Stop a run before its next effects, until continue. Calls in flight end.",
+        Service.hold, "POST", "/runs/{run}/hold", {"run": _RUN}, ("run",), changes=True, returns=_STATE,
+    ),
+    Operation(
+        "continue",
+        "End the hold of a run.",
+        Service.go_on, "POST", "/runs/{run}/continue", {"run": _RUN}, ("run",), changes=True, returns=_STATE,
+    ),
+    Operation(
         "signal",
         "Send an event to the runs that wait for its name and key, now or later. It is stored, each run takes it once, "
         "and a suspended run continues. Send what has happened, not what a run should do.",

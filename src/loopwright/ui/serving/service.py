@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 
 from ..._home import HOME, TRUST, Home
 from ...engine.run import new_run_id
+from ...engine.steering import continue_run, hold, steer
 from ...errors import (
     ConfigurationError,
     LoopwrightError,
@@ -172,12 +173,40 @@ class Service:
         of_environment(os.environ).refuse("answer", value)
         path = path or next((question.path for question in questions), "")
         await answer(self.journal, info.run_id, path.strip("/"), value, who=caller.name)
-        info = await self.find(info.run_id)
-        # With other open questions it would suspend again at once; workers continue a submitted one themselves.
+        return await self._answered(info.run_id)
+
+    async def _answered(self, run_id: str) -> Json:
+        """Continue a run after its last answer; workers continue a submitted one themselves."""
+        info = await self.find(run_id)
+        # With other open questions it would suspend again at once.
         last = not await pending(self.journal, info.run_id)
         if last and info.status == "suspended" and not is_for_workers(info, self._url):
             await self._processes.launch(["resume", info.run_id])
         return await self.state(await self.find(info.run_id))
+
+    async def steer(self, arguments: Arguments, caller: Caller) -> Json:
+        """Give a run a hint for its next iterations."""
+        info, text = await self.find(arguments["run"]), arguments["text"]
+        of_environment(os.environ).refuse("hint", text)
+        hints = await steer(
+            info.run_id,
+            text,
+            journal=self.journal,
+            loop=text_of(arguments.get("loop")),
+            who=caller.name,
+        )
+        return {"hint": hints[-1].number}
+
+    async def hold(self, arguments: Arguments, caller: Caller) -> Json:
+        """Stop a run before its next effects."""
+        info = await self.find(arguments["run"])
+        return await self.state(await hold(info.run_id, journal=self.journal, who=caller.name))
+
+    async def go_on(self, arguments: Arguments, caller: Caller) -> Json:
+        """End the hold of a run, and continue it."""
+        info = await self.find(arguments["run"])
+        await continue_run(info.run_id, journal=self.journal, who=caller.name)
+        return await self._answered(info.run_id)
 
     async def signal(self, arguments: Arguments, caller: Caller) -> Json:
         """Store an event, and continue the suspended runs of this folder that wait for it."""
