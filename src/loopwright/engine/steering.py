@@ -135,7 +135,7 @@ class Steering:
         known = {hint["number"] for hint in before if hint.get("step", step) == step}
         found: list[Json] = []
         for hint in self.hints:
-            place, number = (loop, hint.number), hint.number
+            number, place = hint.number, (loop, hint.number)
             past = hint.once and self._read.get(place, path) != path
             if past or not _concerns(hint.loop, loop):
                 continue

@@ -251,8 +251,7 @@ class AgentCall(Leaf):
     ) -> None:
         self.settings, self.prompt, self.session, self.resumed = settings, prompt, session, resumed
         self.folder, self.env, self.idempotent, self.limit = folder, env, idempotent, limit
-        self.schema, self.key, self.waited = schema, key, waited
-        self.interruptions = interruptions
+        self.schema, self.key, self.waited, self.interruptions = schema, key, waited, interruptions
         self.process: AgentProcess | None = None
         self.fingerprint = settings.fingerprint
         amount = Usage(usd=limit) if limit else None
@@ -297,10 +296,13 @@ class AgentCall(Leaf):
         with contextlib.closing(raw), temporary_folder("agent") as scratch, lines as live:
 
             def interrupt() -> None:
-                # A session that the program names can be continued once its name is known.
-                known = reader.session or self.session.id or not manifest.names_sessions
-                wanted = self.interruptions.requests() > self.interruptions.seen
-                if wanted and known and manifest.resumable and self.process is not None:
+                if (
+                    self.process is not None
+                    and self.interruptions.requests() > self.interruptions.seen
+                    and manifest.resumable
+                    # A session that the program names can be continued once its name is known.
+                    and (reader.session or self.session.id or not manifest.names_sessions)
+                ):
                     self.process.tell("steered")
 
             def on_line(line: str) -> bool:
@@ -334,8 +336,8 @@ class AgentCall(Leaf):
                     usage = self._usage(reader)
                     # Without a last event the report is incomplete, and the reservation is the better figure.
                     # An interruption is no reason to count all that the budgets have left.
-                    whole = reader.ended or getattr(self.process, "stop", "") == "steered"
-                    if reader.counts and not whole and self.limit:
+                    cut = self.process is not None and self.process.stop == "steered"
+                    if reader.counts and not (reader.ended or cut) and self.limit:
                         usage = usage.settled_at(Usage(calls=1, usd=self.limit))
                     # The program reports the price that metered use would have; nothing of it is charged.
                     if settings.billing == "subscription" and not settings.count_notional:
@@ -353,8 +355,6 @@ class AgentCall(Leaf):
         # Not of a call that failed or reached a limit.
         if request and record["failure"] is None and record["stop"] == "completed":
             record["stop"], record["request"] = "waits", request
-        if record["stop"] == "steered":
-            record["hints"] = self.interruptions.take()
         result: Json = redactor.clean(record)
         return result
 
@@ -497,6 +497,7 @@ class AgentCall(Leaf):
             "seconds": round(ended.seconds, 3),
             "failure": None if failure is None else failure.to_json(),
             "missing_session": missing and failure is not None,
+            **({"hints": self.interruptions.take()} if stop == "steered" else {}),  # type: ignore[typeddict-item]
         }
 
 

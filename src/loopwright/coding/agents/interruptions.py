@@ -55,6 +55,6 @@ class Interruptions:
         """Return the prompt after an interrupted call, and record that its iteration has read the hints."""
         if new := [hint for hint in hints if hint not in self.scope.hints]:
             self.scope.hint([*self.scope.hints, *new])
-            now = self.ctx.run.now()
-            self.ctx.run.append(Entry("steered", self.iteration, now, value=self.scope.hints))
+            run = self.ctx.run
+            run.append(Entry("steered", self.iteration, run.now(), value=self.scope.hints))
         return with_hints(GO_ON, [hint["text"] for hint in hints])

@@ -288,9 +288,9 @@ class AgentStep(CompositeStep):
             unnamed = "folder" if answer.key and not self.manifest.names_sessions else ""
             session = Session(new_id(ctx.run) if self.manifest.session else unnamed)
         answer.task = answer.task or prompt
-        goes_on = answer.requests is not None or prompt.startswith(GO_ON)
+        continued = answer.requests is not None or prompt.startswith(GO_ON)
         # In a new session the agent does not know the task.
-        if goes_on and not resumed and prompt != answer.task:
+        if continued and not resumed and prompt != answer.task:
             prompt = f"{answer.task}\n\n{prompt}"
         call = AgentCall(
             self.settings, prompt=prompt, session=session, key=answer.key, resumed=resumed, folder=answer.folder,

@@ -87,9 +87,8 @@ def steer(
 
         info, calls, hints = reading(journal, work)
         if as_json:
-            rows = [_row(hint) for hint in hints]
-            row = {"run_id": info.run_id, "hints": rows}
-            output.write_json(row | ({"calls": calls} if calls else {}))
+            shown = {"calls": calls} if calls else {}
+            output.write_json({"run_id": info.run_id, "hints": [*map(_row, hints)], **shown})
         elif text:
             reader = f"the loop {loop} reads it" if loop else "its loops read it"
             output.write(f"hint {hints[-1].number} is recorded; {reader} in the next iteration")
@@ -142,8 +141,9 @@ def hold(
 
         info, calls = reading(journal, work)
         if as_json:
+            shown = {"calls": calls} if calls else {}
             row = {"run_id": info.run_id, "status": info.status, "reason": info.reason}
-            output.write_json(row | ({"calls": calls} if calls else {}))
+            output.write_json(row | shown)
         elif info.reason == "held":
             output.write(f"{info.run_id} is held")
         else:
