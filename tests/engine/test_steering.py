@@ -30,6 +30,7 @@ from loopwright import (
 )
 from loopwright.errors import ConfigurationError
 from loopwright.journal import open_journal
+from loopwright.journal.protocol import Posted
 from loopwright.journal.questions import answer, pending
 from loopwright.models import Reply, Request, ScriptedModel
 
@@ -82,6 +83,22 @@ async def test_a_hint_is_read_from_the_next_iteration_until_it_is_dropped(journa
         "ann",
         [False],
     )
+
+
+async def test_the_clocks_of_two_machines_change_no_hint(journal: Any) -> None:
+    """A hint of an earlier time that comes later has another number, and each is still read once."""
+    reader = Reader()
+    await reader.next(journal)
+    await steer("r", "first", journal=journal, once=True)
+    await reader.next(journal)
+    value = {"hint": "second", "loop": "", "once": True}
+    await journal.post("r", Posted("steer/0000000001.000000-aa", 0, value, "ann", 1.0))
+    await reader.next(journal)
+    [hint, _] = await steer("r", journal=journal)
+    await steer("r", drop=hint.number, journal=journal)
+    await reader.next(journal)
+    assert reader.read == [[], ["first"], ["second"], []]
+    assert [one.text for one in await steer("r", journal=journal)] == ["first"]
 
 
 async def test_a_rewound_iteration_reads_the_hints_of_now(journal: Any) -> None:

@@ -44,6 +44,7 @@ class Hint(Value):
     Args:
         number: its number in the run, from 1.
         text: the text.
+        id: its place in the inbox. Clocks of two machines can change the number, and not the ID.
         loop: the name or path of the loop that reads it; "" is every loop.
         once: whether each loop reads it for one iteration only.
         who: the name of the person.
@@ -53,6 +54,7 @@ class Hint(Value):
 
     number: int
     text: str
+    id: str = ""
     loop: str = ""
     once: bool = False
     who: str = ""
@@ -65,7 +67,6 @@ class Steering:
 
     Attributes:
         hints: the hints that were not dropped.
-        given: how many hints were given, with those that were dropped.
         held: the number of the hold that is in force; 0 is none.
         who: who asked for it.
         asked: whether this process has asked for its end.
@@ -75,19 +76,20 @@ class Steering:
         self, inbox: Sequence[Posted] = (), steered: Mapping[str, Json] | None = None
     ) -> None:
         self.hints: list[Hint] = []
-        self.given = self.held = 0
+        self.held = 0
         self.who = ""
         self.asked = False
         # Where each hint for one iteration was read: once in each loop.
-        self._read: dict[tuple[str, int], str] = {}
+        self._read: dict[tuple[str, str], str] = {}
         for path, hints in (steered or {}).items():
             for hint in hints:
-                self._read[path.rpartition("/")[0], hint["number"]] = path
+                self._read[path.rpartition("/")[0], hint["id"]] = path
         self.take(inbox)
 
     def take(self, inbox: Sequence[Posted]) -> None:
         """Follow the inbox, which only grows."""
-        hints: dict[int, Hint] = {}
+        hints: dict[str, Hint] = {}
+        dropped: set[str] = set()
         holds, released, who = 0, 0, ""
         for posted in inbox:
             value = posted.value
@@ -96,18 +98,22 @@ class Steering:
             elif posted.asked != UNASKED or not posted.path.startswith(_PREFIX):
                 continue
             elif "hint" in value:
-                number = len(hints) + 1
-                hints[number] = Hint(
-                    number, value["hint"], value["loop"], value["once"], posted.who, posted.at
+                hints[posted.path] = Hint(
+                    len(hints) + 1,
+                    value["hint"],
+                    posted.path,
+                    value["loop"],
+                    value["once"],
+                    posted.who,
+                    posted.at,
                 )
             elif "drop" in value:
-                hints[value["drop"]] = replace(hints[value["drop"]], text="")
+                dropped.add(value["drop"])
             elif "hold" in value:
                 holds, who = holds + 1, posted.who
             elif "continue" in value:
                 released = max(released, value["continue"])
-        self.given = len(hints)
-        self.hints = [hint for hint in hints.values() if hint.text]
+        self.hints = [hint for hint in hints.values() if hint.id not in dropped]
         held = holds if holds > released else 0
         self.asked = self.asked and held == self.held
         self.held, self.who = held, who
@@ -132,22 +138,23 @@ class Steering:
             step: the path below the iteration of a step that is interrupted. To others of the iteration its hints are
                 new. In the next iteration they are new, and `told` names the steps that know them.
         """
-        known = {hint["number"] for hint in before if hint.get("step", step) == step}
+        known = {hint["id"] for hint in before if hint.get("step", step) == step}
         found: list[Json] = []
         for hint in self.hints:
-            number, place = hint.number, (loop, hint.number)
+            place = (loop, hint.id)
             past = hint.once and self._read.get(place, path) != path
             if past or not _concerns(hint.loop, loop):
                 continue
             self._read[place] = path
             shown: dict[str, Json] = {
-                "number": number,
+                "id": hint.id,
+                "number": hint.number,
                 "text": hint.text,
                 "who": hint.who,
                 "at": hint.at,
-                "new": number not in known,
+                "new": hint.id not in known,
             }
-            steps = [one["step"] for one in before if one["number"] == number and "step" in one]
+            steps = [one["step"] for one in before if one["id"] == hint.id and "step" in one]
             found.append(shown | ({"step": step} if step else {"told": steps}))
         return found
 
@@ -159,13 +166,13 @@ def _concerns(wanted: str | None, loop: str) -> bool:
 
 def steering_of(inbox: Sequence[Posted], recorded: Sequence[Entry]) -> tuple[Hint, ...]:
     """Return the hints of a run that are in force, with the iterations that read them."""
-    places: dict[int, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for path, hints in RecordedRun(recorded).steered.items():
         for hint in hints:
-            places.setdefault(hint["number"], []).append(path)
+            places.setdefault(hint["id"], []).append(path)
     hints = Steering(inbox).hints
     return tuple(
-        replace(hint, read=tuple(dict.fromkeys(places.get(hint.number, ())))) for hint in hints
+        replace(hint, read=tuple(dict.fromkeys(places.get(hint.id, ())))) for hint in hints
     )
 
 
@@ -248,7 +255,8 @@ async def steer(
         raise ConfigurationError(
             f"{info.run_id}: it is {info.status}, so no loop reads a hint any more"
         )
-    if drop and drop not in (hint.number for hint in hints):
+    wanted = next((hint.id for hint in hints if hint.number == drop), "")
+    if drop and not wanted:
         known = ", ".join(str(hint.number) for hint in hints) or "none"
         raise ConfigurationError(f"{info.run_id} has no hint {drop}; in force: {known}")
     if text:
@@ -261,7 +269,7 @@ async def steer(
         expect_loop(info, entries, loop)
         await _post(journal, info, {"hint": text, "loop": loop, "once": once, "now": now}, who)
     if drop:
-        await _post(journal, info, {"drop": drop}, who)
+        await _post(journal, info, {"drop": wanted}, who)
     return steering_of(await journal.inbox(info.run_id), entries)
 
 
