@@ -51,5 +51,3 @@ def test_now_names_what_it_interrupts(project: Project) -> None:
     assert told.endswith("left alone: l/1/execute/slow")
     (project.folder / "go").touch()
     process.wait()
-    again = project.call("steer", "r", "Stop.", "--now")
-    assert (again.code, "so no loop reads a hint any more" in again.err) == (2, True)
