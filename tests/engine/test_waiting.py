@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from loopwright import (
     step,
     wait,
 )
+from loopwright.engine.run_record import fresh_row
+from loopwright.engine.step import as_step
 from loopwright.errors import ConfigurationError
 from loopwright.journal import open_journal
 
@@ -235,3 +238,14 @@ async def test_an_event_that_nobody_took_is_a_warning_at_the_end(journal: Any) -
         wait("w", event="done", timeout=0.05, default=None), journal=journal, run_id="r"
     )
     assert [warning.partition(":")[0] for warning in result.warnings] == ["events_left"]
+
+
+async def test_a_run_of_a_machine_whose_clock_is_ahead_takes_events(tmp_path: Path) -> None:
+    """It was created later than any event by that clock; those that come during the wait count."""
+    journal = open_journal(f"sqlite:{tmp_path}/j.db")
+    step_ = wait("w", event="go", timeout="1h")
+    row = fresh_row(as_step(step_), None, "r")
+    await journal.create([replace(row, status="queued", created=time.time() + 3600)])
+    assert (await run(step_, journal=journal, run_id="r", on_wait="leave")).reason is Reason.WAITING
+    await signal("go", 1, key="r", journal=journal)
+    assert (await resume(step_, "r", journal=journal, on_wait="leave")).output["value"] == 1

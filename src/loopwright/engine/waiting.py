@@ -487,7 +487,9 @@ class _Waiting:
                 after, later = state.taken.get((member.value, key), _NONE_YET)
                 if name in self.set_aside:
                     after, later = self.set_aside[name], math.inf
-                since = self.since if member.since == "wait" else state.log.info.created
+                # The clock of the machine that created the run may be ahead of that of the store.
+                created = min(state.log.info.created, self.since)
+                since = self.since if member.since == "wait" else created
                 # An event of the last moment counts: the limit is the recorded time, not that of a look.
                 rows.append(
                     OpenWait(
