@@ -101,6 +101,21 @@ async def test_the_clocks_of_two_machines_change_no_hint(journal: Any) -> None:
     assert [one.text for one in await steer("r", journal=journal)] == ["first"]
 
 
+async def test_an_iteration_that_began_with_a_wait_reads_no_new_hint(tmp_path: Path) -> None:
+    """Also if its process left meanwhile."""
+    journal, read = open_journal(f"sqlite:{tmp_path}/j.db"), []
+    body = Workflow(
+        "body", {"w": wait("w", event="go"), "r": step(lambda v, ctx: read.append(ctx.hints))}
+    )
+    loop = Loop(body, name="l", until=MaxIterations(2))
+    await run(loop, 1, journal=journal, run_id="r", on_wait="leave")
+    await steer("r", "later", journal=f"sqlite:{tmp_path}/j.db")
+    for _ in range(2):
+        await signal("go", key="r", journal=journal)
+    await resume(loop, "r", journal=journal)
+    assert read == [[], ["later"]]
+
+
 async def test_a_rewound_iteration_reads_the_hints_of_now(journal: Any) -> None:
     """A rewind keeps hints; an iteration that is replayed reads what it read."""
     reader = Reader()
@@ -146,7 +161,12 @@ async def test_a_prompt_that_does_not_use_the_name_gets_the_hints_after_its_text
             return await super().complete(request, **options)
 
     model = Model([{"replies": ["1"]}])
-    draft = Workflow("w", {"plain": prompt("write"), "named": prompt("write: {{ loop.hints }}")})
+    texts_of = {
+        "plain": "write",
+        "other": "{{ loop.iteration }}",
+        "named": "write: {{ loop.hints }}",
+    }
+    draft = Workflow("w", {name: prompt(text) for name, text in texts_of.items()})
     loop = Loop(
         draft,
         adapt=prompt("adapt", name="adapt"),
@@ -166,9 +186,11 @@ async def test_a_prompt_that_does_not_use_the_name_gets_the_hints_after_its_text
     [question] = await pending(journal, "r")
     await answer(journal, "r", question.path, {"approve": True})
     await run(loop, "x", **options)
-    assert texts[-3:] == [
+    told = "\n\nHints of a person:\n<hint>\nUse {{ asyncio }}.\n</hint>"
+    assert texts[-4:] == [
         "adapt",
-        "write\n\nHints of a person:\n<hint>\nUse {{ asyncio }}.\n</hint>",
+        f"write{told}",
+        f"2{told}",
         'write: ["Use {{ asyncio }}."]',
     ]
 

@@ -231,6 +231,18 @@ def test_wrong_waits_are_refused_when_they_are_made(options: dict[str, Any], sai
     assert said in str(error.value)
 
 
+async def test_listeners_hear_of_a_wait_while_it_waits(journal: Any) -> None:
+    """A person at a terminal sees what the run waits for."""
+    told: list[Any] = []
+    task = asyncio.ensure_future(
+        run(wait("w", event="go"), journal=journal, run_id="r", listeners=[told.append])
+    )
+    while not any(entry.kind == "waiting" for entry in told):
+        await asyncio.sleep(0.01)
+    await signal("go", key="r", journal=journal)
+    assert (await asyncio.wait_for(task, 10)).satisfied
+
+
 async def test_an_event_that_nobody_took_is_a_warning_at_the_end(journal: Any) -> None:
     """It was for the ID of the run, and no wait of the run has its name."""
     await signal("dnoe", key="r", journal=journal)

@@ -252,6 +252,10 @@ def expected(story: Story, entries: list[Entry]) -> list[list[Any]]:
 
 
 LIMITED = {"timeout": 4, "default": None}
+# The event comes in the moment in which the time limit ends, after the process has looked.
+MOMENT = [
+    (1.0, ("resume", "stay")), (0.5, ("signal", "b")), (3.0, ("signal", "b")), (0.5, ("signal", "a")),
+]  # fmt: skip
 TIMED = {"first_of": {"soon": {"for": 3}, "a": {"event": "a", "key": "k"}}}
 BOTH = {"first_of": {"b": {"event": "b", "key": "k"}, "a": {"event": "a", "key": "k"}}, **LIMITED}
 FORMS = st.sampled_from(
@@ -281,6 +285,7 @@ def test_what_ends_a_wait_does_not_depend_on_who_looks(kind: str, share: float) 
     @examples(share)
     @example([TIMED], [(2.0, ("signal", "a")), (9.0, ("resume", "stay"))])
     @example([BOTH], [(2.0, ("signal", "a")), (1.0, ("signal", "b"))])
+    @example([{"event": "a", "key": "k", **LIMITED}], MOMENT)
     @given(st.lists(FORMS, min_size=1, max_size=3), TOLD)
     def holds(forms: list[dict[str, Any]], acts: list[tuple[float, tuple[str, Any]]]) -> None:
         with tempfile.TemporaryDirectory() as folder:

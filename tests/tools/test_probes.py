@@ -162,6 +162,20 @@ async def test_a_run_that_left_looks_again_and_records_nothing_for_it(tmp_path: 
     assert (await resume(flow, "r", journal=journal, on_wait="leave")).output["ended"] == "command"
 
 
+async def test_a_wait_in_its_process_is_told_and_can_be_continued_by_others() -> None:
+    """Listeners hear of it while it waits; after a kill, whoever continues runs looks before the time limit."""
+    journal, told = MemoryJournal(), []
+    members = {"a": {"event": "go"}, "b": {"command": shell("false")}}
+    step = wait("w", first_of=members, timeout="1h")
+    task = asyncio.ensure_future(run(step, journal=journal, run_id="r", listeners=[told.append]))
+    while not (told and await journal.waits("r")):
+        await asyncio.sleep(0.01)
+    row = (await journal.waits("r"))[0]
+    assert (told[0].kind, row.due < told[0].value["due"]) == ("waiting", True)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 @pytest.mark.parametrize("form", [{"for_": "1h"}, {"event": "never"}])
 async def test_a_person_can_end_a_wait(form: dict[str, Any]) -> None:
     """It ends as its time limit does; a rewind waits again."""

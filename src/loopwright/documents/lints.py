@@ -351,7 +351,7 @@ def _wait_lints(wait: WaitSpec, at: Location, loop: LoopSpec | None) -> _Notes:
         yield (
             (*at, "timeout"),
             "unbounded_wait",
-            "nothing ends this wait if what it waits for does not come; set a timeout, or a default for it",
+            "nothing ends this wait if what it waits for does not come; set a timeout",
         )
     times = [value for tag, value in conditions_in(loop and loop.until) if tag == "deadline"]
     for place, one in members.items():

@@ -13,12 +13,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError, RunLocked
 from ..journal import Entry, Journal, RunInfo, surviving
+from ..journal.open import open_journal
 from ..journal.protocol import Posted
 from ..journal.questions import answer, pending, user_name
 from ..journal.replay import UNASKED, RecordedRun, applies
@@ -208,7 +210,7 @@ async def steer(
     run_id: str,
     text: str = "",
     *,
-    journal: Journal,
+    journal: Journal | str,
     loop: str = "",
     once: bool = False,
     now: bool = False,
@@ -223,7 +225,7 @@ async def steer(
     Args:
         run_id: the run, or a unique prefix of its ID.
         text: the hint, at most 4,000 characters. Without one nothing is added.
-        journal: the journal of the run.
+        journal: the journal of the run, or its URL.
         loop: the name or path of the loop that reads it. Default: every loop.
         once: whether each loop reads it for one iteration only. Default: until the end of the loop.
         now: whether it interrupts the coding agents that work in `execute` of these loops. Each goes on in its session,
@@ -247,33 +249,38 @@ async def steer(
         >>> asyncio.run(steer("r", "Use the asyncio API.", journal=journal))[-1].number
         1
     """
-    info, entries, inbox = await _state(journal, run_id)
-    hints = steering_of(inbox, entries)
-    if not text and not drop:
-        return hints
-    if info.status in ENDED:
-        raise ConfigurationError(
-            f"{info.run_id}: it is {info.status}, so no loop reads a hint any more"
-        )
-    wanted = next((hint.id for hint in hints if hint.number == drop), "")
-    if drop and not wanted:
-        known = ", ".join(str(hint.number) for hint in hints) or "none"
-        raise ConfigurationError(f"{info.run_id} has no hint {drop}; in force: {known}")
-    if text:
-        if len(text) > LONGEST or not text.strip():
+    async with _opened(journal) as store:
+        info, entries, inbox = await _state(store, run_id)
+        hints = steering_of(inbox, entries)
+        if not text and not drop:
+            return hints
+        if info.status in ENDED:
             raise ConfigurationError(
-                f"a hint has 1 to {LONGEST:,} characters; this one has {len(text):,}"
+                f"{info.run_id}: it is {info.status}, so no loop reads a hint any more"
             )
-        if len(hints) >= MOST:
-            raise ConfigurationError(f"{info.run_id} has {MOST} hints; drop one first, with drop")
-        expect_loop(info, entries, loop)
-        await _post(journal, info, {"hint": text, "loop": loop, "once": once, "now": now}, who)
-    if drop:
-        await _post(journal, info, {"drop": wanted}, who)
-    return steering_of(await journal.inbox(info.run_id), entries)
+        wanted = next((hint.id for hint in hints if hint.number == drop), "")
+        if drop and not wanted:
+            known = ", ".join(str(hint.number) for hint in hints) or "none"
+            raise ConfigurationError(f"{info.run_id} has no hint {drop}; in force: {known}")
+        if text:
+            if not isinstance(text, str):
+                raise ConfigurationError(f"a hint is a text, not {text!r:.40}")
+            if len(text) > LONGEST or not text.strip():
+                raise ConfigurationError(
+                    f"a hint has 1 to {LONGEST:,} characters; this one has {len(text):,}"
+                )
+            if len(hints) >= MOST:
+                raise ConfigurationError(
+                    f"{info.run_id} has {MOST} hints; drop one first, with drop"
+                )
+            expect_loop(info, entries, loop)
+            await _post(store, info, {"hint": text, "loop": loop, "once": once, "now": now}, who)
+        if drop:
+            await _post(store, info, {"drop": wanted}, who)
+        return steering_of(await store.inbox(info.run_id), entries)
 
 
-async def hold(run_id: str, *, journal: Journal, now: bool = False, who: str = "") -> RunInfo:
+async def hold(run_id: str, *, journal: Journal | str, now: bool = False, who: str = "") -> RunInfo:
     """Stop a run before its next effects, until `continue_run` or the answer to its question.
 
     Calls in flight end. A run that is suspended already is held at once; a queued or interrupted one before its next
@@ -281,7 +288,7 @@ async def hold(run_id: str, *, journal: Journal, now: bool = False, who: str = "
 
     Args:
         run_id: the run, or a unique prefix of its ID.
-        journal: the journal of the run.
+        journal: the journal of the run, or its URL.
         now: whether it interrupts coding agents, which go on in their sessions after the hold. Default: calls end.
         who: the name of the person. Default: the user of this process.
 
@@ -301,23 +308,26 @@ async def hold(run_id: str, *, journal: Journal, now: bool = False, who: str = "
         >>> asyncio.run(hold("r", journal=journal)).reason
         'held'
     """
-    info, _, inbox = await _state(journal, run_id)
-    if info.status in ENDED:
-        raise ConfigurationError(f"{info.run_id}: it is {info.status}, so there is nothing to hold")
-    if (held := Steering(inbox).held) and not (now and info.status == "running"):
-        raise ConfigurationError(f"{info.run_id} is held already; to end that, use continue")
-    await _post(journal, info, {**({} if held else {"hold": True}), "now": now}, who)
-    if info.status == "suspended":
-        await _held(journal, info)
-    return await journal.find(info.run_id)
+    async with _opened(journal) as store:
+        info, _, inbox = await _state(store, run_id)
+        if info.status in ENDED:
+            raise ConfigurationError(
+                f"{info.run_id}: it is {info.status}, so there is nothing to hold"
+            )
+        if (held := Steering(inbox).held) and not (now and info.status == "running"):
+            raise ConfigurationError(f"{info.run_id} is held already; to end that, use continue")
+        await _post(store, info, {**({} if held else {"hold": True}), "now": now}, who)
+        if info.status == "suspended":
+            await _held(store, info)
+        return await store.find(info.run_id)
 
 
-async def continue_run(run_id: str, *, journal: Journal, who: str = "") -> RunInfo:
+async def continue_run(run_id: str, *, journal: Journal | str, who: str = "") -> RunInfo:
     """End the hold of a run. One without a process then continues when it is resumed.
 
     Args:
         run_id: the run, or a unique prefix of its ID.
-        journal: the journal of the run.
+        journal: the journal of the run, or its URL.
         who: the name of the person. Default: the user of this process.
 
     Returns:
@@ -339,16 +349,17 @@ async def continue_run(run_id: str, *, journal: Journal, who: str = "") -> RunIn
         >>> asyncio.run(example())
         approval
     """
-    info, _, inbox = await _state(journal, run_id)
-    if not (held := Steering(inbox).held):
-        hint = ", and goes on when you resume it" if info.status == "suspended" else ""
-        raise ConfigurationError(f"{info.run_id} is not held; it is {info.status}{hint}")
-    path = f"hold {held}"
-    if any(question.path == path for question in await pending(journal, info.run_id)):
-        await answer(journal, info.run_id, path, {"approve": True}, who=who)
-    else:  # it has not come to its next effect
-        await _post(journal, info, {"continue": held}, who)
-    return await journal.find(info.run_id)
+    async with _opened(journal) as store:
+        info, _, inbox = await _state(store, run_id)
+        if info.status in ENDED or not (held := Steering(inbox).held):
+            hint = ", and goes on when you resume it" if info.status == "suspended" else ""
+            raise ConfigurationError(f"{info.run_id} is not held; it is {info.status}{hint}")
+        path = f"hold {held}"
+        if any(question.path == path for question in await pending(store, info.run_id)):
+            await answer(store, info.run_id, path, {"approve": True}, who=who)
+        else:  # it has not come to its next effect
+            await _post(store, info, {"continue": held}, who)
+        return await store.find(info.run_id)
 
 
 async def take_hints(run: Run, path: str, event: str) -> None:
@@ -380,6 +391,15 @@ async def take_hints(run: Run, path: str, event: str) -> None:
             )
         run.take_event(found, path)
         await store.end_wait(run.run_id, place.path, [found.number])
+
+
+@asynccontextmanager
+async def _opened(journal: Journal | str) -> AsyncIterator[Journal]:
+    if not isinstance(journal, str):
+        yield journal
+        return
+    async with open_journal(journal) as store:
+        yield store
 
 
 async def _state(journal: Journal, run_id: str) -> tuple[RunInfo, list[Entry], list[Posted]]:

@@ -38,6 +38,7 @@ __all__ = [
 TIMEOUT = 7 * 86_400.0  # seconds, where nothing else is set
 LONGEST = 3600.0  # seconds of one sleep
 PROBE = 60.0  # seconds after which a run that left its process looks at a file again
+MOMENT = 0.001  # seconds of the shortest sleep
 POLL = 0.2  # seconds between two looks at a store, which another process may change
 FIRST, MOST = 2.0, 60.0  # seconds: the pause after the first probe, and the longest one
 TRIES = 3  # probes in a row that cannot be made, after which the wait fails
@@ -412,7 +413,7 @@ class _Waiting:
         now = await self._begin()
         state.begin_wait()
         anchor = state.clock.monotonic()
-        watch, seen = None, -1
+        watch, seen = None, -3
         state.count(-1)
         try:
             while True:
@@ -427,7 +428,11 @@ class _Waiting:
                 leaving = state.leaves and not state.at_work and state.log.keeps_values
                 # The last look before it leaves: another one would take back what a signal has set meanwhile.
                 renewed = version != seen or time >= self.due or leaving
-                found = await self._look(renewed=renewed, leaving=time if leaving else 0.0)
+                found = await self._look(time, renewed=renewed)
+                if seen < -1 and not state.silent:
+                    await (
+                        state.settle()
+                    )  # the listeners hear of the wait; it is durable with its first look
                 seen = version
                 if (decision := self._decided(found, time)) is not None:
                     break
@@ -512,14 +517,14 @@ class _Waiting:
             OpenWait(state.run_id, self.path, STOP, key, self.due, self.since, after, later),
         ]
 
-    async def _look(self, *, renewed: bool = True, leaving: float = 0.0) -> Mapping[str, Event]:
+    async def _look(self, time: float, *, renewed: bool = True) -> Mapping[str, Event]:
         """Return the events that are there, by the names of their conditions; register what the run waits for."""
         if self.store is None or not renewed:
             return {}
         rows = self._rows()
-        if leaving and (looks := self._looks()):
+        if looks := self._looks():
             # No signal announces a file, so the run must be resumed from time to time to look at it.
-            rows = [replace(row, due=min(row.due, leaving + looks)) for row in rows]
+            rows = [replace(row, due=min(row.due, time + looks)) for row in rows]
         _, found = await self.store.look_for(rows)
         names = [name for name, member in self.form.members.items() if member.kind == "event"]
         names.append(STOP)
@@ -536,7 +541,7 @@ class _Waiting:
                     self.path,
                     code="event_refused",
                 )
-                return {**await self._look(), **events}
+                return {**await self._look(time), **events}
         return events
 
     def _decided(
@@ -560,13 +565,19 @@ class _Waiting:
                 return self._output("event", name, value, time), events[name]
             if member.kind == "file" and self._is_so(name, member):
                 return self._output("file", name, None, time), None
-            if time >= member.ends(self.since) and not events:  # they came before any time
+            if (
+                self._is_over(member.ends(self.since), time) and not events
+            ):  # they came before any time
                 return self._output("time", name, None, time), None
-        if time < self.due:
+        if not self._is_over(self.due, time):
             return None
         return self._timeout(
             time, f"its time limit of {duration(self.due - self.since)} is over"
         ), None
+
+    def _is_over(self, end: float, time: float) -> bool:
+        # An event of the last moment counts, and may come in this moment.
+        return time > end if "event" in self.kinds else time >= end
 
     def _timeout(self, time: float, why: str) -> dict[str, Json]:
         default = self.form.default
@@ -599,7 +610,7 @@ class _Waiting:
 
     async def _sleep(self, watch: Any, version: int, time: float) -> None:
         """Sleep until something may have changed."""
-        state, until = self.state, min(max(0.0, self.due - time), LONGEST)
+        state, until = self.state, min(max(MOMENT, self.due - time), LONGEST)
         may_leave = state.leaves and state.log.keeps_values
         if self.ctx.gate is not None:
             self.ctx.gate.check(state)
@@ -775,6 +786,10 @@ async def signal(
     from ..journal.open import open_journal
     from ..journal.questions import user_name
 
+    if not key:
+        raise ConfigurationError(
+            f"event {name}: it needs a key; that of a wait without one is the ID of its run"
+        )
     event = checked_event(Event(name, key, value, id, who or user_name()))
     if not isinstance(journal, str):
         return await journal.signal(event)

@@ -256,9 +256,7 @@ def events_in_memory(clock: Callable[[], float] = time.time) -> EventTables:
     db = sqlite3.connect(":memory:", check_same_thread=False)
     for statement in TABLES:
         db.execute(statement.format("", "INTEGER", "REAL"))
-    return EventTables(
-        lambda statement, values: db.execute(statement, values).fetchall(), time.time
-    )
+    return EventTables(lambda statement, values: db.execute(statement, values).fetchall(), clock)
 
 
 _NEVER = 1e300  # seconds: JSON and SQL have no infinity

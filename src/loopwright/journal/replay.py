@@ -243,6 +243,8 @@ class RecordedRun:
 
     def _add_waiting(self, entry: Entry) -> None:
         self.waiting[entry.path] = entry.value
+        for above in _ancestors(entry.path):  # a wait may be the first thing that an iteration does
+            self._began.setdefault(above, entry.at)
 
     def _add_woken(self, entry: Entry) -> None:
         self.woken[entry.path] = entry.value

@@ -127,6 +127,22 @@ async def test_a_round_in_a_workspace_continues_from_its_own_files(tmp_path: Pat
     assert result.satisfied, result.detail
 
 
+async def test_a_command_in_a_workspace_below_its_project_runs_there(tmp_path: Path) -> None:
+    """As `until` makes it: the folder of the workspace is not looked for inside itself."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").touch()
+    request = {"command": ["test", "-e", "pushed.txt"], "timeout": "1h"}
+    step = waiting(
+        tmp_path, "claude", ENDS, asks(request), waits={"commands": True}, workspace=None, cwd=None
+    )
+    place = Workspace(project, home=project / ".loopwright")
+    loop = Loop(step, lambda output: True, until=Passed() | MaxIterations(1), workspace=place)
+    journal = open_journal(f"sqlite:{tmp_path}/j.db")
+    result = await run(loop, journal=journal, run_id="r", on_wait="leave")
+    assert result.satisfied, result.detail
+
+
 def test_a_request_in_the_file_counts_as_one_in_the_message(tmp_path: Path) -> None:
     """The file that `LOOPWRIGHT_WAIT_FILE` names is recorded with the call."""
     request = json.dumps({"first_of": {"a": {"for": 0}, "b": {"file": "none"}}})

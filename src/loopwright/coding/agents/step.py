@@ -182,7 +182,8 @@ class AgentStep(CompositeStep):
         if (waits := self.settings.waits) is not None:
             from .waits import Requests  # for the few agents that wait
 
-            answer.requests = Requests(self.settings, waits, env, folder)
+            cwd = folder if files is None else self.cwd
+            answer.requests = Requests(self.settings, waits, env, folder, cwd)
             prompt = waits.task(prompt)
         async with self._alone(answer):
             if self.schema is None:

@@ -118,6 +118,7 @@ class Requests:
         settings: the settings of its calls.
         env: the rendered variables of the step.
         folder: the working folder.
+        cwd: what the step says of it, for commands: they find the workspace themselves.
         earlier: the requests that were honoured, as canonical JSON.
         refused: whether one was not honoured.
         result: the result of the last wait.
@@ -127,6 +128,7 @@ class Requests:
     waits: Waits
     env: Mapping[str, str]
     folder: Path
+    cwd: Path | None = None
     earlier: list[str] = field(default_factory=list)
     refused: bool = False
     result: Json = None
@@ -137,6 +139,7 @@ class Requests:
             options = self.options(request)
         except ConfigurationError as error:
             self.refused = True
+            ctx.warn(f"a request to wait was not accepted: {error}", code="wait_refused")
             return (
                 f"Your request to wait was not accepted: {error}. Do not ask for another wait. Do what can be done "
                 "without it, and end your turn."
@@ -189,6 +192,6 @@ class Requests:
             sandbox = replace(sandbox, mode="auto") if sandbox.mode == "own" else sandbox
             options["command"] = shell(
                 part["command"], name="wait", env=dict(self.env), pass_env=self.settings.pass_env or (), stdin="",
-                cwd=self.folder, timeout=60.0, sandbox=sandbox,
+                cwd=self.cwd, timeout=60.0, sandbox=sandbox,
             )  # fmt: skip
         return options

@@ -400,8 +400,17 @@ def resume(
         )
         if watch:
             output.note("runs continue as their waits end; Ctrl-C ends this command")
+        seen: dict[str, float] = {}
         while True:
-            rows = reading(options.journal, _due)
+            try:
+                rows = reading(options.journal, _due)
+            except RunNotFound:
+                if not watch:
+                    raise
+                rows = []  # its first run makes the journal
+            # A run that was refused is as it was, and is not tried again until it has changed.
+            rows = [row for row in rows if seen.get(row.run_id) != row.updated]
+            seen |= {row.run_id: row.updated for row in rows}
             if rows or not watch:
                 code = run_each(
                     rows, "resume", act, output, none="no wait of a suspended run is over"
