@@ -349,7 +349,7 @@ def hinted(prompt: str, text: Text, ctx: Context, *, new: bool = False) -> str:
     scope = None if ctx.scope is None else ctx.scope.iteration_scope
     if scope is None or not scope.hints or not isinstance(text, TemplatedValue):
         return prompt
-    used = "hints" in source_of(text)
+    used = re.search(r"""loop\s*(\.|\[\s*['"])\s*hints""", source_of(text)) is not None
     if used or not f"{ctx.path}/".startswith(f"{scope.path}/{scope.number}/execute/"):
         return prompt
     step = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
