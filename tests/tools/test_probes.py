@@ -74,6 +74,7 @@ async def test_a_code_in_failed_ends_the_wait_as_failed() -> None:
     ended.append((await run(missing, journal=MemoryJournal())).error)
     assert [one.kind for one in ended] == ["wait_failed", "wait_timeout", "cannot_start"]
     assert "ended with 2: broken" in ended[0].message
+    assert 'its last look: {"exit": 1' in ended[1].message
 
 
 async def test_a_hanging_command_is_ended_and_run_again(tmp_path: Path) -> None:

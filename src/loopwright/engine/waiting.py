@@ -375,7 +375,7 @@ async def waited(
     if run.replay is not None and (woken := run.replay.woken.get(path)) is not None:
         return _outcome(path, woken)
     try:
-        form = WaitForm.of(options, path)
+        form = WaitForm.of(options)
     except ConfigurationError as error:
         raise StepError(str(error), path=path, kind="bad_wait", retryable=False) from None
     if run.stubs is not None:
@@ -581,6 +581,8 @@ class _Waiting:
 
     def _timeout(self, time: float, why: str) -> dict[str, Json]:
         default = self.form.default
+        if last := next((one.last for one in self.probes.values() if one.last), ""):
+            why = f"{why}; its last look: {last}"
         woken = self._output("timeout", "", default[0] if default else None, time)
         if not default:
             woken["failed"] = self.state.redact(f"it waited for {self.form.words()}; {why}")
@@ -684,22 +686,23 @@ class _Probing:
         self.next = 0.0
         self.problems = 0  # looks in a row that could not be made
         self.found: Probed | None = None  # what ends the wait
-        self.failed = self.kind = ""
+        self.failed = self.kind = self.last = ""
 
     async def look(self, ctx: Context, path: str, before: str) -> None:
         """Look once, and set what ends the wait."""
         member, clock = self.member, ctx.run.clock
         try:
             found = await member.value.look(ctx.child(path), before)
-        except StepTimeout:
-            found = Probed(False)
+        except StepTimeout as error:
+            found, self.last = Probed(False), str(error)
         except StepError as error:
-            found = Probed(False)
+            found, self.last = Probed(False), str(error)
             self.problems += 1
             if self.problems >= TRIES:
                 self.found, self.failed, self.kind = found, str(error), error.kind
         else:
             self.problems = 0
+            self.last = " ".join(codec.text_of(found.value).split())[-200:]
         if found.true or found.exit in member.failed:
             self.found = found
         if found.exit in member.failed:

@@ -137,6 +137,8 @@ class FakeAgent:
         self._begin()
         for action in chosen_call(script, self.prompt, iteration):
             for name, value in action.items():
+                if name not in _ACTIONS:
+                    sys.exit(f"the script: {name!r} is no action; use one of {', '.join(_ACTIONS)}")
                 if _ACTIONS[name](self, value):
                     return self.code
         self._end()

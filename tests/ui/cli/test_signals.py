@@ -39,6 +39,17 @@ def test_a_waiting_run_says_how_its_wait_ends(waiting: Project) -> None:
     assert waiting.call("resume", "--due").err == "no wait of a suspended run is over\n"
 
 
+def test_a_run_in_its_process_shows_what_it_waits_for(waiting: Project) -> None:
+    """Also after its process was killed."""
+    process = waiting.start("run", "release.yaml", "--run-id", "stays")
+    line = "release/ci waits for the event done"
+    while line not in waiting.call("show", "stays").out:
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert line in waiting.call("show", "stays").out
+
+
 def test_an_event_ends_the_wait_of_a_run(waiting: Project) -> None:
     """It is stored once, and `resume --due` continues the run."""
     send = ("signal", "done", "--run", "r", "--data", '"green"', "--event-id", "x")

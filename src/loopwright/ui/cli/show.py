@@ -20,7 +20,7 @@ from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, Journal, RunInfo, surviving
 from ...journal.protocol import shown_url
 from ...journal.questions import open_questions
-from ...journal.replay import recorded_result, state_of
+from ...journal.replay import RecordedRun, recorded_result, state_of
 from ...journal.views import directly, step_outcomes
 from ...progress import depth_of
 from ...records import Iteration, Reason, Result, Status
@@ -368,6 +368,11 @@ def _continuation(
     folders: list[Path],
 ) -> None:
     """Write how the run continues: by an answer, after its files are put back, or by a resume."""
+    if info.status in ("running", "interrupted"):  # the sentence of a suspended run says it
+        replay = RecordedRun(surviving(entries))
+        for path in replay.waiting.keys() - replay.woken.keys():
+            wait = replay.waiting[path]
+            output.write(texts.one_line(texts.wait_text(path, wait["for"], wait["due"])))
     if questions := open_questions(surviving(entries)):
         report_questions(questions, result, output, url)
     elif folders:
