@@ -39,6 +39,19 @@ def test_a_waiting_run_says_how_its_wait_ends(waiting: Project) -> None:
     assert waiting.call("resume", "--due").err == "no wait of a suspended run is over\n"
 
 
+def test_a_value_that_does_not_fit_is_refused_while_a_run_waits(project: Project) -> None:
+    """Nothing is stored; without a run that waits, it is stored and judged later."""
+    text = RELEASE.replace("event: done,", "event: done, key: k, schema: {type: object},")
+    (project.folder / "release.yaml").write_text(text)
+    project.call("run", "release.yaml", "--run-id", "r", "--on-wait", "leave")
+    answer = project.call("signal", "done", "--key", "k", "--data", '"green"')
+    assert (answer.code, "its value does not fit" in answer.err) == (2, True)
+    assert project.call("signal", "done", "--key", "k", "--data", "{}").out.startswith("stored; 1")
+    assert project.call("signal", "done", "--key", "other", "--data", '"x"').code == 0
+    empty = project.call("signal", "done", "--key", "")
+    assert (empty.code, "give one of --key and --run" in empty.err) == (2, True)
+
+
 def test_a_run_in_its_process_shows_what_it_waits_for(waiting: Project) -> None:
     """Also after its process was killed."""
     process = waiting.start("run", "release.yaml", "--run-id", "stays")

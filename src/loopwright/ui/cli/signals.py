@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...engine.waiting import signal as send
 from ...errors import ConfigurationError
 from ...journal import Journal
-from ...journal.events import Signalled
+from ...journal.events import Event, Signalled
+from ...journal.questions import user_name
 from ...records.codec import Json, strict_json
-from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..journals import DEFAULT, find_run, reading
+from ..sent_events import send_event
 from .options import AsJson, JournalUrl
 from .output import Output
 
@@ -62,18 +61,18 @@ def signal(
         loopwright signal go-on --run last --event-id release-7
     """
     with Output(as_json=as_json) as output:
-        if (key is None) == (run is None):
+        if bool(key) == bool(run):
             raise ConfigurationError(
                 "give one of --key and --run; --run is for a wait without a key"
             )
         if value is not None and file is not None:
             raise ConfigurationError("give only one of --data and --file")
         content = _value(value, file)
-        of_environment(os.environ).refuse("the value of the event", content)
 
         async def work(store: Journal) -> Signalled:
-            named = key if run is None else (await find_run(store, run)).run_id
-            return await send(name, content, key=named or "", id=event_id, journal=store)
+            run_id = (await find_run(store, run)).run_id if run else ""
+            event = Event(name, run_id or key or "", content, event_id, user_name())
+            return await send_event(store, event, run_id)
 
         done = reading(journal, work)
         if as_json:

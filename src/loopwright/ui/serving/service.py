@@ -45,9 +45,9 @@ from ..inputs import input_value
 from ..processes import RunProcesses
 from ..project import KnownDocument, ProjectFolder
 from ..run_summary import is_for_workers, recorded_json, wait_of
+from ..sent_events import send_event
 from ..sources import RunSource, SourceSettings, load_source
 from ..web.access import is_run_id
-from ..web.signals import send_event
 from .confirmations import Confirmations
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ from ...records.redaction import of_environment
 from ..formatting import discarded
 from ..inputs import input_value
 from ..journals import has_step
+from ..sent_events import send_event
 from .access import is_loop, json_object
 from .forms import answer_of, input_in
 from .page import Page
 from .render import render, sentence_of
 from .routes_runs import run_in
-from .signals import send_event
 
 N = TypeVar("N", int, float)
 Change = Callable[[Page, Request, dict[str, Json]], Awaitable[dict[str, Json]]]

@@ -6,7 +6,6 @@ It is an application of its own, without the page. A token can do one thing: put
 from __future__ import annotations
 
 import hmac
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,14 +17,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...errors import ConfigurationError, JournalError, LoopwrightError, RunNotFound
-from ...journal import Journal, surviving
-from ...journal.events import LARGEST, Event, Signalled, checked_event
-from ...journal.replay import RecordedRun
+from ...errors import JournalError, LoopwrightError, RunNotFound
+from ...journal import Journal
+from ...journal.events import LARGEST, Event
 from ...journal.signal_urls import event_id, signal_secret, signal_token
 from ...records.codec import strict_json
-from ...records.json_schema import problem_with
-from ...records.redaction import of_environment
+from ..sent_events import send_event
 
 MOST = 10  # requests with one token in a second
 _PATH = "/signal/"
@@ -90,32 +87,6 @@ def with_signals(app: ASGIApp, signals: ASGIApp) -> ASGIApp:
         await (signals if other else app)(scope, receive, send)
 
     return choose
-
-
-async def send_event(journal: Journal, event: Event, run_id: str = "") -> Signalled:
-    """Store an event, which a run may wait for: its open waits then say what the value must be.
-
-    Raises:
-        RunNotFound: if there is no run with exactly this ID.
-        ConfigurationError: for an event that no store takes, that has a secret, or that the run would set aside.
-    """
-    event = checked_event(event)
-    of_environment(os.environ).refuse("the value of the event", event.value)
-    if run_id and (await journal.find(run_id)).run_id != run_id:  # it also finds by a beginning
-        raise RunNotFound(f"there is no run {run_id!r}")
-    problems: list[str] = []
-    # The entries, which may be many, are read only of a run that waits.
-    if run_id and await journal.waits(run_id, limit=1):
-        recorded = RecordedRun(surviving(await journal.entries(run_id)))
-        problems = [
-            problem_with(event.value, one.get("schema", {}))
-            for path, wait in recorded.waiting.items()
-            for one in wait["events"]
-            if (one["name"], one["key"]) == (event.name, event.key) and path not in recorded.woken
-        ]
-    if problems and all(problems):
-        raise ConfigurationError(f"event {event.name}: its value does not fit: {problems[0]:.300}")
-    return await journal.signal(event)
 
 
 def _refused(status: int, sentence: str) -> Response:
