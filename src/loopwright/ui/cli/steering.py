@@ -39,7 +39,9 @@ def steer(
     ] = "",
     loop: Annotated[
         str,
-        typer.Option("--loop", metavar="NAME", help="Name or path of the loop.  [default: every loop]"),
+        typer.Option(
+            "--loop", metavar="NAME", help="Name or path of the loop.  [default: every loop]"
+        ),
     ] = "",
     once: Annotated[
         bool, typer.Option("--once", help="For one iteration of each loop, not until its end.")
