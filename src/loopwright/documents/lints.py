@@ -361,7 +361,7 @@ def _wait_lints(wait: WaitSpec, at: Location, loop: LoopSpec | None) -> _Notes:
                 "same_key",
                 "each iteration waits for the same key: an event sent twice ends two waits; put the iteration into key",
             )
-        if one.url is not None and one.every is not None and (one.every.most or 60.0) < 10:
+        if one.url is not None and one.every is not None and (one.every.most or 10) < 10:
             yield (
                 (*place, "every"),
                 "frequent_probes",

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from ..conditions import CEILING, UNITS, Deadline
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.open import open_journal
+from ..journal.open import using
 from ..journal.questions import user_name
 from ..journal.replay import RecordedRun, request, tuned_entries
 from ..records import codec
@@ -214,8 +214,7 @@ async def change_limits(
         "deadline": deadline, "at_once": at_once,
     }  # fmt: skip
     wanted = {key: _checked(key, value) for key, value in wanted.items() if value is not None}
-    store = open_journal(journal) if isinstance(journal, str) else journal
-    try:
+    async with using(journal) as store:
         info = await store.find(run_id)
         entries = surviving(await store.entries(info.run_id))
         # Those that its requests will become count too.
@@ -239,9 +238,6 @@ async def change_limits(
             )
         limits = tuple(recorded.limits())
         return Tuned(info.run_id, info.status, limits, changes, bool(changes) and not dry_run)
-    finally:
-        if isinstance(journal, str):
-            await store.close()
 
 
 def change_limits_sync(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import ConfigurationError, RunLocked
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.open import open_journal
+from ..journal.open import using
 from ..journal.protocol import kept_by_fork
 from ..journal.replay import RecordedRun
 from ..records import Usage
@@ -98,8 +98,7 @@ async def fork(
         >>> asyncio.run(resume(loop, "b", journal=journal)).output
         4
     """
-    store = open_journal(journal) if isinstance(journal, str) else journal
-    try:
+    async with using(journal) as store:
         info = await store.find(run_id)
         if info.status == "running":
             raise RunLocked(
@@ -119,9 +118,6 @@ async def fork(
         row = _row(info, new, replay, source)
         await store.fork(info.run_id, row, [Entry("forked", "", 0.0, row.source["forked"]), *kept])
         return new
-    finally:
-        if isinstance(journal, str):
-            await store.close()
 
 
 def fork_sync(

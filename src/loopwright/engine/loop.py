@@ -160,7 +160,8 @@ class LoopRun:
         try:
             initial_stop = await self.baseline() if self.ended is None else None
             # `begin` starts the next iteration and returns None, or returns the stop that prevents it.
-            await self._take_hints()
+            if self.loop.hints is not None:
+                await self._take_hints(self.loop.hints["event"])
             stop = self.recorded_stop() or initial_stop or self.begin()
             while stop is None:
                 iteration = await self.iterate()
@@ -168,7 +169,8 @@ class LoopRun:
                 iteration = self.commit(iteration)
                 if hook is not None:
                     await self._call_hook("on_iteration", hook, iteration)
-                await self._take_hints()
+                if self.loop.hints is not None:
+                    await self._take_hints(self.loop.hints["event"])
                 stop = self.decide() or self.begin()
             return await self.finish(stop)
         except Suspended as question:  # the run continues when a person has answered
@@ -535,12 +537,12 @@ class LoopRun:
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
         self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
 
-    async def _take_hints(self) -> None:
+    async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
-        if self.loop.hints is not None and self.ended is None:
+        if self.ended is None:
             from .steering import take_hints
 
-            await take_hints(self.run_state, self.path, self.loop.hints["event"])
+            await take_hints(self.run_state, self.path, event)
 
     def _read_hints(self, path: str) -> None:
         """Read the hints of people for an iteration: the recorded ones, if it began before."""

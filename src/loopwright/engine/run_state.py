@@ -581,7 +581,7 @@ class Run:
         from .steering import hold_of
 
         stop, asked = hold_of(steering)
-        path = f"hold {steering.held}"
+        path = steering.question
         known = steering.asked or (self.replay is not None and path in self.replay.asked)
         if not known and not self.silent:
             asked["since"] = self.clock.wall()
@@ -632,11 +632,12 @@ class Run:
 
     def take_event(self, event: Event, path: str) -> None:
         """Record that the run took an event, which stays so if a person rewinds it."""
-        place = (event.name, event.key)
-        number, at = self.taken.get(place, (0, 0.0))
-        self.taken = {**self.taken, place: (max(number, event.number), max(at, event.at))}
+        from ..journal.events import add_taken
+
+        value = {"name": event.name, "key": event.key, "number": event.number, "at": event.at}
+        self.taken = dict(self.taken)
+        add_taken(self.taken, value)
         if not self.silent:
-            value = {"name": event.name, "key": event.key, "number": event.number, "at": event.at}
             self.append(Entry("taken", path, self.now(), value=value))
 
     def _append_for_listeners(self, entry: Entry) -> None:

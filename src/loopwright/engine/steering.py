@@ -10,17 +10,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError, RunLocked
 from ..journal import Entry, Journal, RunInfo, surviving
-from ..journal.open import open_journal
+from ..journal.open import using
 from ..journal.protocol import Posted
 from ..journal.questions import answer, pending, user_name
 from ..journal.replay import UNASKED, RecordedRun, applies
@@ -37,6 +35,7 @@ __all__ = ["Hint", "Steering", "continue_run", "hold", "steer"]
 LONGEST = 4000  # characters of a hint
 MOST = 50  # hints of a run
 _PREFIX = "steer/"
+_HOLD = "hold "  # before its number: the path of the question of a hold
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -93,13 +92,18 @@ class Steering:
         hints: dict[str, Hint] = {}
         dropped: set[str] = set()
         holds, released, who = 0, 0, ""
+        # The loops of the requests to interrupt; None is a hold.
+        self._urgent: list[str | None] = []
         for posted in inbox:
             value = posted.value
-            if posted.path.startswith("hold "):  # the answer to the question
-                released = max(released, int(posted.path.removeprefix("hold ")))
-            elif posted.asked != UNASKED or not posted.path.startswith(_PREFIX):
+            if posted.path.startswith(_HOLD):  # the answer to the question
+                released = max(released, int(posted.path.removeprefix(_HOLD)))
                 continue
-            elif "hint" in value:
+            if posted.asked != UNASKED or not posted.path.startswith(_PREFIX):
+                continue
+            if value.get("now"):
+                self._urgent.append(value.get("loop"))
+            if "hint" in value:
                 hints[posted.path] = Hint(
                     len(hints) + 1,
                     value["hint"],
@@ -119,12 +123,11 @@ class Steering:
         held = holds if holds > released else 0
         self.asked = self.asked and held == self.held
         self.held, self.who = held, who
-        # The loops of the requests to interrupt; None is a hold.
-        self._urgent: list[str | None] = [
-            one.value.get("loop")
-            for one in inbox
-            if one.asked == UNASKED and one.path.startswith(_PREFIX) and one.value.get("now")
-        ]
+
+    @property
+    def question(self) -> str:
+        """The path of the question that ends the hold."""
+        return f"{_HOLD}{self.held}"
 
     def urgent(self, loop: str) -> int:
         """Return the number of requests to interrupt a call whose loop has a path; "" is none."""
@@ -249,7 +252,7 @@ async def steer(
         >>> asyncio.run(steer("r", "Use the asyncio API.", journal=journal))[-1].number
         1
     """
-    async with _opened(journal) as store:
+    async with using(journal) as store:
         info, entries, inbox = await _state(store, run_id)
         hints = steering_of(inbox, entries)
         if not text and not drop:
@@ -308,7 +311,7 @@ async def hold(run_id: str, *, journal: Journal | str, now: bool = False, who: s
         >>> asyncio.run(hold("r", journal=journal)).reason
         'held'
     """
-    async with _opened(journal) as store:
+    async with using(journal) as store:
         info, _, inbox = await _state(store, run_id)
         if info.status in ENDED:
             raise ConfigurationError(
@@ -349,29 +352,29 @@ async def continue_run(run_id: str, *, journal: Journal | str, who: str = "") ->
         >>> asyncio.run(example())
         approval
     """
-    async with _opened(journal) as store:
+    async with using(journal) as store:
         info, _, inbox = await _state(store, run_id)
-        if info.status in ENDED or not (held := Steering(inbox).held):
+        steering = Steering(inbox)
+        if info.status in ENDED or not steering.held:
             hint = ", and goes on when you resume it" if info.status == "suspended" else ""
             raise ConfigurationError(f"{info.run_id} is not held; it is {info.status}{hint}")
-        path = f"hold {held}"
-        if any(question.path == path for question in await pending(store, info.run_id)):
-            await answer(store, info.run_id, path, {"approve": True}, who=who)
+        if any(one.path == steering.question for one in await pending(store, info.run_id)):
+            await answer(store, info.run_id, steering.question, {"approve": True}, who=who)
         else:  # it has not come to its next effect
-            await _post(store, info, {"continue": held}, who)
+            await _post(store, info, {"continue": steering.held}, who)
         return await store.find(info.run_id)
 
 
 async def take_hints(run: Run, path: str, event: str) -> None:
     """Put the events that came for a loop into the inbox of the run, as hints."""
-    from ..journal.events import OpenWait
+    from ..journal.events import NONE_TAKEN, OpenWait
 
     store, key = run.store, (event, run.run_id)
     if store is None or run.silent:
         return
     run.begin_wait()
     while True:
-        after, later = run.taken.get(key, (0, math.inf))
+        after, later = run.taken.get(key, NONE_TAKEN)
         since = run.log.info.created
         place = OpenWait(run.run_id, f"{path}/hints", *key, since=since, after=after, later=later)
         _, [found] = await store.look_for([place])
@@ -391,15 +394,6 @@ async def take_hints(run: Run, path: str, event: str) -> None:
             )
         run.take_event(found, path)
         await store.end_wait(run.run_id, place.path, [found.number])
-
-
-@asynccontextmanager
-async def _opened(journal: Journal | str) -> AsyncIterator[Journal]:
-    if not isinstance(journal, str):
-        yield journal
-        return
-    async with open_journal(journal) as store:
-        yield store
 
 
 async def _state(journal: Journal, run_id: str) -> tuple[RunInfo, list[Entry], list[Posted]]:
@@ -426,15 +420,9 @@ async def _held(journal: Journal, info: RunInfo) -> None:
         last = next((e.value for e in reversed(log.recorded) if e.kind == "suspended"), None)
         if last is not None and steering.held:
             stop, asked = hold_of(steering)
-            log.append(
-                Entry(
-                    "asked",
-                    f"hold {steering.held}",
-                    log.info.active,
-                    asked | {"since": time.time()},
-                )
-            )
-            request = {"path": f"hold {steering.held}", **asked["request"]}
+            asked["since"] = time.time()
+            log.append(Entry("asked", steering.question, log.info.active, asked))
+            request = {"path": steering.question, **asked["request"]}
             value = {**last, "stop": stop.to_json(), "request": request}
             log.append(Entry("suspended", "", log.info.active, value))
             if (written := log.sync()) is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,16 +43,15 @@ MOMENT = 0.001  # seconds of the shortest sleep
 POLL = 0.2  # seconds between two looks at a store, which another process may change
 FIRST, MOST = 2.0, 60.0  # seconds: the pause after the first probe, and the longest one
 TRIES = 3  # probes in a row that cannot be made, after which the wait fails
-STOP = (
-    "!stop"  # the name of the event that ends a wait as its time limit does; users cannot send it
-)
+# The name of the event that ends a wait as its time limit does; users cannot send it.
+STOP = "!stop"
+PROBE_TIMEOUT = 60.0  # seconds for a command, where nothing else is set
 _FORMS = ("for", "at", "event", "command", "file", "url", "first_of")
 _PROBES = ("command", "url")
 _FIELDS = {
     "event": ("key", "since", "schema"), "command": ("failed", "every"), "file": ("is",), "url": ("every",),
 }  # fmt: skip
 _STATES = ("there", "gone", "changed")
-_NONE_YET = (0, math.inf)  # of the events that a run took
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +171,17 @@ class Member(Value):
         if since not in ("run", "wait"):
             raise ConfigurationError(f"{where}: since: {since!r} is neither run nor wait")
         key = "" if more.get("key") is None else codec.text_of(more["key"])
+        schema = more.get("schema")
         try:
             checked_event(Event(value, key))
+            if isinstance(schema, Mapping):
+                from ..records.json_schema import check_schema  # slow to load, and few have one
+
+                check_schema(schema)
+            elif schema is not None:
+                raise ConfigurationError(f"schema: {schema!r:.80} is not a JSON Schema")
         except ConfigurationError as error:
             raise ConfigurationError(f"{where}: {error}") from None
-        schema = more.get("schema")
-        if isinstance(schema, Mapping):
-            from ..records.json_schema import check_schema  # takes time to load, and few have one
-
-            try:
-                check_schema(schema)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{where}: {error}") from None
-        elif schema is not None:
-            raise ConfigurationError(f"{where}: schema: {schema!r:.80} is not a JSON Schema")
         return cls(kind, value, key=key, since=str(since), schema=schema)
 
     def ends(self, since: float) -> float:
@@ -413,13 +410,13 @@ class _Waiting:
         now = await self._begin()
         state.begin_wait()
         anchor = state.clock.monotonic()
-        watch, seen = None, -3
+        watch, seen = None, None
         state.count(-1)
         try:
             while True:
                 # The end of a wait does not wake a run that a person holds; the event stays.
                 state.check_hold()
-                version = -2 if watch is None else watch.version()
+                version = None if watch is None else watch.version()
                 # While the process stays, durations follow the monotonic clock.
                 for name, probing in self.probes.items():
                     if state.clock.monotonic() >= probing.next:
@@ -427,21 +424,20 @@ class _Waiting:
                 time = now + max(0.0, state.clock.monotonic() - anchor)
                 leaving = state.leaves and not state.at_work and state.log.keeps_values
                 # The last look before it leaves: another one would take back what a signal has set meanwhile.
-                renewed = version != seen or time >= self.due or leaving
-                found = await self._look(time, renewed=renewed)
-                if seen < -1 and not state.silent:
-                    await (
-                        state.settle()
-                    )  # the listeners hear of the wait; it is durable with its first look
+                renewed = watch is None or version != seen or time >= self.due or leaving
+                found = await self._look(time) if renewed else {}
+                if watch is None and not state.silent:
+                    # The first look has made the entry durable, so listeners can hear of the wait.
+                    await state.settle()
                 seen = version
                 if (decision := self._decided(found, time)) is not None:
                     break
                 if leaving and not state.at_work:
-                    raise Suspended(
-                        Stop(Reason.WAITING, self._detail()),
-                        path=self.path,
-                        request=self._request(),
-                    )
+                    due = None if self.due == math.inf else self.due
+                    words = self.form.words()
+                    request = {"kind": "wait", "events": self._events(), "for": words, "due": due}
+                    stop = Stop(Reason.WAITING, wait_text(self.path, words, due))
+                    raise Suspended(stop, path=self.path, request=request)
                 if watch is None and self.store is not None:
                     # Most events are there already, and it takes a connection. What came meanwhile is looked for again.
                     watch = self.store.watch()
@@ -483,43 +479,30 @@ class _Waiting:
         return now
 
     def _rows(self) -> list[OpenWait]:
-        from ..journal.events import OpenWait
+        from ..journal.events import NONE_TAKEN, OpenWait
 
         state, rows = self.state, []
         for name, member in self.form.members.items():
             if member.kind == "event":
                 key = member.key or state.run_id
-                after, later = state.taken.get((member.value, key), _NONE_YET)
+                after, later = state.taken.get((member.value, key), NONE_TAKEN)
                 if name in self.set_aside:
                     after, later = self.set_aside[name], math.inf
                 # The clock of the machine that created the run may be ahead of that of the store.
                 created = min(state.log.info.created, self.since)
                 since = self.since if member.since == "wait" else created
                 # An event of the last moment counts: the limit is the recorded time, not that of a look.
-                rows.append(
-                    OpenWait(
-                        state.run_id,
-                        self.path,
-                        member.value,
-                        key,
-                        self.due,
-                        since,
-                        after,
-                        later,
-                        self.due,
-                    )
-                )
+                place = (state.run_id, self.path, member.value, key)
+                rows.append(OpenWait(*place, self.due, since, after, later, until=self.due))
         # Others can end the wait; see `stop_waiting`.
         key = _stop_key(state.run_id, self.path)
-        after, later = state.taken.get((STOP, key), _NONE_YET)
-        return [
-            *rows,
-            OpenWait(state.run_id, self.path, STOP, key, self.due, self.since, after, later),
-        ]
+        after, later = state.taken.get((STOP, key), NONE_TAKEN)
+        place = (state.run_id, self.path, STOP, key)
+        return [*rows, OpenWait(*place, self.due, self.since, after, later)]
 
-    async def _look(self, time: float, *, renewed: bool = True) -> Mapping[str, Event]:
+    async def _look(self, time: float) -> Mapping[str, Event]:
         """Return the events that are there, by the names of their conditions; register what the run waits for."""
-        if self.store is None or not renewed:
+        if self.store is None:
             return {}
         rows = self._rows()
         if looks := self._looks():
@@ -533,7 +516,11 @@ class _Waiting:
         }
         for name, event in list(events.items()):
             schema = None if name == STOP else self.form.members[name].schema
-            if schema is not None and (problem := _misfit(event.value, schema)):
+            if schema is None:
+                continue
+            from ..records.json_schema import problem_with  # slow to load, and few have a schema
+
+            if problem := problem_with(event.value, schema):
                 del events[name]
                 self.set_aside[name] = event.number
                 self.state.warn(
@@ -548,7 +535,7 @@ class _Waiting:
         self, events: Mapping[str, Event], time: float
     ) -> tuple[dict[str, Json], Event | None] | None:
         """Return the value of the entry `woken` and the event that ends the wait, or None."""
-        # What was true first ends it, also if nobody looked then; events of before the wait were true at once.
+        # The earliest event ends the wait, even if nobody looked at that time. Events before the wait count from its beginning.
         first = min((max(event.at, self.since) for event in events.values()), default=math.inf)
         if STOP in events and events[STOP].at <= first:
             return self._timeout(time, f"{events[STOP].who} ended the wait"), events[STOP]
@@ -565,15 +552,13 @@ class _Waiting:
                 return self._output("event", name, value, time), events[name]
             if member.kind == "file" and self._is_so(name, member):
                 return self._output("file", name, None, time), None
-            if (
-                self._is_over(member.ends(self.since), time) and not events
-            ):  # they came before any time
+            # Events came before any time.
+            if self._is_over(member.ends(self.since), time) and not events:
                 return self._output("time", name, None, time), None
         if not self._is_over(self.due, time):
             return None
-        return self._timeout(
-            time, f"its time limit of {duration(self.due - self.since)} is over"
-        ), None
+        why = f"its time limit of {duration(self.due - self.since)} is over"
+        return self._timeout(time, why), None
 
     def _is_over(self, end: float, time: float) -> bool:
         # An event of the last moment counts, and may come in this moment.
@@ -594,8 +579,7 @@ class _Waiting:
         return {"output": output}
 
     def _file(self, member: Member) -> Path:
-        files = None if self.ctx.scope is None else self.ctx.scope.files
-        folder = self.folder or (Path.cwd() if files is None else files.folder)
+        folder = self.folder or self.ctx.folder or Path.cwd()
         path: Path = folder / member.value
         if not path.resolve().is_relative_to(folder.resolve()):
             raise StepError(
@@ -610,7 +594,7 @@ class _Waiting:
             return _digest(path) != self.digests.get(name)
         return path.exists() == (member.state == "there")
 
-    async def _sleep(self, watch: Any, version: int, time: float) -> None:
+    async def _sleep(self, watch: Any, version: int | None, time: float) -> None:
         """Sleep until something may have changed."""
         state, until = self.state, min(max(MOMENT, self.due - time), LONGEST)
         may_leave = state.leaves and state.log.keeps_values
@@ -640,9 +624,6 @@ class _Waiting:
         pauses = [probing.most for probing in self.probes.values()]
         return min([*pauses, PROBE] if "file" in self.kinds else pauses, default=0.0)
 
-    def _detail(self) -> str:
-        return wait_text(self.path, self.form.words(), None if self.due == math.inf else self.due)
-
     def _events(self) -> list[Json]:
         events: list[Json] = []
         for member in self.form.members.values():
@@ -651,14 +632,6 @@ class _Waiting:
                 key = member.key or self.state.run_id
                 events.append({"name": member.value, "key": key, **schema})
         return events
-
-    def _request(self) -> dict[str, Json]:
-        return {
-            "kind": "wait",
-            "events": self._events(),
-            "for": self.form.words(),
-            "due": None if self.due == math.inf else self.due,
-        }
 
     async def _end(self, woken: dict[str, Json], event: Event | None) -> Mapping[str, Json]:
         """Record the decision; the event is taken with it."""
@@ -730,8 +703,6 @@ async def stop_waiting(journal: Journal, run_id: str, path: str, *, who: str) ->
     Returns:
         The stored event, and how many runs wait for it: 1, or 0 if the run does not wait there.
     """
-    import os
-
     from ..journal.events import Event
 
     # Each time a new one: a run that is rewound waits at this path again.
@@ -745,14 +716,6 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def _misfit(value: Json, schema: Json) -> str:
-    from ..records.json_schema import (
-        problem_with,  # takes time to load, and few waits have a schema
-    )
-
-    return problem_with(value, schema)
 
 
 async def signal(
@@ -786,7 +749,7 @@ async def signal(
         0
     """
     from ..journal.events import Event, checked_event
-    from ..journal.open import open_journal
+    from ..journal.open import using
     from ..journal.questions import user_name
 
     if not key:
@@ -794,9 +757,7 @@ async def signal(
             f"event {name}: it needs a key; that of a wait without one is the ID of its run"
         )
     event = checked_event(Event(name, key, value, id, who or user_name()))
-    if not isinstance(journal, str):
-        return await journal.signal(event)
-    async with open_journal(journal) as store:
+    async with using(journal) as store:
         return await store.signal(event)
 
 

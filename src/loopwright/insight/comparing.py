@@ -9,7 +9,7 @@ from ..conditions import UNITS
 from ..engine.change_limits import ENDED, limits_in_force
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, is_note, surviving
-from ..journal.open import open_journal
+from ..journal.open import using
 from ..journal.replay import RecordedRun
 from ..records import NOTHING, History, Iteration, Usage, codec
 from ..records.codec import Json
@@ -179,13 +179,9 @@ async def compare(*run_ids: str, journal: Journal | str, loop: str = "") -> Comp
         >>> asyncio.run(compare("r1", "r2", journal=journal)).part_at is None
         True
     """
-    store = open_journal(journal) if isinstance(journal, str) else journal
-    try:
+    async with using(journal) as store:
         rows = [await store.find(run_id) for run_id in run_ids]
         recorded = [(info, await store.entries(info.run_id)) for info in rows]
-    finally:
-        if isinstance(journal, str):
-            await store.close()
     return Comparison.of(recorded, loop=loop)
 
 

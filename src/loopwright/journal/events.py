@@ -15,7 +15,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import ConfigurationError, StepError
@@ -97,6 +97,18 @@ class Signalled(Value):
     event: Event
     repeated: bool = False
     waiting: int = 0
+
+
+Taken = dict[tuple[str, str], tuple[int, float]]
+"""The highest number and the latest time of the events that a run took, by their name and key."""
+NONE_TAKEN = (0, math.inf)  # for a name and key of which it took none
+
+
+def add_taken(taken: Taken, value: Mapping[str, Json]) -> None:
+    """Add an event, as the entry `taken` has it, to what a run took."""
+    place = (value["name"], value["key"])
+    number, at = taken.get(place, (0, 0.0))
+    taken[place] = max(number, value["number"]), max(at, value["at"])
 
 
 def checked_event(event: Event) -> Event:
@@ -217,7 +229,7 @@ class EventTables:
                 wait.name, wait.key, wait.after, min(wait.later, _NEVER), wait.since, min(wait.until, _NEVER), wait.run,
             ) if wait.name else []  # fmt: skip
             event = _event(rows[0]) if rows else None
-            # Whoever looks may end before it takes the event: then another one must find that it is there.
+            # A process may end between its look and the record of the event. The row then stays due for another process.
             due = wait.due if event is None else min(wait.due, event.at)
             self._do(
                 "INSERT INTO @waits AS w(run,path,name,key,due) VALUES (?,?,?,?,?) "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 from urllib.parse import parse_qsl
@@ -26,6 +27,17 @@ class Copied:
 
     run_id: str
     problem: str = ""
+
+
+@asynccontextmanager
+async def using(journal: Journal | str) -> AsyncIterator[Journal]:
+    """Yield a journal; one that is named by its URL is opened here, and closed at the end."""
+    store = open_journal(journal) if isinstance(journal, str) else journal
+    try:
+        yield store
+    finally:
+        if store is not journal:
+            await store.close()
 
 
 async def oldest_first(journal: Journal) -> AsyncIterator[RunInfo]:

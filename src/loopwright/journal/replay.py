@@ -253,10 +253,9 @@ class RecordedRun:
         self.steered[entry.path] = entry.value
 
     def _add_taken(self, entry: Entry) -> None:
-        value = entry.value
-        number, at = self.taken.get((value["name"], value["key"]), (0, 0.0))
-        latest = max(number, value["number"]), max(at, value["at"])
-        self.taken[value["name"], value["key"]] = latest
+        from .events import add_taken  # few runs take events
+
+        add_taken(self.taken, entry.value)
 
     def _add_answer(self, entry: Entry) -> None:
         self.answers[entry.path] = entry.value

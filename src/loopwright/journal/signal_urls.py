@@ -1,7 +1,7 @@
 """The addresses at which other programs send an event, each to one run.
 
-The token of an address is derived from the run, the name and the key of the event with a secret of the user. So nothing
-is stored for it, a replay renders the same address, and whoever has it can send this event to this run, once.
+The token of an address is derived from the run, the name and the key of the event, with a secret of the user. Nothing is
+stored for it, and a replay renders the same address. Whoever has the address can send this event to this run, once.
 """
 
 from __future__ import annotations

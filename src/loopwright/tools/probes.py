@@ -21,7 +21,7 @@ from ..engine.waiting import Probed
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json
 
-__all__ = ["UrlProbe"]
+__all__ = ["SameHost", "UrlProbe"]
 
 LARGEST = 1 << 20  # bytes of an answer
 TIMEOUT = 30.0  # seconds for an answer
@@ -103,7 +103,7 @@ class UrlProbe:
     def _get(self) -> tuple[int, bytes]:
         """Return the status and the body of the answer; status 0 for none."""
         host = urlsplit(self.url).netloc
-        opener = urllib.request.build_opener(_SameHost(host))
+        opener = urllib.request.build_opener(SameHost(host))
         request = urllib.request.Request(self.url, headers={"user-agent": "loopwright"})  # noqa: S310 - as checked
         end, body = time.monotonic() + TIMEOUT, b""
         try:
@@ -122,10 +122,10 @@ class UrlProbe:
             return 0, b""
 
 
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to the host of the URL only."""
+class SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to a host only; without one it follows none."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str = "") -> None:
         self._host = host
 
     def redirect_request(
@@ -137,6 +137,6 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
         headers: object,
         newurl: str,
     ) -> urllib.request.Request | None:
-        if urlsplit(newurl).netloc != self._host:
+        if not self._host or urlsplit(newurl).netloc != self._host:
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]

@@ -180,3 +180,28 @@ def test_an_address_needs_to_be_public(project: Project, monkeypatch: pytest.Mon
     assert "no_public_url" not in project.call("check", "a.yaml").err
     (project.folder / "a.yaml").write_text(ADDRESSES.replace("'done'", "'no name'"))
     assert "'no name' is not a name" in project.call("run", "a.yaml").out
+
+
+def test_a_pause_for_a_quota_ends_at_its_time(project: Project) -> None:
+    """`resume --due` continues the run then, and not before."""
+    (project.folder / "quota.py").write_text("""
+from pathlib import Path
+from loopwright import Reason, Stop, step
+from loopwright.errors import Suspended
+
+async def asks(value):
+    until = float(Path("until.txt").read_text())
+    if until:
+        raise Suspended(Stop(Reason.QUOTA, "later"), path="asks", request={"until": until})
+    return value
+
+asks = step(asks, name="asks", fingerprint="asks/1", idempotent=True)
+""")
+    until = project.folder / "until.txt"
+    for time, said in (("9e9", "no wait of a suspended run is over\n"), ("1", "")):
+        until.write_text(time)
+        assert project.call("run", "quota:asks", "--input", "x", "--run-id", f"r{time}").code == 4
+        until.write_text("0")
+        assert project.call("resume", "--due", "--yes").err == said
+    assert project.call("show", "r1", "--json").json["status"] == "satisfied"
+    assert project.call("show", "r9e9", "--json").json["status"] == "suspended"

@@ -205,7 +205,7 @@ class AgentRecord(TypedDict):
     failure: Json
     missing_session: bool
     request: NotRequired[Json]  # with `stop: waits`: what it asks to wait for
-    hints: NotRequired[list[Json]]  # with `stop: steered`: what its session is told next
+    hints: NotRequired[list[Json]]  # with `stop: steered`: the hints of the next prompt
 
 
 class AgentCall(Leaf):

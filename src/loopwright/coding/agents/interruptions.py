@@ -1,7 +1,7 @@
 """Interruptions of coding agents by people: a call is ended, and its session goes on at once with the new hints.
 
 1. A call that is interrupted ends as others do: with a record, which has its usage, and the files that it made.
-2. The record has the hints that its session is told next, so a replay gives the same prompt.
+2. The record has the hints of the next prompt, so a replay makes the same prompt.
 3. Only steps of `execute` read hints. A hold interrupts every agent, and is asked before the next call.
 """
 

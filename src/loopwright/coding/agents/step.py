@@ -175,9 +175,8 @@ class AgentStep(CompositeStep):
         continues = session is not None and bool(session.id)
         replay = ctx.run.replay
         if replay is not None and (asked := replay.requests.get(ctx.below("call-1"))) is not None:
-            continues = bool(
-                asked["resumed"]
-            )  # a resumed run knows the sessions of later calls too
+            # A resumed run knows the sessions of later calls too.
+            continues = bool(asked["resumed"])
         prompt = hinted(filled_in(self.prompt, value, ctx), self.prompt, ctx, new=continues)
         if (waits := self.settings.waits) is not None:
             from .waits import Requests  # for the few agents that wait

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from ...engine.waiting import WaitForm, seconds, waited
+from ...engine.waiting import PROBE_TIMEOUT, WaitForm, seconds, waited
 from ...errors import ConfigurationError, StepError
 from ...records import codec
 from ...records.codec import Json
@@ -192,6 +192,6 @@ class Requests:
             sandbox = replace(sandbox, mode="auto") if sandbox.mode == "own" else sandbox
             options["command"] = shell(
                 part["command"], name="wait", env=dict(self.env), pass_env=self.settings.pass_env or (), stdin="",
-                cwd=self.cwd, timeout=60.0, sandbox=sandbox,
+                cwd=self.cwd, timeout=PROBE_TIMEOUT, sandbox=sandbox,
             )  # fmt: skip
         return options

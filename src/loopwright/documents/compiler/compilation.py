@@ -20,7 +20,6 @@ from ...engine.context import Context
 from ...engine.functions import ANNOTATION_UNREADABLE
 from ...engine.step import Leaf, Step, acceptable
 from ...errors import ConfigurationError, DocumentError, Problem, TemplateError, listed, nearest
-from ...journal.signal_urls import PUBLIC_URL
 from ...records.codec import Json
 from ...templates.variables import (
     FIXED,
@@ -223,9 +222,12 @@ class Compilation:
         result = frozenset(names)
         self.used.append((path, result))
         self.optional.update(optional)
-        if SIGNAL_URL in result and not os.environ.get(PUBLIC_URL):
-            what = f"signal_url() fails without {PUBLIC_URL}, the address at which others reach `loopwright ui --signals PORT`"
-            self.project.notes.append(self.source.problem(path, what, code="no_public_url"))
+        if SIGNAL_URL in result:
+            from ...journal.signal_urls import PUBLIC_URL  # for the few documents with addresses
+
+            if not os.environ.get(PUBLIC_URL):
+                what = f"signal_url() fails without {PUBLIC_URL}, the address at which others reach `loopwright ui --signals PORT`"
+                self.project.notes.append(self.source.problem(path, what, code="no_public_url"))
         # A step that was left out without a readable name may define any of the names.
         if self.gaps.names:
             return

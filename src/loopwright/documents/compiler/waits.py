@@ -8,7 +8,7 @@ from typing import Any
 
 from ...engine.context import Context
 from ...engine.step import Step
-from ...engine.waiting import Probe, Wait, WaitForm
+from ...engine.waiting import PROBE_TIMEOUT, Probe, Wait, WaitForm
 from ...records.codec import Json
 from ...templates.variables import rendered
 from ..schema.document import Action, WaitedSpec
@@ -17,7 +17,6 @@ from .compilation import Compilation
 
 __all__ = ["compile_wait"]
 
-PROBE_TIMEOUT = 60.0  # seconds for a command
 _COMMAND = ("cwd", "env", "pass_env", "probe_timeout")
 # A template must not decide which host is asked: a person agreed to that one.
 _HOST = re.compile(r"https?://[^/{}@\s]+(/.*)?", re.DOTALL)
@@ -51,7 +50,7 @@ def compile_wait(compilation: Compilation, spec: Action, name: str, at: Location
 
     if compilation.attempt(path, lambda: WaitForm.of(_probed(options, makes), "wait")) is None:
         return None
-    return Wait(name, options, fill if makes else lambda ctx, value: rendered(filled, ctx, value))
+    return Wait(name, options, fill)
 
 
 def _probed(options: Mapping[str, Any], makes: Mapping[str, _Make]) -> Mapping[str, Any]:

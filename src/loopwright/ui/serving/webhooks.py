@@ -21,12 +21,13 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from ...errors import ConfigurationError, JournalError
 from ...journal import RunInfo
 from ...journal.questions import pending
 from ...records.codec import Json
+from ...tools.probes import SameHost
 from .service import OVER, Service
 
 _PREFIX = "whsec_"
@@ -169,28 +170,14 @@ class Webhooks:
         }  # fmt: skip
         request = urllib.request.Request(self._url, body.encode(), headers)  # noqa: S310 - http or https, as checked
         try:
-            with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIMEOUT):
+            # Without redirects: the message is for the receiver that the operator named.
+            with urllib.request.build_opener(SameHost()).open(request, timeout=_TIMEOUT):
                 return ""
         except urllib.error.HTTPError as error:
             error.close()
             return f"status {error.code}"
         except (OSError, ValueError) as error:
             return str(getattr(error, "reason", error))
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the message is for the receiver that the operator named."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: object,
-        newurl: str,
-    ) -> None:
-        del req, fp, code, msg, headers, newurl
 
 
 class _State:
