@@ -428,6 +428,14 @@ class RunInfo(Record):
         return text_of(self.source.get("step") or self.name)
 
     @property
+    def seed(self) -> int:
+        """The seed of what the run draws: the one that it was given, else one from its ID."""
+        given = self.source.get("seed")
+        if isinstance(given, int):
+            return given
+        return int.from_bytes(hashlib.sha256(self.run_id.encode()).digest()[:4], "big")
+
+    @property
     def scripted(self) -> bool:
         """Whether scripted replies answer its model calls."""
         # A list has the tags only, because the source may be a content.

@@ -164,6 +164,7 @@ def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[s
             measures=Measure.listed(value.get("measures")),
             accepted=value.get("accepted"),
             explored=value.get("explored", False),
+            **Iteration.lineage_of(value),
         )
     if fingerprint == 1:
         fingerprint = intents[path]
