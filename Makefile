@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images dist dist-tools clean
+.PHONY: install npm bubblewrap chromium go postgres rabbitmq demo demo-cluster test test-interop test-model test-agents check fix bench bench-cluster bench-insight bench-search house torture cheats hostile docs docs-tools docs-reference docs-serve docs-images dist dist-tools clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -146,6 +146,10 @@ bench-cluster: install postgres
 bench-insight: install
 	$(RUN)/python -m benchmarks.insight
 	PYTHONPATH=tests $(RUN)/python -W ignore -m insight.executed_policies 60
+
+# Search and data sets: simulators with the real rules, and the published benches.
+bench-search: install
+	$(RUN)/python -m benchmarks.search
 
 house: install
 	$(RUN)/python -m benchmarks.house

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from loopwright.journal import Entry
-from loopwright.records import Criterion, Evaluation, Failure, Iteration, Usage
+from loopwright.records import Candidate, Criterion, Evaluation, Failure, Iteration, Usage
 
 from .recording import LONG
 
@@ -38,6 +38,20 @@ evaluations = st.builds(
     st.dictionaries(texts, st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9), max_size=2),
 )
 times = st.integers(0, 10**10).map(lambda n: n / 1_000_000)
+candidates = st.builds(
+    Candidate,
+    st.integers(1, 1024),
+    st.sampled_from(["chosen", "lost", "failed", "stopped", "skipped"]),
+    scores,
+    st.none() | st.booleans(),
+    st.dictionaries(texts, st.floats(-1e9, 1e9), max_size=2),
+    texts | st.just(LONG),
+    st.none() | failures,
+    values,
+    usages,
+    times,
+    texts,
+)
 iterations = st.builds(
     Iteration,
     st.integers(1, 1000),
@@ -50,6 +64,11 @@ iterations = st.builds(
     st.booleans(),
     st.booleans(),
     st.none() | st.dictionaries(keys, values, min_size=1, max_size=3),
+    parent=st.none() | st.integers(0, 1000),
+    chain=st.integers(1, 9),
+    strategy=texts,
+    candidate=st.none() | st.integers(1, 1024),
+    candidates=st.lists(candidates, max_size=2).map(tuple),
 )
 paths = st.sampled_from(["", "refine", "refine/1/execute", "outer/2/execute/inner/ü x"])
 plain_kinds = ("started", "finished", "cut", "ended", "suspended", "answered", "accepted")

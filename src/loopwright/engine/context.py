@@ -40,6 +40,7 @@ from .step import CompositeStep, In, Leaf, Out, Step, StepLike, as_step
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from random import Random
 
 __all__ = ["Context", "Scope"]
 
@@ -238,7 +239,10 @@ class Context:
         12
     """
 
-    __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent", "spent_exact")
+    __slots__ = (
+        "account", "drawn", "gate", "names", "path", "run", "scope", "spent", "spent_exact",
+    )  # fmt: skip
+    drawn: Random  # set by `random`
     # Readers get copies: what a function does to a value must not change the record.
     _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
     _own = staticmethod(own_json)
@@ -287,6 +291,17 @@ class Context:
     def run_id(self) -> str:
         """The ID of the run."""
         return self.run.run_id
+
+    @property
+    def random(self) -> Random:
+        """The random numbers of this step, a `random.Random` from the seed of the run and the path of the step."""
+        try:
+            return self.drawn
+        except AttributeError:
+            from random import Random
+
+            self.drawn = Random(f"{self.run.log.info.seed} {self.path}")
+            return self.drawn
 
     @property
     def iteration(self) -> int:

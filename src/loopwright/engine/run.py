@@ -460,6 +460,7 @@ async def run(
     journal: Journal | str | None = None,
     run_id: str = "",
     tags: Mapping[str, str] | None = None,
+    seed: int | None = None,
     budget: Budget | None = None,
     clock: Clock | None = None,
     random: Callable[[], float] | None = None,
@@ -484,6 +485,8 @@ async def run(
         journal: where the run is recorded: a Journal, a URL such as `sqlite:runs.db`, or None (nothing).
         run_id: the run to create or resume, 1 to 64 letters, digits, - and _. Default: a new ID.
         tags: names and values by which lists find the run, such as `{"team": "search"}`. Default: none.
+        seed: the seed of what the run draws, at least 0: `ctx.random`, parents, samples. It is recorded. Default: one
+            from its ID.
         budget: the most that the run may spend. Default: no limit.
         clock: the source of time. Default: the clock of the event loop.
         random: returns a number from 0 to 1, for delays between attempts. Default: `random.random`.
@@ -517,7 +520,7 @@ async def run(
         >>> asyncio.run(run(lambda name: f"Hello {name}", "Ann")).output
         'Hello Ann'
     """
-    check_options(budget, in_doubt, on_wait, listeners, resources)
+    check_options(budget, in_doubt, on_wait, listeners, resources, seed)
     resources = with_models(resources, models, model=model, on_text=on_text)
     has_input = value is not None
     if isinstance(step, Step):
@@ -540,6 +543,8 @@ async def run(
     # What a program passes beside its step cannot be found again.
     elif not source and resources is None and budget is None:
         source = program_source(step, root)
+    if seed is not None:
+        source = {**(source or {}), "seed": seed}
     run_resources = RunResources(resources, store)
     redactor = redactor_of(run_resources)
     # No context manager around it, and no list as a local variable: the garbage collector visits them

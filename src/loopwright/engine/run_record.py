@@ -444,6 +444,7 @@ class RunOptions(ResumeOptions, total=False):
     journal: Journal | str | None
     run_id: str
     tags: Mapping[str, str] | None
+    seed: int | None
 
 
 def chained(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -531,8 +532,11 @@ def check_options(
     on_wait: object,
     listeners: Sequence[Listener],
     resources: object,
+    seed: object = None,
 ) -> None:
     """Raise ConfigurationError for an invalid option of `run`."""
+    if seed is not None:
+        codec.integer("run: seed", seed, minimum=0)
     if budget is not None and not isinstance(budget, Budget):
         raise ConfigurationError(
             f"run: budget: {budget!r} is not a Budget; use one, such as Budget(usd=0.5)"
@@ -644,6 +648,8 @@ async def open_run(
         redactor.refuse("input", fresh.input)
         redactor.refuse("the source of the run", source)
         redactor.refuse("the tags of the run", fresh.tags)
+    if "seed" in source:
+        fresh = replace(fresh, source={"seed": source["seed"]})
     if store is not None or observed:  # listeners may read the limits
         fresh = described(fresh, step, source, budget)
     if store is None:

@@ -12,7 +12,7 @@ from .evaluation import (
     reaches,
 )
 from .history import History, agents_history
-from .iteration import NOTHING, Failure, Iteration, Usage, by_purpose, is_judging
+from .iteration import NOTHING, Candidate, Failure, Iteration, Usage, by_purpose, is_judging
 from .result import (
     ItemOutcome,
     LoopResults,
@@ -31,6 +31,7 @@ __all__ = [
     "MAXIMISE",
     "MINIMISE",
     "NOTHING",
+    "Candidate",
     "Criterion",
     "Evaluation",
     "Failure",

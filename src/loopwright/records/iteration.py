@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -136,7 +136,9 @@ class Usage(Value):
 
 
 NOTHING = Usage()
-_JUDGING = re.compile(r"(?:^|/)(?:[0-9]+/(?:evaluate|until)|rejudge/[0-9]+)(?:/|$)")
+_JUDGING = re.compile(
+    r"(?:^|/)(?:[0-9]+/(?:candidate-[0-9]+/)?(?:evaluate|until|confirm)|rejudge/[0-9]+)(?:/|$)"
+)
 
 
 def is_judging(path: str) -> bool:
@@ -144,6 +146,8 @@ def is_judging(path: str) -> bool:
 
     >>> is_judging("refine/2/evaluate/attempt-1"), is_judging("refine/2/execute/attempt-1")
     (True, False)
+    >>> is_judging("refine/2/candidate-3/evaluate")
+    True
     """
     return _JUDGING.search(path) is not None
 
@@ -251,6 +255,79 @@ class Failure(Value):
         return cls(**data) if data else None
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Candidate(Value):
+    """One of several outputs of one iteration, as its record has it; its output is at its path.
+
+    Args:
+        number: from 1.
+        state: `chosen`, `lost`, `failed`, `stopped` (cancelled because another one was enough) or
+            `skipped` (never begun).
+        score: its score, or None.
+        passed: its verdict, or None.
+        metrics: its metrics by name.
+        feedback: the feedback of its evaluation.
+        error: its failure, or None.
+        vary: what differs between it and the others, or None.
+        usage: calls, tokens and dollars.
+        seconds: active seconds.
+        path: the place of its steps in the run.
+
+    Example:
+        >>> Candidate(2, "lost", score=0.4).to_json()["state"]
+        'lost'
+    """
+
+    number: int
+    state: str
+    score: float | None = None
+    passed: bool | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    feedback: str = ""
+    error: Failure | None = None
+    vary: Json = None
+    usage: Usage = NOTHING
+    seconds: float = 0.0
+    path: str = ""
+
+    def to_json(self) -> Json:
+        """Return the candidate as a JSON object without empty fields."""
+        data: dict[str, Json] = {"number": self.number, "state": self.state}
+        for name in ("score", "passed", "vary"):
+            if (value := getattr(self, name)) is not None:
+                data[name] = value
+        if self.metrics:
+            data["metrics"] = dict(self.metrics)
+        if self.feedback:
+            data["feedback"] = self.feedback
+        if self.error is not None:
+            data["error"] = self.error.to_json()
+        if self.usage:
+            data["usage"] = self.usage.to_json()
+        if self.seconds:
+            data["seconds"] = round(self.seconds, 6)
+        if self.path:
+            data["path"] = self.path
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Candidate:
+        """Return the candidate that `to_json` wrote."""
+        fields = dict(data)
+        for name, read in (("error", Failure.from_json), ("usage", Usage.from_json)):
+            if name in fields:
+                fields[name] = read(fields[name])
+        return cls(**fields)
+
+    @classmethod
+    def listed(cls, rows: Sequence[Mapping[str, Json]] | None) -> tuple[Candidate, ...]:
+        """Return the candidates of a recorded iteration, none for an iteration without."""
+        return tuple(map(cls.from_json, rows or ()))
+
+
+_LINEAGE = ("parent", "chain", "strategy", "candidate")
+
+
 @viewed("input", "output", "evaluation", "steps", "files")
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Iteration(Record, Generic[In, Out]):
@@ -273,6 +350,12 @@ class Iteration(Record, Generic[In, Out]):
         accepted: whether its objective is better than that of the last accepted iteration. None in a
             loop without an objective.
         explored: it follows the normal end of a loop that explores, and has no effect on the result.
+        parent: the number of the iteration that it continues from; 0 is the beginning, None the iteration
+            before it.
+        chain: the number of its chain: the iterations from one start to the next stall.
+        strategy: the name of the strategy of its chain, or "".
+        candidate: the number of the chosen candidate, or None in an iteration with one candidate.
+        candidates: all candidates, in an iteration with several.
 
     Example:
         >>> Iteration(1, output="draft", evaluation=Evaluation(0.4, feedback="shorter")).feedback
@@ -293,6 +376,11 @@ class Iteration(Record, Generic[In, Out]):
     measures: tuple[Measure, ...] = ()
     accepted: bool | None = None
     explored: bool = False
+    parent: int | None = None
+    chain: int = 1
+    strategy: str = ""
+    candidate: int | None = None
+    candidates: tuple[Candidate, ...] = ()
 
     def view(self, *, typed: bool = True) -> Iteration[In, Out]:
         """Return the iteration for one reader, who receives copies of its values."""
@@ -406,7 +494,28 @@ class Iteration(Record, Generic[In, Out]):
             data["measures"] = {item.name: item.to_json() for item in self.measures}
         if self.accepted is not None:
             data["accepted"] = self.accepted
+        return data | self.lineage_json()
+
+    def lineage_json(self) -> dict[str, Json]:
+        """Return its parent, chain, strategy and candidates as JSON fields, those that say something."""
+        data: dict[str, Json] = {}
+        if self.parent is not None:
+            data["parent"] = self.parent
+        if self.chain != 1:
+            data["chain"] = self.chain
+        if self.strategy:
+            data["strategy"] = self.strategy
+        if self.candidate is not None:
+            data["candidate"] = self.candidate
+        if self.candidates:
+            data["candidates"] = [item.to_json() for item in self.candidates]
         return data
+
+    @staticmethod
+    def lineage_of(data: Mapping[str, Json]) -> dict[str, Any]:
+        """Return the fields that `lineage_json` wrote, as arguments."""
+        found = {name: data[name] for name in _LINEAGE if name in data}
+        return found | {"candidates": Candidate.listed(data.get("candidates"))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Iteration:
@@ -427,6 +536,7 @@ class Iteration(Record, Generic[In, Out]):
             measures=Measure.listed(data.get("measures")),
             accepted=data.get("accepted"),
             explored=data.get("explored", False),
+            **cls.lineage_of(data),
         )
 
 
@@ -465,6 +575,11 @@ def new_iteration(
     draft.measures = ()
     draft.accepted = None
     draft.explored = False
+    draft.parent = None
+    draft.chain = 1
+    draft.strategy = ""
+    draft.candidate = None
+    draft.candidates = ()
     draft.__class__ = Iteration
     record: Iteration = draft
     return record

@@ -21,6 +21,7 @@ from ..protocol import Entry, RunInfo
 from .rows import (
     DEPTHS,
     KINDS,
+    RecordedEntries,
     RunRow,
     Value,
     chain_start,
@@ -291,23 +292,17 @@ class DurableLog:
         self._loop: str | None = None
         self._mark: int | None = None
 
-    def restore(
-        self,
-        info: RunInfo,
-        head: bytes,
-        last: int,
-        recorded: Sequence[Entry],
-        stored: Mapping[bytes, int],
-    ) -> None:
-        """Continue after recorded entries: up to entry `last`, whose row has the checksum `head`."""
+    def restore(self, info: RunInfo, recorded: RecordedEntries, entries: Sequence[Entry]) -> None:
+        """Continue after recorded entries, of which `entries` survive."""
         self.info = info
-        self.recorded = recorded
-        self._contents.add_stored(stored)
-        for entry in recorded:
+        self.recorded = entries
+        self._contents.add_stored(recorded.contents)
+        self._contents.ranks.update(recorded.ranks)
+        for entry in entries:
             if entry.kind == "iteration":
                 self._contents.rank(entry.path)
-        self._seq, self._first, self._sum = last, last + 1, head
-        self._restored = last
+        self._seq, self._first, self._sum = recorded.last, recorded.last + 1, recorded.head
+        self._restored = recorded.last
 
     @property
     def grown(self) -> bool:
@@ -566,6 +561,7 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
     if item.files is not None:
         parts.append(f'"files":{encode(dict(item.files))}')
     parts += _measures_text(item)
+    parts += [f'"{name}":{encode(value)}' for name, value in item.lineage_json().items()]
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')

@@ -71,7 +71,7 @@ def _again(
     telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
     # What `until` records beside the document.
     recorded = {"name": info.name} if info.name != info.step else {}
-    recorded |= {"agent": info.source["agent"]} if "agent" in info.source else {}
+    recorded |= {name: info.source[name] for name in ("agent", "seed") if name in info.source}
     job = Job(
         source, _input(info, source, value), new_run_id(), options, telemetry_options,
         recorded=recorded, tags=info.tags, quiet=quiet,

@@ -79,6 +79,12 @@ DryRun = Annotated[
 RunId = Annotated[
     str, typer.Option("--run-id", metavar="ID", help="Run ID. An existing run is resumed.")
 ]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", min=0, help="Seed of what the run draws.  [default: from its ID]"
+    ),
+]
 MaxIterations = Annotated[
     int | None,
     typer.Option(

@@ -60,6 +60,7 @@ from .options import (
     RunCommandOptions,
     RunId,
     RunName,
+    Seed,
     Tags,
     expanded,
 )
@@ -249,6 +250,7 @@ def run(
     tag: Tags = None,
     lenient: Lenient = False,
     dry_run: DryRun = False,
+    seed: Seed = None,
 ) -> int:
     """Run a document, or a step of a Python module (package.module:attribute).
 
@@ -290,7 +292,11 @@ def run(
         if source.inputs is not None and not (run_id and value is None):
             value = source.inputs.complete(value)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
-        job = Job(source, value, run_id or new_run_id(), options, telemetry_options, tags=tags)
+        recorded = {} if seed is None else {"seed": seed}
+        job = Job(
+            source, value, run_id or new_run_id(), options, telemetry_options,
+            recorded=recorded, tags=tags,
+        )  # fmt: skip
         return drive(job, output)
 
 
