@@ -163,3 +163,178 @@ def _clusters(rows: Sequence[Row], dataset: Dataset) -> list[str]:
     groups = dict(zip(dataset.ids, dataset.groups, strict=True))
     # Unlike any ID, so that a group is not taken for a case of its name.
     return [f"group {group}" if (group := groups[row[0]]) else row[0] for row in rows]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Gate(Value):
+    """What an evaluation must reach.
+
+    Args:
+        mean_at_least: the least mean score, from 0 to 1. Default: none.
+        lower_at_least: the least lower limit of its interval. Default: none.
+        max_drop: how far the paired difference to the baseline may fall below 0. Default: none.
+
+    Raises:
+        ConfigurationError: for a limit that is not a number from 0 to 1.
+
+    Example:
+        >>> Gate(mean_at_least=0.8)
+        Gate(mean_at_least=0.8, lower_at_least=None, max_drop=None)
+    """
+
+    mean_at_least: float | None = None
+    lower_at_least: float | None = None
+    max_drop: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mean_at_least", "lower_at_least", "max_drop"):
+            if (value := getattr(self, name)) is not None:
+                codec.number(f"gate: {name}", value, minimum=0, maximum=1)
+
+
+@viewed("dataset", "counts", "score", "metrics", "baseline", "gate", "worst", "errors")
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EvalResult(Record):
+    """How a task did on the cases of a data set.
+
+    Args:
+        run_id: the ID of the run.
+        status: how the run ended.
+        detail: the sentence of its end.
+        dataset: `name`, `digest`, the splits in `use`, the number of `cases`, how many runs of cases `ran`, and
+            for held-out cases the number of `looks` at them so far.
+        counts: the number of runs of cases by state: passed, failed, errored, undecided, skipped.
+        score: the `mean` score, `low` and `high` of its interval at 95 % (None below 2 cases, or 10 groups), its
+            `method`, the number `n` of scores and that of `clusters`; None without a score.
+        metrics: the mean of each metric.
+        baseline: `run_id`, the number of `paired` cases, the mean `difference` to them with `low` and `high`,
+            `wins`, `losses`, `ties`, and the exact `p` of scores of 0 and 1; None without a baseline.
+        gate: whether all limits are met, `ok`, and the `failed` ones as sentences; None without a gate.
+        worst: the cases with the lowest scores, with their feedback.
+        errors: the first cases that errored, with their errors.
+        usage: what the run spent.
+        rows: a list `[ID, score, state, usage, digest]` for each run of a case; no part of the JSON.
+
+    Example:
+        >>> EvalResult("r1", "satisfied", counts={"passed": 3, "failed": 1}).counts["passed"]
+        3
+    """
+
+    run_id: str
+    status: str
+    detail: str = ""
+    dataset: Mapping[str, Json] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    score: Mapping[str, Json] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    baseline: Mapping[str, Json] | None = None
+    gate: Mapping[str, Json] | None = None
+    worst: Sequence[Json] = ()
+    errors: Sequence[Json] = ()
+    usage: Usage = NOTHING
+    rows: Sequence[Row] = ()
+
+    @classmethod
+    def of(cls, result: Result, rows: Iterable[Row] = ()) -> EvalResult:
+        """Return the result of a run of an evaluation, with the rows that its journal has; see `recorded_rows`."""
+        parts = {
+            name: result.output[name]
+            for name in ("dataset", "counts", "score", "metrics", "worst", "errors")
+            if isinstance(result.output, Mapping) and name in result.output
+        }
+        return cls(
+            result.run_id, result.status.value, result.detail, **parts, usage=result.usage, rows=[*rows]
+        )  # fmt: skip
+
+    @property
+    def mean(self) -> float | None:
+        """The mean score."""
+        return None if self.score is None else self.score["mean"]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the result as a JSON object."""
+        data: dict[str, Json] = {
+            "run_id": self.run_id, "status": self.status, "dataset": dict(self.dataset), "counts": dict(self.counts),
+            "score": self.score, "metrics": dict(self.metrics), "baseline": self.baseline, "gate": self.gate,
+            "worst": list(self.worst), "usage": self.usage.to_json(),
+        }  # fmt: skip
+        if self.errors:
+            data["errors"] = list(self.errors)
+        return data
+
+    def compared(self, baseline: EvalResult, groups: Mapping[str, str] | None = None) -> EvalResult:
+        """Return the result with its comparison: paired by ID, where the cases have equal digests.
+
+        Args:
+            baseline: the result to compare with.
+            groups: the groups of cases by ID, whose differences depend on each other. Default: none.
+        """
+        return replace(
+            self,
+            baseline={
+                "run_id": baseline.run_id, **paired(baseline.rows, self.rows, groups or {})
+            },
+        )  # fmt: skip
+
+    def gated(self, gate: Gate) -> EvalResult:
+        """Return the result with the verdict of a gate. A limit without a value to compare is not met.
+
+        Raises:
+            ConfigurationError: for `max_drop` without a baseline.
+        """
+        score, failed = self.score or {}, []
+        if gate.max_drop is not None and self.baseline is None:
+            raise ConfigurationError("gate: max_drop needs a baseline to compare with; name a run")
+        difference = (self.baseline or {}).get("difference")
+        drop = None if gate.max_drop is None else -gate.max_drop
+        for name, value, least in (
+            ("mean", score.get("mean"), gate.mean_at_least),
+            ("lower limit", score.get("low"), gate.lower_at_least),
+            ("difference", difference, drop),
+        ):
+            if least is not None and (value is None or value < least - 1e-9):
+                shown = "unknown" if value is None else f"{value:.3f}"
+                failed.append(f"the {name} is {shown}, and at least {least:.3f} is needed")
+        return replace(self, gate={"ok": not failed, "failed": failed})
+
+
+def paired(before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str]) -> dict[str, Json]:
+    """Return the comparison of two lists of rows, by case; see `EvalResult.baseline`."""
+    then, current = _by_case(before), _by_case(now)
+    ids = [key for key in current if key in then]
+    pairs = [(then[key], current[key]) for key in ids]
+    changes = [after - earlier for earlier, after in pairs]
+    # Of the scores of one run each, because a mean of repetitions is no verdict.
+    single = all(value in (0, 1) for pair in pairs for value in pair)
+    wins, losses = sum(c > 0 for c in changes), sum(c < 0 for c in changes)
+    clusters = [f"group {group}" if (group := groups.get(key[0])) else key[0] for key in ids]
+    estimate = clustered_mean(changes, clusters) if changes else None
+    return {
+        "paired": len(pairs),
+        "difference": fmean(changes) if changes else None,
+        "low": None if estimate is None else estimate.low,
+        "high": None if estimate is None else estimate.high,
+        "wins": wins,
+        "losses": losses,
+        "ties": len(pairs) - wins - losses,
+        "p": mcnemar(wins, losses) if pairs and single else None,
+    }
+
+
+def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
+    """Return the mean score of each case by ID and digest."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for case_id, score, _, _, digest in rows:
+        if score is not None:
+            scores.setdefault((case_id, digest), []).append(score)
+    return {key: fmean(values) for key, values in scores.items()}
+
+
+def mcnemar(wins: int, losses: int) -> float:
+    """Return the two-sided exact p of so many wins and losses, if both are equally likely.
+
+    >>> mcnemar(5, 0)
+    0.0625
+    """
+    n, fewer = wins + losses, min(wins, losses)
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
