@@ -42,7 +42,7 @@ GATE = 3  # exit code of a gate that is not met
 _SHARES = (
     "sensitivity", "specificity", "precision", "agreement", "kappa", "flip_rate", "icc",
 )  # fmt: skip
-_OF_PAIRS = ("consistent_accuracy", "consistency", "flip_rate", "first_share")
+_OF_PAIRS = ("consistent_accuracy", "consistency", "first_share")
 _OF_VOTES = (
     "recorded", "alpha", "max_votes", "min_kappa", "min_sensitivity", "min_specificity", "certify", "votes", "robust",
 )  # fmt: skip
