@@ -8,10 +8,11 @@ from .evaluation import (
     Measure,
     Tampering,
     as_evaluation,
+    exceeds,
     number_text,
     reaches,
 )
-from .history import History, agents_history
+from .history import History, Origin, agents_history, latest_kept
 from .iteration import NOTHING, Candidate, Failure, Iteration, Usage, by_purpose, is_judging
 from .result import (
     ItemOutcome,
@@ -40,6 +41,7 @@ __all__ = [
     "Iteration",
     "LoopResults",
     "Measure",
+    "Origin",
     "Reason",
     "Record",
     "Result",
@@ -51,10 +53,12 @@ __all__ = [
     "agents_history",
     "as_evaluation",
     "by_purpose",
+    "exceeds",
     "failure_of",
     "is_judging",
     "item_outcomes",
     "item_stop",
+    "latest_kept",
     "number_text",
     "own",
     "own_json",
