@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .engine.waiting import signal, signal_sync, wait
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
-    from .evaluators import check, checklist, judge, metric, rubric, score
+    from .evaluators import check, checklist, judge, metric, pair_judge, rubric, score
     from .journal import MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
@@ -134,6 +134,7 @@ __all__ = [
     "judge",
     "keep_or_revert_loop",
     "metric",
+    "pair_judge",
     "parallel",
     "prompt",
     "resume",
@@ -204,7 +205,7 @@ _MODULES = {
     "engine.change_limits": ("change_limits", "change_limits_sync"),
     "engine.workflow": ("Workflow",),
     "errors": ("LoopwrightError", "NotSatisfied"),
-    "evaluators": ("check", "checklist", "judge", "metric", "rubric", "score"),
+    "evaluators": ("check", "checklist", "judge", "metric", "pair_judge", "rubric", "score"),
     "journal": ("MemoryJournal",),
     "models": ("File", "ModelSettings", "Models"),
     "prompts": ("prompt",),

@@ -11,7 +11,7 @@ from loopwright import Usage
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
 from loopwright.journal import Entry
 from loopwright.journal.questions import status_of, take_up
-from loopwright.journal.replay import request
+from loopwright.journal.replay import RecordedRun, request
 
 from .recording import (
     LONG,
@@ -243,3 +243,38 @@ class OpeningContract:
         assert await store.journal.cancel("run-1") is False
         with pytest.raises(RunNotFound):
             await store.journal.cancel("nothing")
+
+    async def test_what_is_folded_is_not_loaded_and_still_counts(self, store: Store) -> None:
+        """A resume has a `folded` entry in place of what it stands for, at every store, also next to open paths."""
+        fold = Entry("folded", "refine/1", 2.0, {"effects": 1, "value": [LONG]}, usage=SPENT)
+        entries = [*rounds(1, "refine/1/inner"), fold, *rounds(2, "refine/1x")]
+        await recorded(store.journal, info(), entries)
+        log = await store.journal.open(info(), resume=True)
+        replay = RecordedRun(log.recorded)
+        assert list(replay.records) == ["refine/1x"]
+        assert replay.folded["refine/1"].value["value"] == [LONG]
+        assert (replay.spent("").calls, replay.spent("refine/1")) == (6, SPENT)
+        assert (replay.effects(""), replay.effects("refine/1")) == (3, 1)
+        # The ranks of iterations go on after those that were left out.
+        await record(log, rounds(1, "refine/1x", 3))
+        await log.close(replace(info(), epoch=log.info.epoch))
+        found = await store.journal.iterations("run-1")
+        assert [item.number for _, item in found] == [1, 1, 2, 3]
+        assert len(await store.journal.entries("run-1")) == len(entries) + 3
+
+    async def test_a_rewind_below_a_folded_path_brings_back_what_was_before(
+        self, store: Store
+    ) -> None:
+        """A rewind to a place that an entry stands for discards that entry, and what precedes the place is loaded."""
+        fold = Entry("folded", "refine", 9.0, {"effects": 2, "value": None}, usage=SPENT)
+        entries = [*rounds(2, "refine/inner"), fold, *rounds(1, "later")]
+        for number, how in enumerate([{"path": "refine/inner/2"}, {"only": ["refine/inner/2"]}]):
+            await recorded(store.journal, info(f"run-{number}"), entries)
+            await store.journal.rewind(f"run-{number}", **how)
+            log = await store.journal.open(info(f"run-{number}"), resume=True)
+            replay = RecordedRun(log.recorded)
+            assert replay.folded == {}
+            numbers = [entry.value.number for entry in replay.records["refine/inner"]]
+            assert numbers == ([1] if number == 0 else [1, 2])
+            assert ("later" in replay.records) == (number == 1)
+            await log.close(log.info)

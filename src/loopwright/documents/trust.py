@@ -25,7 +25,7 @@ from ..errors import ConfigurationError
 from .compiler import functions
 from .project import GENERATED, LoadedDocument, Sent, shown_path
 from .schema.document import Document, WaitedSpec
-from .schema.evaluators import JudgeSpec
+from .schema.evaluators import JudgeSpec, PairJudgeSpec
 from .schema.models import CodingAgentSpec
 from .schema.traverse import commands_in, functions_in, parts
 
@@ -100,7 +100,7 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         files.take(Path(name))
         commands += _commands_of(document, Path(name), files)
         for part in parts(document):
-            if isinstance(part, JudgeSpec) and part.measured is not None:
+            if isinstance(part, JudgeSpec | PairJudgeSpec) and part.measured is not None:
                 files.take(folder / part.measured)
         for reference in functions_in(document):
             if reference not in own:

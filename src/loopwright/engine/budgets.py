@@ -68,7 +68,7 @@ _Waiter = tuple[
 class Account:
     """The budget and the cost of one loop, or of the run.
 
-    `settled` is the final cost, `judging` (of the run only) the part of it for judging, `reserved` the
+    `settled` is the final cost, `judging` the part of it for judging (of the run, else of this process), `reserved` the
     highest cost of the calls in flight, `iteration_usage` the cost of the current iteration. `effects`
     counts the effects that began, and is `limited` if this account or one above has a cap on them. Effects
     of earlier processes are counted from then on.
@@ -156,8 +156,13 @@ class Account:
             if account.limited:
                 account._count_recorded()
 
+    def all_effects(self) -> int:
+        """Return the number of effects that began here in all processes."""
+        self._count_recorded()
+        return self.effects
+
     def _count_recorded(self) -> None:
-        """Add the effects of earlier processes, once; only a limit needs them."""
+        """Add the effects of earlier processes, once; only limits and folded paths need them."""
         recorded = self._root()._recorded
         if not self._counted and recorded is not None:
             self._counted = True
@@ -243,8 +248,8 @@ class Account:
         if usage:
             self.spend(usage)
             if is_judging(path):
-                *_, root = self._chain()
-                root.judging += usage
+                for account in self._chain():
+                    account.judging += usage
         for account in self._capped():
             account._wake()
 

@@ -23,12 +23,20 @@ from ..records.typed import ValueType
 from .budgets import OVERSHOOT
 from .functions import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT, FunctionTypes, former_fingerprints
 from .run_state import Run, acting
-from .step import UNREAD, Leaf
+from .step import UNREAD, Leaf, Step
 
 if TYPE_CHECKING:
     from .context import Context
 
-__all__ = ["being_cancelled", "journaled", "perform", "recorded", "retyped", "unrecorded"]
+__all__ = [
+    "being_cancelled",
+    "check_same",
+    "journaled",
+    "perform",
+    "recorded",
+    "retyped",
+    "unrecorded",
+]
 
 
 _DIGEST = 32  # characters of the digest of a long value; that of a short one is its text
@@ -362,18 +370,24 @@ def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
     Raises:
         ReplayMismatch: if the step or its input changed, unless that was accepted.
     """
-    if recorded.fingerprint and recorded.fingerprint != fingerprint:
-        assert run.replay is not None
-        accepted = run.replay.accepted.get(recorded.path) == fingerprint
-        code, _, given = recorded.fingerprint.partition(":")
-        # The step may have had that fingerprint in a former version; the input must be the same.
-        same = given == fingerprint.partition(":")[2]
-        if not accepted and not (same and code in former_fingerprints(step)):
-            _refuse_change(run, recorded, fingerprint, step)
+    check_same(run, recorded, fingerprint, step)
     if recorded.error is not None:
         raise recorded.error.to_error()
     declared = step.output_type
     return recorded.value if declared is None else retyped(declared, recorded.value, recorded.path)
+
+
+def check_same(run: Run, recorded: Entry, fingerprint: str, step: Step) -> None:
+    """Raise ReplayMismatch if a step or its input is not the recorded one, unless that was accepted."""
+    if not recorded.fingerprint or recorded.fingerprint == fingerprint:
+        return
+    assert run.replay is not None
+    accepted = run.replay.accepted.get(recorded.path) == fingerprint
+    code, _, given = recorded.fingerprint.partition(":")
+    # The step may have had that fingerprint in a former version; the input must be the same.
+    same = given == fingerprint.partition(":")[2]
+    if not accepted and not (same and code in former_fingerprints(step)):
+        _refuse_change(run, recorded, fingerprint, step)
 
 
 def retyped(declared: ValueType, value: Json, path: str) -> Json:
@@ -393,7 +407,7 @@ def retyped(declared: ValueType, value: Json, path: str) -> Json:
     return declared.attach(value)
 
 
-def _refuse_change(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> None:
+def _refuse_change(run: Run, recorded: Entry, fingerprint: str, step: Step) -> None:
     if run.accept_changes:
         run.append(Entry("accepted", recorded.path, run.now(), fingerprint=fingerprint))
         return
@@ -403,8 +417,9 @@ def _refuse_change(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> N
     changed = f"the {step.noun} {step.name} changed since it was recorded"
     if code_before == code_now:
         assert run.replay is not None
-        before, now = run.replay.requests.get(recorded.path), run.clean(step.asks)
-        keys = [key for key in now or () if before is not None and before.get(key) != now[key]]
+        before = run.replay.requests.get(recorded.path)
+        now = run.clean(step.asks) or {} if isinstance(step, Leaf) else {}
+        keys = [key for key in now if before is not None and before.get(key) != now[key]]
         changed = f"{', '.join(keys) or 'its input'} changed since it was recorded"
         if not keys and len(input_before) < _DIGEST > len(input_now):
             changed += f" ({input_before} then, {input_now} now)"

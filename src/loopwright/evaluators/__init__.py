@@ -1,10 +1,13 @@
 """Evaluators: steps that turn an output into a score, a verdict or a list of criteria.
 
-`judge` and `rubric` ask a model; `check`, `checklist`, `json_schema`, `similarity` and `test_report` decide by
-code; `score` reads a number, `metric` measures one; `gates` combines several. `trend` and `agreement` describe
-results, `read_score`, `read_verdict` and `read_yes_no` read texts.
+`judge` and `rubric` ask a model, `pair_judge` asks it about two outputs; `check`, `checklist`, `json_schema`,
+`similarity` and `test_report` decide by code; `score` reads a number, `metric` measures one; `gates` combines several.
+`trend` and `agreement` describe results, `read_score`, `read_verdict` and `read_yes_no` read texts.
 """
 
+from typing import TYPE_CHECKING
+
+from .._lazy import names_of
 from .check import check, json_schema
 from .gates import Check, checklist, gates
 from .judge import Judge, judge
@@ -15,10 +18,14 @@ from .test_report import test_report
 from .trend import Trend, agreement, similarity, trend
 from .verdicts import Answer, Verdict, VerdictProblem, read_verdict, read_yes_no
 
+if TYPE_CHECKING:
+    from .pairs import PairJudge, pair_judge
+
 __all__ = [
     "Answer",
     "Check",
     "Judge",
+    "PairJudge",
     "Rubric",
     "ScoreProblem",
     "ScoreReading",
@@ -32,6 +39,7 @@ __all__ = [
     "json_schema",
     "judge",
     "metric",
+    "pair_judge",
     "read_score",
     "read_verdict",
     "read_yes_no",
@@ -41,3 +49,8 @@ __all__ = [
     "test_report",
     "trend",
 ]
+
+if (
+    not TYPE_CHECKING
+):  # loops without a duel load nothing of it; a type checker knows the names above
+    __getattr__ = names_of(__name__, {".pairs": ("PairJudge", "pair_judge")})

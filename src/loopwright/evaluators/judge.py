@@ -67,6 +67,7 @@ __all__ = [
     "error_rates",
     "judge",
     "measured_votes",
+    "report_of",
     "unattainable",
     "votes_of",
     "with_votes",
@@ -369,18 +370,7 @@ def measured_votes(
         ConfigurationError: For a file that is not a report, a report without a needed figure, a report of
             another judge, or a judge that cannot keep `alpha`.
     """
-    if not where:
-        where = "measured" if isinstance(report, Mapping) else f"measured: {report}"
-    values = report if isinstance(report, Mapping) else _read(Path(report), where)
-    of_judge = values.get("judge")
-    # Reports of earlier versions do not name their judge.
-    if isinstance(of_judge, Mapping) and of_judge.get("identity") not in (None, identity):
-        criteria = of_judge.get("criteria")
-        names = "; ".join(map(str, criteria)) if isinstance(criteria, list) else "no name"
-        raise ConfigurationError(
-            f"{where}: it measures another judge ({names[:80]!r}). Criterion, model and settings must be "
-            "the same. Measure this judge with: loopwright measure judge"
-        )
+    values, where = report_of(report, identity, where, "loopwright measure judge")
     shares = []
     for name in _SHARES:
         row = values.get(name)
@@ -403,6 +393,29 @@ def measured_votes(
         )
     # Unanimous votes accept the fewest bad outputs.
     return Measured(Votes(most, 1, most), why)
+
+
+def report_of(
+    report: str | Path | Mapping[str, Json], identity: str, where: str, command: str
+) -> tuple[Mapping[str, Json], str]:
+    """Return the report of a judge and its position for messages; see `measured_votes`. `command` writes such reports.
+
+    Raises:
+        ConfigurationError: For a file that is not a report, or a report of another judge.
+    """
+    if not where:
+        where = "measured" if isinstance(report, Mapping) else f"measured: {report}"
+    values = report if isinstance(report, Mapping) else _read(Path(report), where)
+    of_judge = values.get("judge")
+    # Reports of earlier versions do not name their judge.
+    if isinstance(of_judge, Mapping) and of_judge.get("identity") not in (None, identity):
+        criteria = of_judge.get("criteria")
+        names = "; ".join(map(str, criteria)) if isinstance(criteria, list) else "no name"
+        raise ConfigurationError(
+            f"{where}: it measures another judge ({names[:80]!r}). Criterion, model and settings must be "
+            f"the same. Measure this judge with: {command}"
+        )
+    return values, where
 
 
 def _read(path: Path, where: str) -> Mapping[str, Json]:

@@ -37,6 +37,7 @@ __all__ = [
     "Vote",
     "ask",
     "block",
+    "enclosed",
     "joined",
     "mark_of",
     "object_of",
@@ -123,8 +124,15 @@ def shown(text: str) -> str:
 
 
 def block(text: str, mark: str) -> str:
-    """Return a candidate between two lines with its mark."""
-    return f"The mark is {mark}. Candidate, between the lines with the mark:\n<<<{mark}\n{shown(text)}\n{mark}>>>\n"
+    """Return a candidate with its mark, as the part of a question."""
+    return (
+        f"The mark is {mark}. Candidate, between the lines with the mark:\n{enclosed(text, mark)}"
+    )
+
+
+def enclosed(text: str, mark: str) -> str:
+    """Return the two lines with the mark, and what is shown of a candidate between them."""
+    return f"<<<{mark}\n{shown(text)}\n{mark}>>>\n"
 
 
 def object_of(members: Mapping[str, Json]) -> Mapping[str, Json]:

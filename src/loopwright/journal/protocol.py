@@ -67,6 +67,9 @@ class Entry:
             - `waiting`, `woken`: a wait begins, and its decision; `taken`: the number of an event that the run took
             - `steered`: the hints of people that an iteration has read
             - `forked`: the run continues another one; its `value` names that run and the path
+            - `folded`: everything at and under the path has ended, and a resume reads this entry in its place; `usage`
+              is what was spent there, `value` has the number of `effects`, the `judging` part of the usage, and the
+              `value` of whoever folds it
         path: the place in the run, such as `refine/2/execute`; empty for the run itself.
         at: active seconds of the run at the event; for an effect, at its beginning.
         value: the value of the event, by kind.
@@ -168,6 +171,33 @@ class _View(Entry):
 
 # Whatever is repeated, a person set a limit for the run, and an event is taken once.
 _STAYS = ("tuned", "taken")
+_BESIDE_FOLDS = (*_STAYS, "reported")  # the reports of agents are in the result of the run
+Item = TypeVar("Item")
+
+
+def without_folded(items: list[Item], place: Callable[[Item], tuple[str, str]]) -> list[Item]:
+    """Return surviving entries without those that an entry of kind `folded` after them stands for.
+
+    Args:
+        items: the entries in order, in any form.
+        place: returns the kind and the path of one.
+    """
+    places = [place(item) for item in items]
+    folds = {path: i for i, (kind, path) in enumerate(places) if kind == "folded"}
+    return [
+        items[i]
+        for i, (kind, path) in enumerate(places)
+        if kind in _BESIDE_FOLDS or not _is_folded(i, path, folds)
+    ]
+
+
+def _is_folded(number: int, path: str, folds: Mapping[str, int]) -> bool:
+    end = len(path)
+    while end > 0:
+        if folds.get(path[:end], -1) > number:
+            return True
+        end = path.rfind("/", 0, end)
+    return False
 
 
 def surviving(entries: Sequence[Entry]) -> list[Entry]:
@@ -229,7 +259,7 @@ def _without(entries: list[Entry], paths: Sequence[str]) -> list[Entry]:
         for e in entries
         if e.kind in _STAYS
         or not (
-            (e.kind in ("ended", "step", "would_stop", "suspended") and e.path in above)
+            (e.kind in ("ended", "step", "would_stop", "suspended", "folded") and e.path in above)
             or any(is_at(e, path) for path in paths)
         )
     ]

@@ -40,7 +40,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.result import explored_by
-from .protocol import Entry, Posted, RunInfo, is_note, surviving
+from .protocol import Entry, Posted, RunInfo, is_note, surviving, without_folded
 
 __all__ = [
     "ended_result",
@@ -153,9 +153,10 @@ class RecordedRun:
     - `steered`: the hints that iterations have read
     - `taken`: the highest number and the latest time of the events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
+    - `folded`: the entries that stand for everything at and under a path, which is nowhere else in the index
 
-    `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging, `tuned` the
-    limits that people changed, `noise` the sigma of the scores of loops by name, or None.
+    `warnings` are its warnings, `active` its active seconds, `tuned` the limits that people changed, `noise` the
+    sigma of the scores of loops by name, or None.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -179,9 +180,10 @@ class RecordedRun:
         self.taken: dict[tuple[str, str], tuple[int, float]] = {}
         self.steered: dict[str, list[Json]] = {}
         self.active = 0.0
-        self.judging = NOTHING
         self.repeated: dict[str, int] = {}
+        self.folded: dict[str, Entry] = {}
         self._spent: dict[str, Usage] = {}
+        self._judged: dict[str, Usage] = {}
         self._effects: dict[str, int] | None = None
         self._began: dict[str, float] = {}
         handlers = {
@@ -192,7 +194,11 @@ class RecordedRun:
             "tuned": self._add_tuned,
             "would_stop": self._add_normal_end, "noise": self._add_noise, "waiting": self._add_waiting,
             "woken": self._add_woken, "taken": self._add_taken, "steered": self._add_steered,
+            "folded": self._add_folded,
         }  # fmt: skip
+        entries = list(entries)
+        if any(entry.kind == "folded" for entry in entries):
+            entries = without_folded(entries, lambda entry: (entry.kind, entry.path))
         for entry in entries:
             # The `seconds` of an iteration are those of its loop, which ended at `at`.
             end = entry.at if entry.kind == "iteration" else entry.at + entry.seconds
@@ -309,13 +315,24 @@ class RecordedRun:
     def _add_step(self, entry: Entry) -> None:
         self.steps[entry.path] = entry
 
-    def _spend(self, path: str, usage: Usage) -> None:
-        if usage:
-            if is_judging(path):
-                self.judging += usage
-            for above in _ancestors(path):
-                # Sums for every path above, so that each account of a resumed run reads its own.
-                self._spent[above] = self._spent.get(above, NOTHING) + usage
+    def _add_folded(self, entry: Entry) -> None:
+        path, judging = entry.path, entry.value.get("judging")
+        self.folded[path] = entry
+        self._spend(path, entry.usage, Usage.from_json(judging))
+        for above in _ancestors(path):
+            self._began.setdefault(above, entry.at)
+
+    def _spend(self, path: str, usage: Usage, judging: Usage | None = None) -> None:
+        """Add a usage, and the part of it for judging: by default all or nothing of it, by the path."""
+        if not usage:
+            return
+        if judging is None:
+            judging = usage if is_judging(path) else NOTHING
+        for above in _ancestors(path):
+            # Sums for every path above, so that each account of a resumed run reads its own.
+            self._spent[above] = self._spent.get(above, NOTHING) + usage
+            if judging:
+                self._judged[above] = self._judged.get(above, NOTHING) + judging
 
     def items(self, path: str) -> list[Json]:
         """Return the items of the list at a path; none for other steps, or before they were read."""
@@ -396,15 +413,25 @@ class RecordedRun:
         """Return the usage at and under a path; "" is the run."""
         return self._spent.get(path, NOTHING)
 
+    def judged(self, path: str) -> Usage:
+        """Return the part of that usage for judging."""
+        return self._judged.get(path, NOTHING)
+
+    @property
+    def judging(self) -> Usage:
+        """The usage of judging in the run."""
+        return self.judged("")
+
     def effects(self, path: str) -> int:
         """Return the number of effects that began at and under a path, without notes."""
         if self._effects is None:  # counted only for runs that limit them
             self._effects = {}
-            for entries in (self.finished, self.unsettled):
+            for entries in (self.finished, self.unsettled, self.folded):
                 for place, entry in entries.items():
                     if not is_note(entry.fingerprint):
+                        count = entry.value["effects"] if entry.kind == "folded" else 1
                         for above in _ancestors(place):
-                            self._effects[above] = self._effects.get(above, 0) + 1
+                            self._effects[above] = self._effects.get(above, 0) + count
         return self._effects.get(path, 0)
 
     def loops_named(self, name: str) -> list[str]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...errors import (
     ConfigurationError,
@@ -51,7 +52,7 @@ from ...tools.base import Tool
 from ...tools.mcp import McpServer
 from ..project import SCRIPTED, Project, Settings
 from ..schema.document import Action, Document
-from ..schema.evaluators import ConfidenceSpec, JudgeSpec
+from ..schema.evaluators import ConfidenceSpec, JudgeSpec, PairJudgeSpec
 from ..schema.extensions import VoterSpec
 from ..schema.fields import SETTINGS
 from ..schema.models import ConversationSpec, ReasoningSpec
@@ -61,8 +62,12 @@ from ..yaml.reader import Location
 from .compilation import Compilation, extension
 from .tools import resolve_tools
 
+if TYPE_CHECKING:
+    from ...evaluators.pairs import PairJudge
+
 __all__ = [
     "compile_judge",
+    "compile_pair_judge",
     "compile_prompt",
     "compile_settings",
     "models_alone",
@@ -324,6 +329,27 @@ def _as_measured(
     return None if rule is None else with_votes(judge, rule.votes, rule.unattainable)
 
 
+def compile_pair_judge(
+    compilation: Compilation, spec: PairJudgeSpec, at: Location
+) -> PairJudge | None:
+    """Compile the judge of a duel; None if it has problems."""
+    from ...evaluators.pairs import PairJudge, check_measured
+
+    temperature = 0.0 if spec.temperature is None else spec.temperature
+    settings = compile_settings(compilation, spec, at, None, temperature=temperature, cap=TOKENS)
+    if settings is None:
+        return None
+    criterion = _criterion(compilation, spec.criterion, (*at, "criterion"))
+    judge = PairJudge(criterion, model_settings=settings, goal=spec.goal or "")
+    if (name := spec.measured) is not None:
+        place = (*at, "measured")
+        report = compilation.json_file(name, place)
+        if report is None:
+            return None
+        compilation.attempt(place, lambda: check_measured(report, judge.identity, where=name))
+    return judge
+
+
 def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[str, Text]:
     """Return the criteria of a judge by name; templates are compiled."""
     if spec.preset:
@@ -349,7 +375,7 @@ def _criterion(compilation: Compilation, text: str, at: Location) -> Text:
 
 def compile_settings(
     compilation: Compilation,
-    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
+    spec: Action | JudgeSpec | PairJudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
     at: Location,
     schema: Json = None,
     *,
@@ -428,7 +454,7 @@ def _record_key(compilation: Compilation, key: str, url: str, models: list[str])
 
 def _models(
     compilation: Compilation,
-    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
+    spec: Action | JudgeSpec | PairJudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
     at: Location,
 ) -> list[str] | None:
     """Return the models in order: those of the caller, the step or the document; None if there are problems."""

@@ -37,6 +37,7 @@ __all__ = [
     "JudgeSpec",
     "MetricScoreSpec",
     "MetricSpec",
+    "PairJudgeSpec",
     "TestsSpec",
 ]
 
@@ -230,6 +231,33 @@ class JudgeSpec(SettingsFields):
     )
     max_tool_calls_per_reply: int | None = Field(
         None, ge=1, le=1000, description="The maximum of tool calls in one reply. Default: 128."
+    )
+
+
+class PairJudgeSpec(SettingsFields):
+    """A model that compares two outputs, in both orders."""
+
+    criterion: str = Field(
+        min_length=1, description="What decides between two outputs, a template."
+    )
+    goal: str | None = Field(
+        None, description="The goal of the work. Default: the input of the loop."
+    )
+    model: str | None = Field(None, description="The model, as `provider:model`.")
+    models: list[str] | None = Field(None, description=MODELS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
+    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
+    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
+    measured: str | None = Field(
+        None,
+        description="The report of `loopwright measure judge --pairs` on this judge, which must be above the accuracy of a coin.",
     )
 
 

@@ -504,12 +504,14 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
 
     async def _restore(self, log: DurableLog) -> None:
         row = log.row
-        info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
+        info, recorded = await self._read(
+            lambda r: (r.complete(row, row.info), r.recorded(row, folded=True))
+        )
         entries = recorded.entries
         if entries:
             # A process that was killed did not write its row, but its entries have the time.
             info = replace(info, active=max(info.active, entries[-1].at))
-        log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
+        log.restore(info, recorded, surviving(entries))
 
     async def create(self, runs: Sequence[RunInfo]) -> list[str]:
         """Create runs that no process has opened yet; see Journal.create."""

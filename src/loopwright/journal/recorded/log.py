@@ -21,6 +21,7 @@ from ..protocol import Entry, RunInfo
 from .rows import (
     DEPTHS,
     KINDS,
+    RecordedEntries,
     RunRow,
     Value,
     chain_start,
@@ -291,23 +292,17 @@ class DurableLog:
         self._loop: str | None = None
         self._mark: int | None = None
 
-    def restore(
-        self,
-        info: RunInfo,
-        head: bytes,
-        last: int,
-        recorded: Sequence[Entry],
-        stored: Mapping[bytes, int],
-    ) -> None:
-        """Continue after recorded entries: up to entry `last`, whose row has the checksum `head`."""
+    def restore(self, info: RunInfo, recorded: RecordedEntries, entries: Sequence[Entry]) -> None:
+        """Continue after recorded entries, of which `entries` survive."""
         self.info = info
-        self.recorded = recorded
-        self._contents.add_stored(stored)
-        for entry in recorded:
+        self.recorded = entries
+        self._contents.add_stored(recorded.contents)
+        self._contents.ranks.update(recorded.ranks)
+        for entry in entries:
             if entry.kind == "iteration":
                 self._contents.rank(entry.path)
-        self._seq, self._first, self._sum = last, last + 1, head
-        self._restored = last
+        self._seq, self._first, self._sum = recorded.last, recorded.last + 1, recorded.head
+        self._restored = recorded.last
 
     @property
     def grown(self) -> bool:

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from ...errors import JournalDamaged
 from ...records import NOTHING, Failure, Iteration, Measure, Usage, as_evaluation
 from ...records.codec import Json, encode
-from ..protocol import Entry, Posted, RunInfo, surviving
+from ..protocol import Entry, Posted, RunInfo, surviving, without_folded
 from ..views import tags_text
 
 Value = str | bytes | int | float | None  # what a column holds
@@ -52,6 +52,7 @@ DEPTHS = {
     "iteration": 1,
     "started": 1,
     "tuned": 1,
+    "folded": 1,
 }  # levels of fields that may be references
 _ABSENT: tuple[Json, ...] = (None, None, None, 0, 0, None, 0, 0, None)
 
@@ -311,17 +312,22 @@ def read_answer(row: Sequence[Json]) -> Posted:
 
 
 _AT_ONCE = 200  # contents read by one statement
+_PAGE = 2_000  # rows that are decoded at a time, because what is folded must not fill the memory
 Numbered = tuple[int, Json]  # the number of an entry and its element of a row
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEntries:
-    """All entries of a run: the number of the last, the checksum of its row, content ids by digest."""
+    """The entries of a run: the number of the last, the checksum of its row, content ids by digest.
+
+    `ranks` are the numbers of iterations among those that were left out, by loop; "" is for all.
+    """
 
     entries: Sequence[Entry]
     last: int
     head: bytes
     contents: Mapping[bytes, int]
+    ranks: Mapping[str, int]
 
 
 class NullContents(dict[int, str]):
@@ -374,23 +380,45 @@ class RowReader(ABC):
         except JournalDamaged as error:
             return info.as_damaged(error)
 
-    def recorded(self, row: RunRow, *, values: bool = True) -> RecordedEntries:
-        """Return all entries of a run; without `values`, long values are None."""
-        rows = self._rows(row, 1, -1)
-        ends = {first + len(raws) - 1: head for first, raws, head in rows}
+    def recorded(
+        self, row: RunRow, *, values: bool = True, folded: bool = False
+    ) -> RecordedEntries:
+        """Return all entries of a run.
+
+        Args:
+            row: the run.
+            values: whether long values are read; else they are None.
+            folded: whether to leave out the entries that one of kind `folded` stands for. Those of a run that was
+                rewound stay, because the rewind may name one of them.
+        """
+        numbered: list[Numbered] = []
+        ranks: dict[str, int] = {}
+        last, head, is_complete = 0, chain_start(row.info.run_id), not row.last
+        page = _PAGE
+        while page == _PAGE:
+            rows = self._rows(row, last + 1, _PAGE)
+            page = len(rows)
+            for first, raws, head in rows:
+                last = first + len(raws) - 1
+                is_complete = is_complete or (last == row.last and head == row.head)
+            numbered += _numbered(rows)
+            kinds = {raw[0] for _, raws, _ in rows for raw in raws} if folded else ()
+            if "r" in kinds:
+                return self.recorded(row, values=values)
+            if "folded" in kinds:
+                kept = without_folded(numbered, _place_of)
+                _count_ranks(ranks, numbered, kept)
+                numbered = kept
         # The chain cannot show that its last rows are missing; the sealed row of the run can.
-        if row.last and ends.get(row.last) != row.head:
+        if not is_complete:
             raise damaged(row.info.run_id, row.last, "is missing")
-        if not rows:
-            return RecordedEntries([], 0, chain_start(row.info.run_id), {})
-        numbered = _numbered(rows)
         bodies: dict[int, str] = NullContents()
         stored: dict[bytes, int] = {}
         if values:
             bodies, stored = self.contents(_content_ids(numbered), row)
         intents: dict[str, str] = {}
         entries = [decode_entry(raw, seq, bodies, intents) for seq, raw in numbered]
-        return RecordedEntries(entries, entries[-1].seq, rows[-1][2], stored)
+        return RecordedEntries(entries, last, head, stored, ranks)
 
     def entries(self, row: RunRow, after: int, limit: int) -> list[Entry]:
         """Return the entries of a run after a number; a `limit` of 0 is all."""
@@ -516,6 +544,19 @@ class RowReader(ABC):
 
 def _numbered(rows: Iterable[tuple[int, list[Json], bytes]]) -> list[Numbered]:
     return [(first + i, raw) for first, raws, _ in rows for i, raw in enumerate(raws)]
+
+
+def _place_of(item: Numbered) -> tuple[str, str]:
+    return item[1][0], item[1][1]
+
+
+def _count_ranks(ranks: dict[str, int], before: list[Numbered], after: list[Numbered]) -> None:
+    """Add the iterations that are left out of a list of entries."""
+    known = {seq for seq, _ in after}
+    for seq, raw in before:
+        if raw[0] == "i" and seq not in known:
+            for loop in ("", raw[1]):
+                ranks[loop] = ranks.get(loop, 0) + 1
 
 
 def _content_ids(numbered: Iterable[Numbered]) -> dict[int, int]:

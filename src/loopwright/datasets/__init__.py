@@ -1,0 +1,6 @@
+"""Data sets: cases, the files that hold them, and their splits. No model and no evaluator."""
+
+from .case import Case
+from .dataset import Dataset
+
+__all__ = ["Case", "Dataset"]
