@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError, StepError
-from ..records.codec import Json, normalise, number
+from ..records.codec import MAX_DEPTH, Json, normalise, number
 from ..records.typed import Value
 
 __all__ = ["Case"]
@@ -69,32 +69,77 @@ class Case(Value):
         group: str = "",
         place: str = "",
     ) -> None:
-        if not isinstance(id, str) or len(id) > _MAX_ID or not (id.isprintable() or id == ""):
+        content = {
+            "inputs": inputs,
+            "expected": expected,
+            "metadata": metadata or {},
+            "evaluators": list(evaluators) if isinstance(evaluators, tuple) else evaluators,
+        }
+        try:
+            content = normalise(content, "case")
+        except StepError as error:
+            raise ConfigurationError(str(error)) from error
+        self._fill(*content.values(), id=id, weight=weight, group=group, place=place)
+
+    @classmethod
+    def of_json(
+        cls,
+        inputs: Json,
+        expected: Json,
+        metadata: Json,
+        evaluators: Json,
+        *,
+        id: str,
+        weight: float,
+        group: str,
+        place: str,
+    ) -> Case:
+        """Return a case of values that were read from JSON; only those that a record cannot hold are copied."""
+        case = cls.__new__(cls)
+        own = {"id": id, "weight": weight, "group": group, "place": place}
+        try:
+            text = case._fill(inputs, expected, metadata, evaluators, **own)
+        except UnicodeEncodeError:  # half of a surrogate pair
+            pass
+        else:
+            if "\\u0000" not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
+                return case
+        return cls(inputs, expected, metadata=metadata, evaluators=evaluators, **own)
+
+    def _fill(
+        self,
+        inputs: Json,
+        expected: Json,
+        metadata: Json,
+        evaluators: Json,
+        *,
+        id: str,
+        weight: float,
+        group: str,
+        place: str,
+    ) -> str:
+        if not isinstance(id, str) or len(id) > _MAX_ID or not id.isprintable():
             raise ConfigurationError(
                 f"id: {id!r:.60} is not a text of at most {_MAX_ID} characters in one line"
             )
-        if metadata is not None and not isinstance(metadata, Mapping):
+        if not isinstance(metadata, dict):
             raise ConfigurationError(f"metadata: {metadata!r:.60} is not an object")
-        if isinstance(evaluators, str | Mapping) or not isinstance(evaluators, Sequence):
+        if not isinstance(evaluators, list):
             raise ConfigurationError(f"evaluators: {evaluators!r:.60} is not a list")
-        try:
-            content = {
-                "inputs": normalise(inputs, "inputs"),
-                "expected": normalise(expected, "expected"),
-                "metadata": normalise(metadata or {}, "metadata"),
-                "evaluators": normalise(list(evaluators), "evaluators"),
-                "weight": number("weight", weight, minimum=0, above=True),
-            }
-        except StepError as error:
-            raise ConfigurationError(str(error)) from error
-        digest = hashlib.sha256(_canonical(content).encode()).hexdigest()[:32]
-        for name, value in content.items():
-            _put(self, name, value)
-        _put(self, "evaluators", tuple(content["evaluators"]))
+        if weight != 1:
+            weight = number("weight", weight, minimum=0, above=True)
+        text = _canonical([inputs, expected, metadata, evaluators, float(weight)])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        _put(self, "inputs", inputs)
+        _put(self, "expected", expected)
         _put(self, "id", id or digest[:16])
+        _put(self, "metadata", metadata)
+        _put(self, "evaluators", tuple(evaluators))
+        _put(self, "weight", float(weight))
         _put(self, "group", group)
         _put(self, "place", place)
         _put(self, "digest", digest)
+        return text
 
     def to_json(self) -> dict[str, Json]:
         """Return the case as a line of a JSONL file has it, without what has its default."""
