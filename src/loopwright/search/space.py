@@ -1,10 +1,11 @@
-"""The space of parameters: their ranges, the values at positions in it, and the check of a proposal."""
+"""The space of parameters: their ranges, the numbers at positions in it, and the check of a proposal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import ConfigurationError, StepError, nearest
 from ..records import codec
@@ -12,8 +13,8 @@ from ..records.codec import Json
 
 __all__ = ["Parameter", "space_of"]
 
-KINDS = ("float", "int", "choice")
-_FORM = "write {float: [LOW, HIGH]}, {int: [LOW, HIGH]} or {choice: [VALUE, …]}"
+_KINDS = ("float", "int", "choice")
+_FORM = "write {float: [LOW, HIGH]}, {int: [LOW, HIGH]} or {choice: [VALUE, VALUE, …]}, numbers also with log: true"
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Parameter:
 
     name: str
     kind: str
-    low: float = 0
-    high: float = 0
+    low: Any = 0
+    high: Any = 0
     log: bool = False
     choices: tuple[Json, ...] = ()
 
@@ -33,10 +34,11 @@ class Parameter:
         place = low + position * (high - low)
         value = math.exp(place) if self.log else place
         # Rounding may leave the range at its ends.
-        return min(max(math.floor(value) if self.kind == "int" else value, self.low), self.high)
+        number: float = math.floor(value) if self.kind == "int" else value
+        return min(max(number, self.low), self.high)
 
     def position(self, value: float) -> float:
-        """Return the position of a number, that of the middle of its share for an integer."""
+        """Return the position of a number; that of an integer is the middle of its share."""
         low, high = self._ends
         place = value + 0.5 if self.kind == "int" else value
         return ((math.log(place) if self.log else place) - low) / (high - low)
@@ -50,32 +52,24 @@ class Parameter:
         """Check a proposed value.
 
         Raises:
-            StepError: of kind `bad_proposal` for a value outside of the range.
+            StepError: of kind `bad_proposal` for a value outside of the space; names the parameter.
         """
-        if self.choices:
-            inside = value in self.choices
-            range_ = f"none of {', '.join(map(codec.canonical, self.choices))}"
-        else:
-            whole = isinstance(value, int) or self.kind == "float"
-            number = isinstance(value, int | float) and not isinstance(value, bool) and whole
-            # A comparison with NaN is false.
-            inside = number and self.low <= value <= self.high
-            range_ = f"outside of {self.kind} {self.low:g} to {self.high:g}"
-        if not inside:
-            raise StepError(
-                f"the proposal for {self.name}, {value!r:.60}, is {range_}", kind="bad_proposal"
-            )
+        number = type(value) is int or (type(value) is float and self.kind == "float")
+        # A comparison with NaN is false.
+        if value in self.choices if self.choices else number and self.low <= value <= self.high:
+            return
+        range_ = list(self.choices) or [self.low, self.high]
+        raise StepError(
+            f"the proposal for {self.name}, {value!r:.60}, is outside of {self.kind} {range_!r:.80}",
+            kind="bad_proposal",
+        )
 
 
 def space_of(space: Mapping[str, Json]) -> dict[str, Parameter]:
-    """Return the parameters of a space by their names, in the order of their names.
-
-    Args:
-        space: by name, `{"float": [low, high]}` or `{"int": [low, high]}`, with `"log": True` for a logarithmic scale,
-            or `{"choice": [value, …]}`.
+    """Return the parameters of a space in the order of their names.
 
     Raises:
-        ConfigurationError: for anything else; names the parameter.
+        ConfigurationError: for anything else than `Optimise` describes; names the parameter.
     """
     if not isinstance(space, Mapping) or not space:
         raise ConfigurationError(f"optimise: space: it has no parameter; {_FORM}")
@@ -84,31 +78,30 @@ def space_of(space: Mapping[str, Json]) -> dict[str, Parameter]:
 
 def _parameter(name: str, fields: Json) -> Parameter:
     place = f"optimise: space: {name}"
-    fields = dict(fields) if isinstance(fields, Mapping) else {}
-    log = fields.pop("log", False)
-    if len(fields) != 1 or (kind := next(iter(fields))) not in KINDS:
-        wrong = next((key for key in fields if key not in KINDS), "")
-        said = (
-            f"{wrong!r} is no distribution{nearest(str(wrong), (*KINDS, 'log'))}; " if wrong else ""
-        )
-        raise ConfigurationError(f"{place}: {said}{_FORM}")
-    values = fields[kind]
-    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < 2:
-        raise ConfigurationError(f"{place}: {kind}: {values!r:.60}; {_FORM}")
-    if not isinstance(log, bool) or (log and kind == "choice"):
-        raise ConfigurationError(f"{place}: log: {log!r}; it is true or false, for float and int")
+    items: dict[str, Any] = dict(fields) if isinstance(fields, Mapping) else {}
+    log = items.pop("log", False)
+    kind, values = next(iter(items.items()), ("", None))
+    known = len(items) == 1 and kind in _KINDS
+    if (
+        not known
+        or not isinstance(values, list | tuple)
+        or type(log) is not bool
+        or (log and kind == "choice")
+    ):
+        unknown = nearest(str(kind), _KINDS) if kind not in _KINDS else ""
+        raise ConfigurationError(f"{place}: {fields!r:.60}; {_FORM}{unknown}")
     if kind == "choice":
-        if any(value in values[:nth] for nth, value in enumerate(values)):
-            raise ConfigurationError(f"{place}: choice: a value comes twice; use each only once")
+        if len(values) < 2 or any(value in values[:nth] for nth, value in enumerate(values)):
+            raise ConfigurationError(
+                f"{place}: choice: {values!r:.60}; use two different values or more"
+            )
         return Parameter(name, kind, choices=tuple(codec.normalise(list(values), place)))
-    if len(values) != 2:
-        raise ConfigurationError(f"{place}: {kind}: {len(values)} values; {_FORM}")
-    least = 0.0 if log else -math.inf
     for value in values:
-        codec.number(f"{place}: {kind}", value, minimum=least, above=log)
-        if kind == "int":
-            codec.integer(f"{place}: int", value, minimum=-(2**53))
-    low, high = values
-    if low >= high:
-        raise ConfigurationError(f"{place}: {kind}: [{low:g}, {high:g}]; the first must be lower")
-    return Parameter(name, kind, low, high, log)
+        codec.number(f"{place}: {kind}", value, minimum=0.0 if log else -math.inf, above=log)
+    whole = kind == "float" or all(type(value) is int for value in values)
+    if len(values) != 2 or not whole or values[0] >= values[1]:
+        numbers = "numbers" if kind == "float" else "integers"
+        raise ConfigurationError(
+            f"{place}: {kind}: {values!r:.60}; write two {numbers}, the lower one first"
+        )
+    return Parameter(name, kind, values[0], values[1], log)
