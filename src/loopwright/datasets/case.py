@@ -97,15 +97,25 @@ class Case(Record):
     ) -> Case:
         """Return a case of values that were read from JSON; only those that a record cannot hold are copied."""
         case = cls.__new__(cls)
-        own = {"id": id, "weight": weight, "group": group, "place": place}
         try:
-            text = case._fill(inputs, expected, metadata, evaluators, **own)
+            text = case._fill(
+                inputs,
+                expected,
+                metadata,
+                evaluators,
+                id=id,
+                weight=weight,
+                group=group,
+                place=place,
+            )
         except UnicodeEncodeError:  # half of a surrogate pair
-            pass
-        else:
-            if "\\u0000" not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
-                return case
-        return cls(inputs, expected, metadata=metadata, evaluators=evaluators, **own)
+            text = ""
+        if text and "\\u0000" not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
+            return case
+        return cls(
+            inputs, expected, id=id, metadata=metadata, evaluators=evaluators, weight=weight,
+            group=group, place=place,
+        )  # fmt: skip
 
     def _fill(
         self,

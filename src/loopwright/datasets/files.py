@@ -43,10 +43,13 @@ class Found(NamedTuple):
 
 
 class Source(Protocol):
-    """One file of cases, and the line of each case that `scan` returned."""
+    """One file of cases."""
 
     name: str
-    lines: Sequence[int]
+
+    @property
+    def lines(self) -> Sequence[int]:
+        """The line of each case that `scan` returned."""
 
     def scan(self) -> Iterator[Found]:
         """Read all rows; each case that this returns can be read again."""
@@ -155,7 +158,8 @@ def open_source(path: Path, name: str, layout: Layout) -> Source:
             f"{name}: files of cases end with {', '.join(SUFFIXES)}; "
             "write one JSON object per line into a .jsonl file"
         )
-    return opener(path, name, layout)
+    source: Source = opener(path, name, layout)
+    return source
 
 
 class _Streamed:
