@@ -23,8 +23,10 @@ from ..records import (
     History,
     Iteration,
     Measure,
+    Origin,
     Result,
     as_evaluation,
+    exceeds,
 )
 from ..records.codec import Json, integer, number
 from ..records.typed import Value
@@ -226,6 +228,16 @@ class LoopMetrics(Value):
         """Return an evaluation with the score that its metric makes."""
         return evaluation if self.score is None else self.score.of(evaluation)
 
+    def origin(self, baseline: Evaluation | None) -> Origin:
+        """Return what the first iterations are compared with."""
+        if not self.objective:
+            return Origin(baseline, None if baseline is None else baseline.standing)
+        metric, values = self.metrics[self.objective], {} if baseline is None else baseline.metrics
+        rank = None
+        if self.objective in values:
+            rank = Measure("", values[self.objective], direction=metric.direction).rank
+        return Origin(baseline, rank, metric.min_delta)
+
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""
         if item.evaluation is not None and self.score is not None:
@@ -250,10 +262,7 @@ class LoopMetrics(Value):
         if not self.objective:
             return replace(item, measures=measures)
         objective = next((measure for measure in measures if measure.objective), None)
-        # Without a changed file, a better value is noise.
-        changed = item.files is None or item.files.get("files") != 0
-        sound = item.eligible and item.passed is not False and changed
-        return replace(item, measures=measures, accepted=sound and self._better(objective))
+        return replace(item, measures=measures, accepted=item.sound and self._better(objective))
 
     def _better(self, measure: Measure | None) -> bool:
         if measure is None:
@@ -262,8 +271,7 @@ class LoopMetrics(Value):
             return True
         gain = -measure.change if measure.direction == MINIMISE else measure.change
         least = self.metrics[self.objective].min_delta
-        # A difference of floats misses its decimal value: 0.3 - 0.2 is not an improvement by more than 0.1.
-        return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
+        return exceeds(gain, least)
 
 
 def metrics_of(

@@ -8,10 +8,11 @@ from .evaluation import (
     Measure,
     Tampering,
     as_evaluation,
+    exceeds,
     number_text,
     reaches,
 )
-from .history import History, agents_history
+from .history import History, Origin, agents_history, latest_kept
 from .iteration import (
     NOTHING,
     Candidate,
@@ -49,6 +50,7 @@ __all__ = [
     "Iteration",
     "LoopResults",
     "Measure",
+    "Origin",
     "Reason",
     "Record",
     "Result",
@@ -61,10 +63,12 @@ __all__ = [
     "as_evaluation",
     "by_purpose",
     "case_path",
+    "exceeds",
     "failure_of",
     "is_judging",
     "item_outcomes",
     "item_stop",
+    "latest_kept",
     "number_text",
     "own",
     "own_json",
