@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from ..datasets import Case
+
 __all__ = ["Context", "Scope"]
 
 _UNBEGUN = History()  # of a scope before its first iteration
@@ -55,6 +57,7 @@ class Scope:
 
     __slots__ = (
         "baseline",
+        "case",
         "chain",
         "checked",
         "current",
@@ -98,6 +101,8 @@ class Scope:
         self.current = initial
         # The snapshots of the workspace that its steps run in; None without one.
         self.files: Snapshots | None = None if parent is None else parent.files
+        # The case of a data set that its steps work on.
+        self.case: Case | None = None if parent is None else parent.case
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         self.restarts = 0  # of a loop that stalled
@@ -165,6 +170,10 @@ class Scope:
     def branch(self, put_backs: int) -> None:
         """Begin with the files of an earlier iteration, after so many such beginnings."""
         self.chain = put_backs
+
+    def work_on(self, case: Case) -> None:
+        """Set the case of a data set that the steps work on."""
+        self.case = case
 
     def receive(self, value: Json) -> None:
         """Set the input of the iteration."""
@@ -302,6 +311,12 @@ class Context:
 
             self.drawn = Random(f"{self.run.log.info.seed} {self.path}")
             return self.drawn
+
+    @property
+    def case(self) -> Case | None:
+        """A copy of the case of a data set that the step works on, or None; a task does not see what is expected."""
+        case = None if self.scope is None else self.scope.case
+        return None if case is None else case.view(typed=self._typed)
 
     @property
     def iteration(self) -> int:
@@ -634,6 +649,6 @@ class _TypedContext(Context):
 
 
 _PUBLIC = (
-    "ask", "call", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
+    "ask", "call", "case", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
     "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "wait", "warn",
 )  # fmt: skip

@@ -593,7 +593,8 @@ class LoopRun:
             if (cut := attempt.cut) is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             run.append(entry)
-        if not iteration.explored:
+        # The iterations of a case are no progress of the run.
+        if not iteration.explored and self.scope.case is None:
             run.note(iteration)
         # Without a limit, effects of earlier processes are not counted.
         effects = self.account.effects if self.account.limited else 0
@@ -711,7 +712,9 @@ class LoopRun:
 
     def _register(self, result: Result) -> None:
         self._show(result)
-        self.run_state.loops.keep(self.path, result)
+        # The loops of 100,000 cases would fill the memory.
+        if self.scope.case is None:
+            self.run_state.loops.keep(self.path, result)
 
     def _show(self, result: Result) -> None:
         if self.scope.parent is not None:

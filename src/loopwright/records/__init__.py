@@ -12,7 +12,16 @@ from .evaluation import (
     reaches,
 )
 from .history import History, agents_history
-from .iteration import NOTHING, Candidate, Failure, Iteration, Usage, by_purpose, is_judging
+from .iteration import (
+    NOTHING,
+    Candidate,
+    Failure,
+    Iteration,
+    Usage,
+    by_purpose,
+    case_path,
+    is_judging,
+)
 from .result import (
     ItemOutcome,
     LoopResults,
@@ -51,6 +60,7 @@ __all__ = [
     "agents_history",
     "as_evaluation",
     "by_purpose",
+    "case_path",
     "failure_of",
     "is_judging",
     "item_outcomes",
