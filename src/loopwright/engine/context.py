@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from ..datasets import Case
+    from .early import Curve, Early
     from .plan import Place
 
 __all__ = ["Context", "Scope"]
@@ -58,6 +60,7 @@ class Scope:
 
     __slots__ = (
         "baseline",
+        "case",
         "checked",
         "current",
         "files",
@@ -100,6 +103,8 @@ class Scope:
         self.current = initial
         # The snapshots of the workspace that its steps run in; None without one.
         self.files: Snapshots | None = None if parent is None else parent.files
+        # The case of a data set that its steps work on.
+        self.case: Case | None = None if parent is None else parent.case
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         # What the iteration sees by its plan; None in a loop that continues from the last one.
@@ -167,6 +172,10 @@ class Scope:
     def stand(self, place: Place) -> None:
         """Show the iterations that the plan of the present one leaves to see."""
         self.place = place
+
+    def work_on(self, case: Case) -> None:
+        """Set the case of a data set that the steps work on."""
+        self.case = case
 
     def receive(self, value: Json) -> None:
         """Set the input of the iteration."""
@@ -269,8 +278,9 @@ class Context:
     """
 
     __slots__ = (
-        "account", "drawn", "gate", "names", "path", "run", "scope", "spent", "spent_exact",
+        "account", "curve", "drawn", "gate", "names", "path", "run", "scope", "spent", "spent_exact",
     )  # fmt: skip
+    curve: Curve  # set by `interim`
     drawn: Random  # set by `random`
     # Readers get copies: what a function does to a value must not change the record.
     _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
@@ -331,6 +341,12 @@ class Context:
 
             self.drawn = Random(f"{self.run.log.info.seed} {self.path}")
             return self.drawn
+
+    @property
+    def case(self) -> Case | None:
+        """A copy of the case of a data set that the step works on, or None; a task does not see what is expected."""
+        case = None if self.scope is None else self.scope.case
+        return None if case is None else case.view(typed=self._typed)
 
     @property
     def iteration(self) -> int:
@@ -445,6 +461,38 @@ class Context:
                 retryable=False,
             )
         self.spent += usage
+
+    def interim(self, value: float, step: float, early: Early | None = None) -> None:
+        """Report a value of an evaluation on the way, such as a loss, which may end the evaluation here.
+
+        In the evaluation of a loop with an objective, it ends if the value is worse than the median of those that
+        earlier iterations had at this step. It then has no value, and `passed` is false. Elsewhere nothing happens.
+
+        Args:
+            value: the value; the direction of the objective says whether lower or higher ones are better.
+            step: the step, such as the number of the batch.
+            early: from which step on, and after how many iterations. Default: `Early()`, from the first step on, after
+                three.
+
+        Raises:
+            StoppedEarly: to end the evaluation; let it pass.
+            StepError: of kind `bad_interim` for a value or a step that is not a number.
+
+        Example:
+            >>> from loopwright import Context, Loop, run_sync
+            >>> def train(rate: float, ctx: Context) -> dict:
+            ...     for step in range(10):
+            ...         ctx.interim(1 / (rate * (step + 1)), step)
+            ...     return {"metrics": {"loss": 1 / rate}}
+            >>> loop = Loop(
+            ...     lambda rate: rate, train, lambda last: last.input / 2, metrics={"loss": "minimise"}, max_iterations=4
+            ... )
+            >>> run_sync(loop, 1.0).history[-1].feedback
+            'stopped early at step 0: 8 is worse than the median 2 of 3'
+        """
+        from .early import Early, interim  # for the few evaluators that have such values
+
+        interim(self, value, step, early or Early())
 
     def warn(self, sentence: str, *, code: str = "") -> None:
         """Add a sentence to the result's warnings, once in a run.
@@ -674,6 +722,6 @@ class _TypedContext(Context):
 
 
 _PUBLIC = (
-    "ask", "call", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
+    "ask", "call", "case", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
     "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "wait", "warn",
 )  # fmt: skip

@@ -202,6 +202,10 @@ class LoopRun:
                 attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
                 if attempt.evaluation is not None and attempt.evaluation.undecided:
                     attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if loop.measured is not None and loop.measured.confirm is not None:
+                from .confirming import confirmed
+
+                attempt.evaluation = await confirmed(self, attempt.iteration())
             if loop.sentences:
                 attempt.stage = "until"
                 attempt.evaluation = await judge_sentences(self, attempt.iteration(), self._view())
@@ -658,7 +662,8 @@ class LoopRun:
             if (cut := attempt.cut) is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             run.append(entry)
-        if not iteration.explored:
+        # The iterations of a case are no progress of the run.
+        if not iteration.explored and self.scope.case is None:
             run.note(iteration)
         # Without a limit, effects of earlier processes are not counted.
         effects = self.account.effects if self.account.limited else 0
@@ -776,7 +781,9 @@ class LoopRun:
 
     def _register(self, result: Result) -> None:
         self._show(result)
-        self.run_state.loops.keep(self.path, result)
+        # The loops of 100,000 cases would fill the memory.
+        if self.scope.case is None:
+            self.run_state.loops.keep(self.path, result)
 
     def _show(self, result: Result) -> None:
         if self.scope.parent is not None:

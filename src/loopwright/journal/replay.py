@@ -34,6 +34,7 @@ from ..records import (
     Stop,
     Usage,
     as_evaluation,
+    case_path,
     failure_of,
     is_judging,
     item_outcomes,
@@ -355,9 +356,13 @@ class RecordedRun:
     @property
     def iterations(self) -> int:
         """The number of recorded iterations of all loops and items of all lists, without explored ones."""
-        return sum(
-            not entry.value.explored for entries in self.records.values() for entry in entries
-        )
+        return sum(1 for _ in self.own_records())
+
+    def own_records(self) -> Iterator[Entry]:
+        """Iterate over the iterations of loops and lists without explored ones, and without those of cases."""
+        for path, entries in self.records.items():
+            if not case_path(path):
+                yield from (entry for entry in entries if not entry.value.explored)
 
     def history(self, path: str) -> tuple[History, int]:
         """Return the iterations of the loop at a path, and the number of those that it explored later.
@@ -555,6 +560,8 @@ def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
     loops.lists = frozenset(replay.lists())
     ended_paths = [path for path in replay.ended if path]
     for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
+        if case_path(path):
+            continue
         if (end := replay.ended.get(path)) is not None:
             loops.keep(path, loop_result(info.run_id, replay, path, end))
             continue

@@ -13,7 +13,16 @@ from .evaluation import (
     reaches,
 )
 from .history import History, Origin, agents_history, latest_kept
-from .iteration import NOTHING, Candidate, Failure, Iteration, Usage, by_purpose, is_judging
+from .iteration import (
+    NOTHING,
+    Candidate,
+    Failure,
+    Iteration,
+    Usage,
+    by_purpose,
+    case_path,
+    is_judging,
+)
 from .result import (
     ItemOutcome,
     LoopResults,
@@ -53,6 +62,7 @@ __all__ = [
     "agents_history",
     "as_evaluation",
     "by_purpose",
+    "case_path",
     "exceeds",
     "failure_of",
     "is_judging",

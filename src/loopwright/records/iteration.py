@@ -137,12 +137,14 @@ class Usage(Value):
 
 NOTHING = Usage()
 _JUDGING = re.compile(
-    r"(?:^|/)(?:[0-9]+/(?:candidate-[0-9]+/)?(?:evaluate|until|confirm)|rejudge/[0-9]+)(?:/|$)"
+    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm)"
+    r"|rejudge/[0-9]+)(?:/|$)"
 )
+_CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
 
 
 def is_judging(path: str) -> bool:
-    """Return whether a path is inside the `evaluate` of a loop.
+    """Return whether a path is inside the `evaluate` of a loop or of a case.
 
     >>> is_judging("refine/2/evaluate/attempt-1"), is_judging("refine/2/execute/attempt-1")
     (True, False)
@@ -150,6 +152,16 @@ def is_judging(path: str) -> bool:
     True
     """
     return _JUDGING.search(path) is not None
+
+
+def case_path(path: str) -> str:
+    """Return the path of the innermost case of a data set around a path; "" outside of one.
+
+    >>> case_path("answers/cases/s0003/c12/repeat-2/evaluate/attempt-1")
+    'answers/cases/s0003/c12/repeat-2'
+    """
+    end = max((found.end() for found in _CASE.finditer(path)), default=0)
+    return path[:end]
 
 
 def by_purpose(usage: Usage, judging: Usage) -> Json:

@@ -125,6 +125,9 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
         loop = {**{k: v for k, v in fields.items() if k in OF_ITEMS}, **loop}
     if loop is not None:
         variables["loop"] = loop
+    case = None if ctx.scope is None else ctx.scope.case
+    if case is not None:
+        variables["case"] = case.variables()
     supplied = {name: item for name, item in (supplied or {}).items() if name != "env"}
     # Predefined names win over steps, and steps over the caller's variables.
     return {**supplied, **steps, **variables, "given": supplied}
