@@ -235,7 +235,7 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(
     ("options", "files"),
-    zip(RULES, (True, False, False, True), strict=True),
+    list(zip(RULES, (True, False, False, True), strict=True)),
     ids=["fresh", "strategies", "sample", "last"],
 )
 def test_a_run_killed_at_any_write_goes_on_alike(options: dict[str, Any], files: bool) -> None:
