@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ..datasets import Case
+    from .early import Curve, Early
     from .plan import Place
 
 __all__ = ["Context", "Scope"]
@@ -277,8 +278,9 @@ class Context:
     """
 
     __slots__ = (
-        "account", "drawn", "gate", "names", "path", "run", "scope", "spent", "spent_exact",
+        "account", "curve", "drawn", "gate", "names", "path", "run", "scope", "spent", "spent_exact",
     )  # fmt: skip
+    curve: Curve  # set by `interim`
     drawn: Random  # set by `random`
     # Readers get copies: what a function does to a value must not change the record.
     _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
@@ -459,6 +461,38 @@ class Context:
                 retryable=False,
             )
         self.spent += usage
+
+    def interim(self, value: float, step: float, early: Early | None = None) -> None:
+        """Report a value of an evaluation on the way, such as a loss, which may end the evaluation here.
+
+        In the evaluation of a loop with an objective, it ends if the value is worse than the median of those that
+        earlier iterations had at this step. It then has no value, and `passed` is false. Elsewhere nothing happens.
+
+        Args:
+            value: the value; the direction of the objective says whether lower or higher ones are better.
+            step: the step, such as the number of the batch.
+            early: from which step on, and after how many iterations. Default: `Early()`, from the first step on, after
+                three.
+
+        Raises:
+            StoppedEarly: to end the evaluation; let it pass.
+            StepError: of kind `bad_interim` for a value or a step that is not a number.
+
+        Example:
+            >>> from loopwright import Context, Loop, run_sync
+            >>> def train(rate: float, ctx: Context) -> dict:
+            ...     for step in range(10):
+            ...         ctx.interim(1 / (rate * (step + 1)), step)
+            ...     return {"metrics": {"loss": 1 / rate}}
+            >>> loop = Loop(
+            ...     lambda rate: rate, train, lambda last: last.input / 2, metrics={"loss": "minimise"}, max_iterations=4
+            ... )
+            >>> run_sync(loop, 1.0).history[-1].feedback
+            'stopped early at step 0: 8 is worse than the median 2 of 3'
+        """
+        from .early import Early, interim  # for the few evaluators that have such values
+
+        interim(self, value, step, early or Early())
 
     def warn(self, sentence: str, *, code: str = "") -> None:
         """Add a sentence to the result's warnings, once in a run.
