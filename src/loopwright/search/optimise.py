@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.plan import Plan, parent_of
 from ..engine.step import FunctionStep, digest_of
@@ -23,6 +23,7 @@ from .space import Parameter, space_of
 if TYPE_CHECKING:
     from ..engine.iteration import Attempt
     from ..engine.loop import LoopRun
+    from ..engine.loop_options import LoopOptions
 
 __all__ = ["Optimise", "Proposals"]
 
@@ -86,6 +87,23 @@ class Optimise(Value):
         options = codec.canonical([self.space, self.by, self.startup, self.reuse])
         return f"note.{digest_of('optimise', options)}"
 
+    def strategies_of(self, loop: LoopOptions[Any, Any]) -> Mapping[str, Json] | None:
+        """Return the strategies of a loop with this optimiser: its names, if there are several.
+
+        Raises:
+            ConfigurationError: for options that contradict it.
+        """
+        why = ""
+        if loop.adapt is not None:
+            why = "it takes the place of adapt; remove one of the two"
+        elif len(self.by) > 1 and loop.strategies is not None:
+            why = "its names are the strategies of the loop; remove strategies"
+        elif len(self.by) > 1 and loop.on_stall is None:
+            why = f"only a stall hands over from {self.by[0]} to {self.by[1]}; add on_stall"
+        if why:
+            raise ConfigurationError(f"loop {loop.name}: optimise: {why}", option="optimise")
+        return {name: name for name in self.by} if len(self.by) > 1 else loop.strategies
+
     def begin(self, loop_run: LoopRun) -> Proposals:
         """Return the proposals of one run of a loop."""
         seed = loop_run.run_state.log.info.seed
@@ -133,7 +151,7 @@ class Proposals:
                 entry = replay.finished.get(f"{path}/{item.number}/propose")
                 proposed = None if entry is None else entry.value
             if proposed:
-                rows = item.candidates or (item,)
+                rows: Sequence[Candidate | Iteration] = item.candidates or (item,)
                 told = [_trial(of, row, loop_run) for of, row in zip(proposed, rows, strict=False)]
                 told += [Trial(of, None) for of in proposed[len(rows) :]]
                 plan = Plan(parent_of(item), item.chain, item.strategy)
@@ -224,7 +242,7 @@ class Proposals:
         return proposed
 
     def _by(self, plan: Plan) -> str:
-        return plan.strategy or self.optimise.by[0]
+        return plan.strategy if len(self.optimise.by) > 1 else self.optimise.by[0]
 
 
 def _trial(parameters: Parameters, row: Candidate | Iteration, loop_run: LoopRun) -> Trial:
