@@ -236,8 +236,10 @@ def confirmation(
     limit: int,
     sign: int,
     min_delta: float,
-) -> Generator[str, Sample, dict[str, Json]]:
+) -> Generator[str, Sample | None, dict[str, Json]]:
     """Decide on an iteration: yield `base` or `candidate` to be measured, and return the record.
+
+    A measurement without a sound value, None, ends it: nothing is accepted by luck.
 
     Args:
         confirm: the declaration.
@@ -253,7 +255,10 @@ def confirmation(
         # Nothing is better or worse than it, so it becomes the base.
         several = [first]
         while len(several) < confirm.baseline_of(screening):
-            several.append(value_of((yield "candidate")))
+            if (sample := (yield "base")) is None:
+                # The input is the beginning, however well it can be measured.
+                return {"accepted": item == 0, "candidate": several, "missing": "base"}
+            several.append(value_of(sample))
         return {"accepted": True, "candidate": several}
     of = fmean(standing.values)
     record: dict[str, Json] = {"accepted": False, "screening": first, "of": of}
@@ -266,30 +271,26 @@ def confirmation(
         return {**record, "accepted": accepted, "candidate": [first], "exact": True}
     stages = confirm.stages_of(screening)
     level = standing.share_at(item, limit) / len(stages)
+    record |= {"limit": limit, "stages": len(stages), "level": level, "tests": 0}
     base: list[Sample] = []
     candidate: list[Sample] = []
-    tests = 0
     for count in stages:
-        tests += 1
         while len(candidate) < count:
-            base.append((yield "base"))
-            candidate.append((yield "candidate"))
+            for side, samples in (("base", base), ("candidate", candidate)):
+                if (sample := (yield side)) is None:
+                    return {**record, **_measured(base, candidate), "missing": side}
+                samples.append(sample)
         verdict = compared(
             base, candidate, standing.groups, sign=sign, min_delta=min_delta, level=level
         )
+        record |= {"tests": record["tests"] + 1, "df": verdict.df, "p": verdict.p}
         if verdict.state != "open":
             break
-    ours, theirs = list(map(value_of, candidate)), list(map(value_of, base))
-    return {
-        "accepted": verdict.state == "accepted",
-        "screening": first,
-        "of": fmean(theirs),
-        "candidate": ours,
-        "base": theirs,
-        "limit": limit,
-        "stages": len(stages),
-        "tests": tests,
-        "level": level,
-        "df": verdict.df,
-        **({} if verdict.p is None else {"p": verdict.p}),
-    }
+    accepted = verdict.state == "accepted"
+    return {**record, **_measured(base, candidate), "accepted": accepted}
+
+
+def _measured(base: Sequence[Sample], candidate: Sequence[Sample]) -> dict[str, Json]:
+    """Return the part of a record with the new measurements, and the value that the candidate is compared with."""
+    theirs, ours = list(map(value_of, base)), list(map(value_of, candidate))
+    return {"base": theirs, "candidate": ours, **({"of": fmean(theirs)} if theirs else {})}

@@ -25,7 +25,7 @@ from ..errors import (
     Suspended,
 )
 from ..journal import Entry
-from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
+from ..records import NOTHING, Failure, Reason, Usage, codec, is_judging, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
 from .budgets import OVERSHOOT
@@ -277,7 +277,7 @@ def _written(run: Run, types: FunctionTypes | None, output: object, path: str) -
     if (
         type(output) not in _PLAIN
         # An evaluator may return any form of an evaluation.
-        and not path.endswith("evaluate")
+        and not is_judging(path)
         and (sentence := types.untyped(output))
     ):
         run.warn(sentence, code=UNTYPED_OUTPUT)

@@ -272,6 +272,12 @@ class Snapshots:
         """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""
         self.current = dict(snapshot)
 
+    async def show(self, snapshot: Mapping[str, Json] | None) -> None:
+        """Put a snapshot in place to be measured, of another iteration too; None is the beginning."""
+        self.current = None if snapshot is None else dict(snapshot)
+        commit = (self.current or self.base)["commit"]
+        await self._complete(self.state.restore(commit, busy=True, edits="discard"))
+
     async def checkpoint(self, path: str) -> None:
         """Capture the state after the step at a path, before its end is recorded."""
         # An evaluator's changes are put back, and without a record nothing is resumed.

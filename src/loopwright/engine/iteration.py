@@ -317,6 +317,10 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)
         evaluation = as_evaluation(value)
+        if loop.measured is not None and loop.measured.confirm is not None:
+            from .confirming import confirmed
+
+            evaluation = await confirmed(loop_run, Iteration(0, given, given, evaluation))
         if loop.measured is not None:
             evaluation = loop.measured.scored(evaluation)
         # In runs of earlier versions, the sentences are no part of the evaluation of the input.

@@ -204,6 +204,10 @@ class LoopRun:
                 attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
                 if attempt.evaluation is not None and attempt.evaluation.undecided:
                     attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if loop.measured is not None and loop.measured.confirm is not None:
+                from .confirming import confirmed
+
+                attempt.evaluation = await confirmed(self, attempt.iteration())
             if loop.sentences:
                 attempt.stage = "until"
                 attempt.evaluation = await judge_sentences(self, attempt.iteration(), self._view())

@@ -86,6 +86,7 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..search.optimise import Optimise
+    from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
     from .plan import Policies
 
@@ -94,6 +95,7 @@ __all__ = [
     "LoopLimits",
     "LoopOptions",
     "Undecided",
+    "acting",
     "check_surroundings",
     "explores",
     "may_continue",
@@ -351,10 +353,10 @@ def refuse_to_act(loop: LoopDeclaration, parts: Iterable[Step]) -> None:
     Raises:
         ConfigurationError: names the step.
     """
-    acting = next((step for part in parts for step in _acting(part)), None)
-    if acting is not None:
+    found = next((step for part in parts for step in acting(part)), None)
+    if found is not None:
         raise ConfigurationError(
-            f"loop {loop.name}: explore: {acting.name} acts outside the run, and an explored run would repeat that. "
+            f"loop {loop.name}: explore: {found.name} acts outside the run, and an explored run would repeat that. "
             "Give the loop a workspace, or declare the step with idempotent=True.",
             option="explore",
         )
@@ -380,7 +382,7 @@ def check_surroundings(step: Step, *, in_workspace: bool = False) -> None:
         check_surroundings(part, in_workspace=in_workspace)
 
 
-def _acting(step: Step) -> Iterator[Step]:
+def acting(step: Step) -> Iterator[Step]:
     """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so."""
     if getattr(step, "idempotent", True) is False:
         yield step
@@ -390,7 +392,7 @@ def _acting(step: Step) -> Iterator[Step]:
         if getattr(tool, "idempotent", False) is not True:
             yield tool
     for part in step.parts():
-        yield from _acting(part)
+        yield from acting(part)
 
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
@@ -618,6 +620,7 @@ if TYPE_CHECKING:
         metrics: Mapping[str, str | Metric] | None
         objective: str
         score: MetricScore | Mapping[str, Json] | None
+        confirm: Confirm | None
         impossible: Impossible
         undecided: Undecided
         explore: float
@@ -657,6 +660,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
     objective: str = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    confirm: Confirm | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
     undecided: Undecided = field(default=Undecided(), kw_only=True)
     explore: float = field(default=0.0, kw_only=True)
@@ -700,7 +704,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if self.metrics is not None or self.objective != "" or self.score is not None:
             from .metrics import metrics_of
 
-            put("measured", metrics_of(self.metrics, self.objective, self.score))
+            put("measured", metrics_of(self.metrics, self.objective, self.score, self.confirm))
         put("until", with_limits(self.until, self.guards, limits))
         put("sentences", self._sentences())
         stages = ("execute", "evaluate", "adapt")
@@ -735,6 +739,10 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
+        if self.confirm is not None:
+            from .confirming import check_confirm
+
+            check_confirm(cast("LoopDeclaration", self))
         if self.explore:
             check_exploration(cast("LoopDeclaration", self))
 
@@ -948,6 +956,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *self._policy_texts,
             *([self.optimise.fingerprint] if self.optimise is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
+            *([repr(self.confirm)] if self.confirm is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import (
@@ -33,6 +33,9 @@ from ..records.typed import Value
 from .composites import attempt, combined
 from .context import Context
 from .step import CompositeStep, Step, digest_of, fingerprinted
+
+if TYPE_CHECKING:
+    from .confirmation import Confirm
 
 __all__ = [
     "TAKES",
@@ -209,11 +212,13 @@ class LoopMetrics(Value):
         metrics: The declared metrics by name.
         objective: The name of the metric that orders the iterations, or "".
         score: How a metric becomes the score, or None.
+        confirm: How a better value is confirmed before it is accepted, or None.
     """
 
     metrics: Mapping[str, Metric]
     objective: str = ""
     score: MetricScore | None = None
+    confirm: Confirm | None = field(default=None, repr=False)
 
     @property
     def repeats(self) -> dict[str, tuple[int, str]]:
@@ -245,7 +250,10 @@ class LoopMetrics(Value):
         # A value changes from that of the last accepted iteration, or of the baseline.
         if self.objective and (best := history.best) is not None:
             baseline = best.evaluation
-        base = {} if baseline is None else baseline.metrics
+        record = self.confirmation(item)
+        base = {} if baseline is None else dict(baseline.metrics)
+        if record is not None and "of" in record:
+            base[self.objective] = record["of"]
         values = {} if item.evaluation is None else item.evaluation.metrics
         measures = tuple(
             Measure(
@@ -262,7 +270,21 @@ class LoopMetrics(Value):
         if not self.objective:
             return replace(item, measures=measures)
         objective = next((measure for measure in measures if measure.objective), None)
-        return replace(item, measures=measures, accepted=item.sound and self._better(objective))
+        if self.confirm is None:
+            accepted = self._better(objective)
+        else:
+            accepted = record is not None and record["accepted"]
+        return replace(item, measures=measures, accepted=accepted and self.may_count(item))
+
+    def may_count(self, item: Iteration) -> bool:
+        """Return whether an iteration may be accepted, whatever its value is; the input always counts."""
+        return not item.number or item.sound
+
+    def confirmation(self, item: Iteration) -> dict[str, Json] | None:
+        """Return the record of the confirmation of an iteration, or None."""
+        if self.confirm is None or item.evaluation is None or not self.may_count(item):
+            return None
+        return item.evaluation.details.get("confirm")
 
     def _better(self, measure: Measure | None) -> bool:
         if measure is None:
@@ -275,7 +297,10 @@ class LoopMetrics(Value):
 
 
 def metrics_of(
-    metrics: Mapping[str, str | Metric] | None, objective: str, score: object
+    metrics: Mapping[str, str | Metric] | None,
+    objective: str,
+    score: object,
+    confirm: Confirm | None = None,
 ) -> LoopMetrics | None:
     """Return the metrics that a loop declares, checked; None without any.
 
@@ -306,7 +331,7 @@ def metrics_of(
     chosen = _objective(declared, objective)
     if not declared and score is None:
         return None
-    return LoopMetrics(declared, chosen, score)
+    return LoopMetrics(declared, chosen, score, confirm)
 
 
 def _objective(declared: Mapping[str, Metric], objective: str) -> str:

@@ -65,7 +65,9 @@ __all__ = [
 RECORDED = "recorded"  # the name of the policy that the runs had
 KEYS = ("name", "until", "keep")
 # These change which drafts are written, and the journal has no drafts that were not written.
-_NOT_REPLAYABLE = ("on_stall", "candidates", "refine_from", "strategies", "adapt", "confirm")
+_NOT_REPLAYABLE = (
+    "on_stall", "candidates", "refine_from", "strategies", "optimise", "adapt", "confirm",
+)  # fmt: skip
 _THRESHOLDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 _PATIENCE = (0, 1, 2, 3, 4)
 _MIN_DELTA = (0.0, 0.02)

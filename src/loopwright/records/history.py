@@ -471,6 +471,8 @@ def why(item: Iteration) -> str:
     if measure.change is None:
         return "the first value"
     base = f"{number_text(measure.value - measure.change)} {measure.unit}".rstrip()
+    if tested := display.confirmed(item):
+        return f"compared with {base}: {tested}"
     if item.accepted:
         return f"better than {base}"
     gains = measure.change < 0 if measure.direction == MINIMISE else measure.change > 0
