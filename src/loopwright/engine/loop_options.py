@@ -84,6 +84,7 @@ from .step import (
 )
 
 if TYPE_CHECKING:
+    from .candidates import Candidates
     from .metrics import LoopMetrics, Metric, MetricScore
 
 __all__ = [
@@ -224,6 +225,9 @@ class LoopDeclaration(Protocol):
     def on_stall(self) -> OnStall | None: ...
 
     @property
+    def candidates(self) -> Candidates | None: ...
+
+    @property
     def measured(self) -> LoopMetrics | None: ...
 
     @property
@@ -328,7 +332,13 @@ def check_exploration(loop: LoopDeclaration) -> None:
         ConfigurationError: names the option.
     """
     stall = loop.on_stall
-    if loop.approve or loop.undecided.then == "pause" or (stall and stall.then == "ask"):
+    picks = loop.candidates.pick if loop.candidates is not None else ""
+    if (
+        loop.approve
+        or loop.undecided.then == "pause"
+        or (stall and stall.then == "ask")
+        or picks == "ask"
+    ):
         raise ConfigurationError(
             f"loop {loop.name}: explore: a loop that asks a person cannot explore, because the answer would have no "
             "effect. Remove approve, or explore.",
@@ -599,6 +609,7 @@ if TYPE_CHECKING:
         rejudge: int
         baseline: bool
         on_stall: OnStall | None
+        candidates: Candidates | int | None
         metrics: Mapping[str, str | Metric] | None
         objective: str
         score: MetricScore | Mapping[str, Json] | None
@@ -635,6 +646,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    candidates: Candidates | int | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
     objective: str = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
@@ -687,6 +699,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         for name in present:
             put(name, self._stage(name))
         put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
+        if self.candidates is not None:
+            from .candidates import candidates_of
+
+            put("candidates", candidates_of(self.candidates).with_steps(self._retried))
+            put("_parts", (*self._parts, *self._candidates.parts()))
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -916,6 +933,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *(f"until {step.fingerprint}" for step in self.sentences.values()),
             *(["baseline"] if self.baseline else []),
             *([repr(self.on_stall)] if self.on_stall is not None else []),
+            *self._candidates_text,
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
@@ -929,6 +947,16 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([f"approve {' '.join(self.approve)}"] if self.approve else []),
             *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
         )
+
+    @property
+    def _candidates(self) -> Candidates:
+        return cast("Candidates", self.candidates)
+
+    @property
+    def _candidates_text(self) -> Iterator[str]:
+        # With one candidate everything is as without the option.
+        if self.candidates is not None and self._candidates.most > 1:
+            yield self._candidates.fingerprint(_written)
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:

@@ -49,7 +49,8 @@ FIXED = frozenset(
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "feedback", "verdicts", "baseline", "restarts", "hints", "table", "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "verdicts", "baseline", "restarts", "candidate", "vary", "hints", "table",
+    "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({
     "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea", "verdicts",
@@ -150,6 +151,8 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
         "baseline": before,
         "restarts": scope.restarts,
+        "candidate": scope.candidate,
+        "vary": "" if scope.vary is None else scope.vary,
         "hints": [hint["text"] for hint in around.hints if "step" not in hint]
         if (around := scope.iteration_scope)
         else [],
