@@ -350,6 +350,10 @@ class StepTimeout(StepError):
         super().__init__(message, path=path, kind=kind)
 
 
+class StoppedEarly(StepError):
+    """An evaluation ends here, because its values are worse than those of earlier ones; see `Context.interim`."""
+
+
 Billed = Literal["no", "maybe", "yes"]
 
 MODEL_ERROR_KINDS: tuple[str, ...] = (

@@ -212,7 +212,8 @@ class Candidates(Value):
         if tuned is not None:
             # That of its beginning, because a resume must begin the same ones.
             number = tuned.of(loop_run.path, loop_run.began).get("candidates", number)
-        begins = len(loop_run.history) == 0
+        place = loop_run.scope.place
+        begins = not loop_run.history if place is None else not place.own
         return (self.first or number) if begins else number
 
     def varied(self, number: int) -> Json:

@@ -284,6 +284,8 @@ class Attempt:
             interrupted=self.cut is not None,
             steps=self.scope.parts,
         )
+        if self.scope.place is not None:
+            item = self.scope.place.plan.recorded(item)
         if not self.candidates:
             return item
         chosen = next((one.number for one in self.candidates if one.state == "chosen"), None)
@@ -333,6 +335,10 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)
         evaluation = as_evaluation(value)
+        if loop.measured is not None and loop.measured.confirm is not None:
+            from .confirming import confirmed
+
+            evaluation = await confirmed(loop_run, Iteration(0, given, given, evaluation))
         if loop.measured is not None:
             evaluation = loop.measured.scored(evaluation)
         # In runs of earlier versions, the sentences are no part of the evaluation of the input.
@@ -349,6 +355,7 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
     except (Stopped, asyncio.CancelledError) as error:
         return loop_run.stop(error)
     loop_run.scope.compare_with(evaluation)
+    loop_run.compare_with(evaluation)
     # A resumed loop needs the evaluation for comparisons, but its iterations decide.
     if len(loop_run.history):
         return None

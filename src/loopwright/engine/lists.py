@@ -481,6 +481,7 @@ class ForEach(CompositeStep):
     sentences: ClassVar[Mapping[str, Step]] = MappingProxyType({})
     on_stall: ClassVar[None] = None
     candidates: ClassVar[None] = None
+    policies: ClassVar[None] = None
     measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()
     explore: ClassVar[float] = 0.0

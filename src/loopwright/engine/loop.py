@@ -50,6 +50,7 @@ from ..conditions import (
 from ..errors import (
     BROKEN_EVALUATOR,
     LoopwrightWarning,
+    ReplayMismatch,
     StepError,
     Stopped,
     Suspended,
@@ -61,6 +62,7 @@ from ..records import (
     Failure,
     History,
     Iteration,
+    Origin,
     Reason,
     Record,
     Result,
@@ -107,6 +109,7 @@ from .step import (
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from .loop_options import LoopKeywords
+    from .plan import Policies
 
 __all__ = [
     "Loop",
@@ -189,7 +192,7 @@ class LoopRun:
             if attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
-                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             if loop.candidates is not None and (count := loop.candidates.count(self)) > 1:
                 from .candidates import run_candidates  # for the few loops that have them
 
@@ -201,6 +204,10 @@ class LoopRun:
                     attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
                     if attempt.evaluation is not None and attempt.evaluation.undecided:
                         attempt.evaluation = settled(self, attempt)
+            if loop.measured is not None and loop.measured.confirm is not None:
+                from .confirming import confirmed
+
+                attempt.evaluation = await confirmed(self, attempt.iteration())
             if loop.sentences:
                 attempt.stage = "until"
                 attempt.evaluation = await judge_sentences(self, attempt.iteration(), self._view())
@@ -227,6 +234,7 @@ class LoopRun:
         self.normal: tuple[Stop, History] | None = None
         self.explored = 0
         self.scope = Scope(loop.name, value, ctx.scope, path)
+        self.compare_with(None)
         self.snapshots: Snapshots | None = None
         # Whether the judge of each duel so far named one position in both orders, by path.
         self.duels: dict[str, bool] | None = None
@@ -364,6 +372,9 @@ class LoopRun:
         self.scope.record(self.history)
         self.scope.hint(replay.steered.get(f"{self.path}/{self.scope.number}", ()))
         ended = replay.ended.get(self.path)
+        stall = self.loop.on_stall
+        if ended is None and stall is not None and stall.then == "fresh" and len(self.history) > 1:
+            self._refuse_former_fresh(replay)
         if ended is not None:
             self._return_to_normal_end()
             stop = Stop.from_json(ended["stop"])
@@ -378,6 +389,21 @@ class LoopRun:
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.ended)
+
+    def _refuse_former_fresh(self, replay: RecordedRun) -> None:
+        """Refuse to go on with `fresh` where it had its earlier meaning: before, no plan was recorded.
+
+        Raises:
+            ReplayMismatch: names the word for what the run did.
+        """
+        if f"{self.path}/2/plan" not in replay.plans:
+            raise ReplayMismatch(
+                f"{self.path}: on_stall: then: fresh meant the last iteration when this run was recorded, and now means "
+                "the beginning; write then: last to go on as before",
+                path=self.path,
+                recorded="last",
+                now="fresh",
+            )
 
     # Values of declared types: those of `execute`, live and replayed.
 
@@ -465,7 +491,9 @@ class LoopRun:
         if stop is not None and self.loop.explore and self._explores(stop):
             return self.loop.at_limit(self.history, self.members)
         stall = self.loop.on_stall
-        stalled = stall is not None and stall.then == "ask" and stall.restarts_now(self.history)
+        stalled = False
+        if stall is not None and stall.then == "ask":
+            stalled = stall.progress(self.history).stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -537,13 +565,45 @@ class LoopRun:
 
     def _place(self, number: int, path: str) -> None:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
-        stall, run, replay = self.loop.on_stall, self.run_state, self.run_state.replay
-        self.scope.begin(number, 0 if stall is None else stall.restarts_after(self.history))
+        run, replay = self.run_state, self.run_state.replay
+        self.scope.begin(number)
         self.ctx.at(path)
+        if self.loop.policies is not None:
+            self._plan(self.loop.policies, f"{path}/plan")
         if run.steering is not None or (replay is not None and replay.steered):
             self._read_hints(path)
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
         self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
+
+    def _plan(self, policies: Policies, path: str) -> None:
+        """Decide from where the iteration continues: as it is recorded, if it is."""
+        from .plan import Place, Plan, next_plan
+
+        run, replay, history = self.run_state, self.run_state.replay, self.history
+        if replay is not None and (recorded := replay.plans.get(path)) is not None:
+            plan = Plan(**recorded)
+        else:
+            seed = f"{run.log.info.seed} {path}"
+            plan = next_plan(history, policies, seed, explored=self.normal is not None)
+            if len(history) and not run.silent:
+                # Durable with the first effect, so that it costs no commit.
+                run.append(Entry("planned", path, run.now(), value=plan.to_json()))
+        self.scope.stand(Place.of(plan, history, policies))
+
+    def continued(self) -> Iteration:
+        """Return the record that the iteration continues from; at the beginning, one of the input with the number 0."""
+        parent = self.scope.continued
+        if parent is not None:
+            return parent
+        return Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
+
+    def compare_with(self, baseline: Evaluation | None) -> None:
+        """Set what the first iterations are compared with."""
+        metrics = self.loop.measured
+        if metrics is not None:
+            self.history.begin_at(metrics.origin(baseline))
+        elif baseline is not None:
+            self.history.begin_at(Origin(baseline, baseline.standing))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -571,6 +631,10 @@ class LoopRun:
         if not self.run_state.silent:
             self.task = asyncio.current_task()
         adapts = self.loop.adapt is not None and self.scope.number > 1
+        place = self.scope.place
+        if place is not None and place.fresh:
+            value, adapts = self.scope.initial, False
+            self.scope.receive(value)
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
             value, adapts = self._typed_input(replay.answers[answer]), False
@@ -601,7 +665,8 @@ class LoopRun:
             if (cut := attempt.cut) is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             run.append(entry)
-        if not iteration.explored:
+        # The iterations of a case are no progress of the run.
+        if not iteration.explored and self.scope.case is None:
             run.note(iteration)
         # Without a limit, effects of earlier processes are not counted.
         effects = self.account.effects if self.account.limited else 0
@@ -719,7 +784,9 @@ class LoopRun:
 
     def _register(self, result: Result) -> None:
         self._show(result)
-        self.run_state.loops.keep(self.path, result)
+        # The loops of 100,000 cases would fill the memory.
+        if self.scope.case is None:
+            self.run_state.loops.keep(self.path, result)
 
     def _show(self, result: Result) -> None:
         if self.scope.parent is not None:

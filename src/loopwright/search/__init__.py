@@ -1,0 +1,12 @@
+"""Search by optimisers of others: numbers by Optuna and cma, prompts by GEPA; each is imported on use."""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import names_of
+
+if TYPE_CHECKING:
+    from .optimise import Optimise
+
+__all__ = ["Optimise"]
+
+__getattr__ = names_of(__name__, {".optimise": ("Optimise",)})
