@@ -97,7 +97,7 @@ def gepa(
     limits = {"max_metric_calls": max_metric_calls, "patience": patience}
     for key, value in limits.items():
         codec.integer(f"{name}: {key}", value, minimum=1)
-    reflect = prompt("{{ value }}", model=model) if isinstance(model, str) else as_step(model)
+    reflect = prompt("{{ value }}", model=model or ()) if isinstance(model, str) else as_step(model)
     evaluator = as_step(evaluate, purpose="evaluate")
     return Gepa(name, texts, as_step(run), evaluator, reflect, (learns, scores), limits)
 
