@@ -15,6 +15,7 @@ the same record and the same rules: `ListRun` chooses the next number, the input
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import math
 import warnings
@@ -100,6 +101,7 @@ from .loop_options import (
 )
 from .step import (
     AsyncFunction,
+    CompositeStep,
     EvaluatorLike,
     In,
     Out,
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
     from .loop_options import LoopKeywords
+    from .metrics import LoopMetrics
     from .plan import Policies
 
 __all__ = [
@@ -117,6 +120,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
+    "origin_of",
 ]
 
 
@@ -235,7 +239,8 @@ class LoopRun:
         self.explored = 0
         self.proposals = None
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        self.compare_with(None)
+        if loop.measured is not None:
+            self.compare_with(None)
         self.snapshots: Snapshots | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
@@ -580,13 +585,17 @@ class LoopRun:
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
-            plan = Plan(**recorded)
+            plan = Plan.from_json(recorded)
         else:
             seed = f"{run.log.info.seed} {path}"
             plan = next_plan(history, policies, seed, explored=self.normal is not None)
             if len(history) and not run.silent:
+                value, baseline = plan.to_json(), self.scope.baseline
+                # A leaf has the evaluation of the input on record.
+                if len(history) == 1 and baseline and isinstance(self.loop.evaluate, CompositeStep):
+                    value["baseline"] = run.clean(baseline.to_json())
                 # Durable with the first effect, so that it costs no commit.
-                run.append(Entry("planned", path, run.now(), value=plan.to_json()))
+                run.append(Entry("planned", path, run.now(), value=value))
         self.scope.stand(Place.of(plan, history, policies))
 
     def continued(self) -> Iteration:
@@ -598,11 +607,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        metrics = self.loop.measured
-        if metrics is not None:
-            self.history.begin_at(metrics.origin(baseline))
-        elif baseline is not None:
-            self.history.begin_at(Origin(baseline, baseline.standing))
+        self.history.begin_at(origin_of(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -819,6 +824,13 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
+
+
+def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+    """Return what the first iterations of a loop are compared with."""
+    if metrics is not None:
+        return metrics.origin(baseline)
+    return Origin() if baseline is None else Origin(baseline, baseline.standing)
 
 
 NOT_APPLICABLE = "condition_not_applicable"
@@ -1093,6 +1105,18 @@ def _reads_verdict(condition: Condition) -> bool:
     return any(map(_reads_verdict, condition.parts()))
 
 
+class ReplayedLoop(Loop):
+    """A loop that decides about records only: its declaration was checked when it ran."""
+
+    replayed = True
+
+
+def replayed(loop: Loop, **options: Any) -> Loop:
+    """Return a loop with other options, for decisions about records only."""
+    known = {one.name: getattr(loop, one.name) for one in dataclasses.fields(loop) if one.init}
+    return ReplayedLoop(**{**known, **options})
+
+
 def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     """Return a loop that ends as the one whose `rules` were recorded; its steps do nothing.
 
@@ -1121,7 +1145,9 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     with warnings.catch_warnings():
         # The remarks are for loops that run.
         warnings.simplefilter("ignore", LoopwrightWarning)
-        return Loop(_nothing, _nothing if rules.get("evaluate") else None, name=name, **options)
+        return ReplayedLoop(
+            _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
+        )
 
 
 def _nothing(value: Json) -> None:

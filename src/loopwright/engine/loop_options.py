@@ -636,6 +636,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     """What a loop declares, completed and checked; `Loop` explains the options."""
 
     keeps_types: ClassVar[bool] = True
+    replayed: ClassVar[bool] = False
     noun: ClassVar[str] = "loop"
     execute: StepLike[In, Out]
     evaluate: EvaluatorLike[Out] | None = None

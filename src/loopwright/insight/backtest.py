@@ -40,7 +40,7 @@ from ..conditions import (
     uses_past,
 )
 from ..documents.schema.fields import duration
-from ..engine.loop import Loop
+from ..engine.loop import Loop, replayed
 from ..engine.step import as_step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..records import History, Iteration, Reason
@@ -117,9 +117,7 @@ class StoppingPolicy:
             # A single sentence of a loop without an evaluator would become its evaluator.
             judged = loop.evaluate is None and any(True for _ in questions_in(until))
             evaluate = _unasked if judged else loop.evaluate
-            return dataclasses.replace(
-                loop, until=until, evaluate=evaluate, keep=self.keep or loop.keep
-            )
+            return replayed(loop, until=until, evaluate=evaluate, keep=self.keep or loop.keep)
 
     def to_json(self) -> dict[str, Json]:
         """Return the policy as the JSON object that `policy_from_json` reads."""
