@@ -145,6 +145,7 @@ class LoopRun:
         "cause",
         "ctx",
         "cut",
+        "duels",
         "ended",
         "explored",
         "history",
@@ -193,21 +194,28 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs = attempt.call, attempt.ctx, None
+        count = 1 if loop.candidates is None else loop.candidates.count(self)
         try:
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
-                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
             elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            output = await call(ctx, "execute", loop.execute, attempt.input)
-            attempt.executed(loop.execute, output)
-            if loop.evaluate is not None:
-                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
-                if attempt.evaluation is not None and attempt.evaluation.undecided:
-                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if count > 1:
+                from .candidates import run_candidates  # for the few loops that have them
+
+                await run_candidates(self, attempt, count, inputs)
+            else:
+                output = await call(ctx, "execute", loop.execute, attempt.input)
+                attempt.executed(loop.execute, output)
+                if loop.evaluate is not None:
+                    attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                    if attempt.evaluation is not None and attempt.evaluation.undecided:
+                        attempt.evaluation = settled(self, attempt)
             if loop.measured is not None and loop.measured.confirm is not None:
                 from .confirming import confirmed
 
@@ -242,6 +250,8 @@ class LoopRun:
         if loop.measured is not None:
             self.compare_with(None)
         self.snapshots: Snapshots | None = None
+        # Whether the judge of each duel so far named one position in both orders, by path.
+        self.duels: dict[str, bool] | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.asks = bool(loop.explore or loop.approve or loop.on_stall)
