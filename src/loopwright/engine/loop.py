@@ -194,19 +194,21 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs = attempt.call, attempt.ctx, None
+        count = 1 if loop.candidates is None else loop.candidates.count(self)
         try:
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
-                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
             elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            if loop.candidates is not None and (count := loop.candidates.count(self)) > 1:
+            if count > 1:
                 from .candidates import run_candidates  # for the few loops that have them
 
-                await run_candidates(self, attempt, count)
+                await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
                 attempt.executed(loop.execute, output)
