@@ -33,6 +33,7 @@ __all__ = [
     "paired_bootstrap",
     "pass_all",
     "pass_any",
+    "pooled_sd",
     "score_estimate",
     "t_cdf",
     "t_quantile",
@@ -227,7 +228,7 @@ def score_estimate(
     t = t_quantile((1 + level) / 2, count - 1)
     error = (estimate.high - mean) / t
     # Equal sums of all groups say nothing on the error, so each group counts once.
-    independent = min(n, mean * (1 - mean) / error**2) if error > 0 else count
+    independent = min(n, mean * (1 - mean) / error**2) if error > 1e-12 else count
     return "clustered wilson", _wilson(min(1.0, max(0.0, mean)), independent, t)
 
 
@@ -290,6 +291,23 @@ def pass_any(passed: int, n: int, k: int) -> float:
 def pass_all(passed: int, n: int, k: int) -> float:
     """Return pass^k, the chance that k tries all pass, from n tries of a case (Yao et al., 2024)."""
     return math.comb(passed, k) / math.comb(n, k)
+
+
+def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Return the standard deviation within groups that may have different means, and its degrees of freedom.
+
+    Both are 0 if no group has two values.
+
+    Example:
+        >>> pooled_sd([[1.0, 3.0], [10.0, 12.0], [5.0]])
+        (1.4142135623730951, 2)
+    """
+    several = [group for group in groups if len(group) > 1]
+    df = sum(len(group) - 1 for group in several)
+    squares = math.fsum(
+        (value - mean) ** 2 for group in several for mean in [fmean(group)] for value in group
+    )
+    return (math.sqrt(squares / df) if df else 0.0), df
 
 
 def bootstrap(

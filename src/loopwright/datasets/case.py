@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError, StepError
 from ..records.codec import MAX_DEPTH, Json, normalise, number
-from ..records.typed import Value
+from ..records.typed import Record, viewed
 
 __all__ = ["Case"]
 
@@ -22,8 +22,9 @@ _canonical = json.JSONEncoder(
 ).encode
 
 
+@viewed("inputs", "expected", "metadata", "evaluators")
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
-class Case(Value):
+class Case(Record):
     """One case: what a task gets, and what is expected of its output.
 
     Args:
@@ -163,3 +164,33 @@ class Case(Value):
         if self.weight != 1:
             data["weight"] = self.weight
         return data
+
+    def for_task(self) -> Case:
+        """Return the case without what a task must not see: what is expected, and how its output is judged."""
+        case = object.__new__(_TaskCase)
+        for name in ("inputs", "id", "metadata", "weight", "group", "place", "digest"):
+            _put(case, name, getattr(self, name))
+        _put(case, "evaluators", ())
+        return case
+
+    def variables(self) -> dict[str, Json]:
+        """Return the variable `case` of templates."""
+        return {
+            "id": self.id,
+            "inputs": self.inputs,
+            "expected": self.expected,
+            "metadata": dict(self.metadata),
+        }
+
+
+class _TaskCase(Case):
+    """A case as a task sees it."""
+
+    __slots__ = ()
+
+    @property
+    def expected(self) -> Json:  # type: ignore[override]
+        raise AttributeError("case.expected: a task does not see it, only its evaluators do")
+
+    def variables(self) -> dict[str, Json]:
+        return {"id": self.id, "inputs": self.inputs, "metadata": dict(self.metadata)}

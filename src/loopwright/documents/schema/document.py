@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
@@ -20,6 +21,7 @@ from .evaluators import (
     JudgeSpec,
     MetricScoreSpec,
     MetricSpec,
+    PairJudgeSpec,
     TestsSpec,
 )
 from .extensions import (
@@ -62,6 +64,7 @@ from .models import (
 __all__ = [
     "ACTIONS",
     "Action",
+    "CandidatesSpec",
     "Document",
     "EachSpec",
     "EvaluateSpec",
@@ -110,10 +113,8 @@ class WorkspaceSpec(Part):
     link: list[str] = Field(
         [], description="Folders that the copy contains as links, such as node_modules."
     )
-    refine_from: Literal["last", "best", "accepted"] = Field(
-        "last",
-        description="The iteration from which the next one continues, with its files and its record.",
-    )
+    # Of documents that are recorded with a run; others have it at the loop.
+    refine_from: SkipJsonSchema[Literal["last", "best", "accepted"] | None] = None
     on_cancel: Literal["best", "leave"] = Field(
         "best", description="The files of a cancelled loop: the best, or as they are."
     )
@@ -469,18 +470,66 @@ class HintsSpec(Part):
     )
 
 
-class OnStallSpec(Part):
-    """What a loop does after iterations without progress."""
+StallThen = Literal["best", "last", "fresh", "ask", "stop"]
+ParentRule = Literal["last", "best", "sample", "pareto"]
 
-    then: Literal["fresh", "best", "ask", "stop"] = Field(
+
+class OnStallSpec(Part):
+    """What a loop does after iterations without progress: a new chain of iterations, with new sessions."""
+
+    then: StallThen = Field(
         "best",
-        description="`best` continues from the best iteration, `fresh` from the last one; both start a new session. "
-        "`ask` asks a person, `stop` ends the loop.",
+        description="Where a new chain begins: at the `best` iteration, the `last` one, or `fresh` with the input and the "
+        "files of the beginning. `ask` asks a person, `stop` ends the loop.",
     )
     patience: int = Field(
         2, ge=1, le=1000, description="Iterations without progress that are a stall."
     )
-    restarts: int = Field(1, ge=0, le=1000, description="How many stalls do not end the loop.")
+    restarts: int = Field(5, ge=0, le=1000, description="How many stalls begin a new chain.")
+    min_delta: float = Field(
+        0.0, ge=0, le=1, description="The smallest difference of scores that is progress."
+    )
+
+
+Optimiser = Literal["random", "tpe", "nsga2", "cma"]
+
+
+class OptimiseSpec(Part):
+    """An optimiser that proposes the parameters of each iteration, in place of `adapt`."""
+
+    space: dict[str, Json] = Field(
+        description="The parameters by name: `{float: [LOW, HIGH]}` or `{int: [LOW, HIGH]}`, also with `log: true`, or "
+        "`{choice: [VALUE, VALUE]}`."
+    )
+    by: Optimiser | list[Optimiser] = Field(
+        "tpe",
+        description="`random`, `tpe` and `nsga2` are of Optuna; `cma` needs two numbers or more and knows no choice. Several "
+        "are the strategies of the loop: a stall hands over to the next one.",
+    )
+    startup: int = Field(
+        10, ge=1, description="The evaluated proposals before `tpe` models them. Until then it draws."
+    )
+    reuse: bool = Field(
+        False, description="Whether another proposal takes the place of one that was evaluated before."
+    )
+
+
+class RefineFromSpec(Part):
+    """The rule for the iteration from which the next one continues."""
+
+    rule: ParentRule = Field(
+        description="`last` of the chain, `best` of the chain, `sample` from all chains, better ones more often, or `pareto`: "
+        "from those that no other one is better than in every case or objective."
+    )
+    power: float = Field(
+        1.0, ge=0, description="Of `sample`: how much more often better ones are drawn."
+    )
+    fresh_share: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        description="Of `sample`: the share of iterations that start from the beginning.",
+    )
 
 
 class ImpossibleSpec(Part):
@@ -501,6 +550,71 @@ class UndecidedSpec(Part):
         description="`fail` ends the loop, `pause` asks a person, `accept_check` lets the deterministic evaluators decide "
         "alone, `reject` counts the output as not met.",
     )
+
+
+Number = Annotated[int, Field(ge=1, le=1024)]
+
+
+class PickSpec(Part):
+    """A rule for the choice."""
+
+    python: str = Field(
+        description="A function, as `package.module:function`, from a list of `Candidate` to a number."
+    )
+
+
+class CandidatesSpec(Part):
+    """Several outputs of each iteration, of which one is chosen."""
+
+    n: Number = Field(description="The candidates of an iteration.")
+    first: Number | None = Field(
+        None, description="Those of the first iteration of each chain. Default: `n`."
+    )
+    at_once: Number | None = Field(
+        None, description="The maximum that run concurrently. Default: the smaller of `n` and 8."
+    )
+    vary: list[Json] = Field(
+        [],
+        description="Values of which candidate k sees the k-th as `loop.vary`, from the start again after the last. "
+        "`loop.candidate` is its number.",
+    )
+    pick: Literal["score", "duel", "first_pass", "combine", "ask"] | PickSpec = Field(
+        "score",
+        description="Which one is chosen: the best by `score`, a `duel` of the two best, the `first_pass` that passed, "
+        "`combine` with one more that a step makes of them, `ask` for a person, or a function.",
+    )
+    judge: PairJudgeSpec | None = Field(
+        None, description="Compares the two best; only with `pick: duel`."
+    )
+    combine: Inline | None = Field(
+        None,
+        description="Makes one more candidate; only with `pick: combine`. Its templates have the eligible ones as `value`: "
+        "a list of `number`, `output`, `score`, `feedback` and `changes`, the best first.",
+    )
+    stop_rest: Literal["never", "passed"] | dict[str, Json] = Field(
+        "never",
+        description="A condition of success that ends the other candidates when one meets it, such as `passed` or "
+        "`{score_at_least: 0.95}`.",
+    )
+    min_ok: Number = Field(
+        1, description="With fewer eligible candidates, the iteration fails as `candidates_failed`."
+    )
+    budget: BudgetSpec | None = Field(None, description="The maximum cost of one candidate.")
+
+    @model_validator(mode="after")
+    def _of_its_pick(self) -> CandidatesSpec:
+        # By the fields that are set: a key of another pick would have no effect.
+        for pick, key in (("duel", "judge"), ("combine", "combine")):
+            value = getattr(self, key)
+            if self.pick == pick and value is None:
+                raise PydanticCustomError(
+                    "candidates", "pick: {pick} needs {key}", {"pick": pick, "key": key}
+                )
+            if self.pick != pick and value is not None:
+                raise PydanticCustomError(
+                    "candidates", "{key} is a key of pick: {pick}", {"pick": pick, "key": key}
+                )
+        return self
 
 
 class LoopSpec(Part):
@@ -565,8 +679,26 @@ class LoopSpec(Part):
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
     )
-    on_stall: OnStallSpec | None = Field(
+    on_stall: OnStallSpec | StallThen | None = Field(
         None, description="What happens after iterations without progress."
+    )
+    candidates: Number | CandidatesSpec | None = Field(
+        None,
+        description="Several outputs of each iteration, of which one is chosen: a number, or more.",
+    )
+    strategies: dict[str, Json] | None = Field(
+        None,
+        description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    refine_from: RefineFromSpec | ParentRule | None = Field(
+        None,
+        description="The iteration from which the next one continues, with its files and its record. Default: the last one "
+        "of the chain.",
+    )
+    optimise: OptimiseSpec | None = Field(
+        None,
+        description="An optimiser that proposes the parameters of each iteration, in place of `adapt`. They are merged into "
+        "the input of the loop.",
     )
     impossible: ImpossibleSpec | None = Field(
         None,
