@@ -20,6 +20,7 @@ from .iteration import (
     Usage,
     by_purpose,
     case_path,
+    case_segment,
     is_judging,
 )
 from .result import (
@@ -61,6 +62,7 @@ __all__ = [
     "as_evaluation",
     "by_purpose",
     "case_path",
+    "case_segment",
     "failure_of",
     "is_judging",
     "item_outcomes",
