@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         Stop,
         Usage,
     )
+    from .search import Optimise, gepa
     from .tools import shell, tool
 
 __all__ = [
@@ -118,6 +119,7 @@ __all__ = [
     "NoProgress",
     "NotSatisfied",
     "OnStall",
+    "Optimise",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -148,6 +150,7 @@ __all__ = [
     "for_each",
     "fork",
     "fork_sync",
+    "gepa",
     "hold",
     "judge",
     "keep_or_revert_loop",
@@ -253,6 +256,7 @@ _MODULES = {
         "Stop",
         "Usage",
     ),
+    "search": ("Optimise", "gepa"),
     "tools": ("shell", "tool"),
 }
 

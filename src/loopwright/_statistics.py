@@ -28,6 +28,7 @@ __all__ = [
     "mean_estimate",
     "noise_of",
     "paired_bootstrap",
+    "pooled_sd",
     "t_cdf",
     "t_quantile",
     "wilson",
@@ -176,6 +177,23 @@ def clustered_mean(
     squares = math.fsum(total * total for total in sums.values())
     half = t_quantile((1 + level) / 2, count - 1) * math.sqrt(count / (count - 1) * squares) / n
     return Estimate(mean, mean - half, mean + half)
+
+
+def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Return the standard deviation within groups that may have different means, and its degrees of freedom.
+
+    Both are 0 if no group has two values.
+
+    Example:
+        >>> pooled_sd([[1.0, 3.0], [10.0, 12.0], [5.0]])
+        (1.4142135623730951, 2)
+    """
+    several = [group for group in groups if len(group) > 1]
+    df = sum(len(group) - 1 for group in several)
+    squares = math.fsum(
+        (value - mean) ** 2 for group in several for mean in [fmean(group)] for value in group
+    )
+    return (math.sqrt(squares / df) if df else 0.0), df
 
 
 def bootstrap(

@@ -11,6 +11,7 @@
             StepTimeout         a step exceeded its own time limit
             ModelError          a model call failed
             EvaluationError     an evaluator failed, so the output has no verdict
+            StoppedEarly        a measurement ends because it is worse than earlier ones
         JournalError            the journal refuses
             RunNotFound         no run has this id
             RunLocked           another live process owns the run
@@ -348,6 +349,10 @@ class StepTimeout(StepError):
 
     def __init__(self, message: str, *, path: str = "", kind: str = "timeout") -> None:
         super().__init__(message, path=path, kind=kind)
+
+
+class StoppedEarly(StepError):
+    """An evaluation ends here, because its values are worse than those of earlier ones; see `Context.interim`."""
 
 
 Billed = Literal["no", "maybe", "yes"]

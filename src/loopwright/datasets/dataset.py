@@ -390,6 +390,7 @@ class _Index:
         """
         for file, run in groupby(positions, self._source):
             start, places = self.starts[file], list(run)
+            position = places[0]
             cases = self.sources[file].read(place - start for place in places)
             try:
                 for position, case in zip(places, cases, strict=True):

@@ -106,7 +106,8 @@ class Layout:
         if not names and _KNOWN.issuperset(rest):  # most rows; the loop takes a fifth of their time
             values, rest = rest, values
         else:
-            for name in _FIELDS:
+            # Those that are named first: `fields` may give the field `id` another meaning.
+            for name in (*names, *(name for name in _FIELDS if name not in names)):
                 source = names.get(name, name)
                 if isinstance(source, str):
                     if source in rest:
@@ -251,9 +252,9 @@ class _Table(_Streamed):
         def lines() -> Iterator[str]:
             nonlocal offset, number
             for raw in _raw_lines(file):
-                number += 1
-                yield (raw.removeprefix(_BOM) if offset == 0 else raw).decode()
-                offset += len(raw)
+                text = (raw.removeprefix(_BOM) if offset == 0 else raw).decode()
+                number, offset = number + 1, offset + len(raw)
+                yield text
 
         reader = csv.reader(lines(), strict=True)
         try:
@@ -267,7 +268,7 @@ class _Table(_Streamed):
                 start, line = offset, number + 1
         except UnicodeDecodeError as error:
             problem = ConfigurationError(f"not UTF-8: {error.reason}; save the file as UTF-8")
-            yield start, number, problem
+            yield start, number + 1, problem
         except (csv.Error, ConfigurationError) as error:
             yield start, line, ConfigurationError(f"{error}; the rest of the file is not read")
 

@@ -80,17 +80,22 @@ from .step import (
     as_step,
     digest_of,
     fingerprinted,
+    former_version,
     source_digest,
 )
 
 if TYPE_CHECKING:
+    from ..search.optimise import Optimise
+    from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
+    from .plan import Policies
 
 __all__ = [
     "LoopDeclaration",
     "LoopLimits",
     "LoopOptions",
     "Undecided",
+    "acting",
     "check_surroundings",
     "explores",
     "may_continue",
@@ -224,6 +229,12 @@ class LoopDeclaration(Protocol):
     def on_stall(self) -> OnStall | None: ...
 
     @property
+    def policies(self) -> Policies | None: ...
+
+    @property
+    def optimise(self) -> Optimise | None: ...
+
+    @property
     def measured(self) -> LoopMetrics | None: ...
 
     @property
@@ -342,10 +353,10 @@ def refuse_to_act(loop: LoopDeclaration, parts: Iterable[Step]) -> None:
     Raises:
         ConfigurationError: names the step.
     """
-    acting = next((step for part in parts for step in _acting(part)), None)
-    if acting is not None:
+    found = next((step for part in parts for step in acting(part)), None)
+    if found is not None:
         raise ConfigurationError(
-            f"loop {loop.name}: explore: {acting.name} acts outside the run, and an explored run would repeat that. "
+            f"loop {loop.name}: explore: {found.name} acts outside the run, and an explored run would repeat that. "
             "Give the loop a workspace, or declare the step with idempotent=True.",
             option="explore",
         )
@@ -371,7 +382,7 @@ def check_surroundings(step: Step, *, in_workspace: bool = False) -> None:
         check_surroundings(part, in_workspace=in_workspace)
 
 
-def _acting(step: Step) -> Iterator[Step]:
+def acting(step: Step) -> Iterator[Step]:
     """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so."""
     if getattr(step, "idempotent", True) is False:
         yield step
@@ -381,7 +392,7 @@ def _acting(step: Step) -> Iterator[Step]:
         if getattr(tool, "idempotent", False) is not True:
             yield tool
     for part in step.parts():
-        yield from _acting(part)
+        yield from acting(part)
 
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
@@ -541,8 +552,12 @@ def check_options(options: Mapping[str, object]) -> None:
         hook = options[name]
         if hook is not None and not callable(hook):
             raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
+    # Not checks of classes: both are in packages above the engine.
+    if (optimise := options["optimise"]) is not None and not hasattr(optimise, "strategies_of"):
+        raise ConfigurationError(
+            f"loop: optimise: {optimise!r:.60} is not an Optimise; use one, such as Optimise({{'x': {{'float': [0, 1]}}}})"
+        )
     workspace = options["workspace"]
-    # Not a check of its class: workspaces are in a package above the engine.
     if workspace is not None and not hasattr(workspace, "state"):
         raise ConfigurationError(
             f'loop: workspace: {workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
@@ -598,10 +613,14 @@ if TYPE_CHECKING:
         accept: Sequence[str]
         rejudge: int
         baseline: bool
-        on_stall: OnStall | None
+        on_stall: OnStall | str | None
+        strategies: Mapping[str, Json] | None
+        refine_from: str | Mapping[str, Json] | None
+        optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
         objective: str
         score: MetricScore | Mapping[str, Json] | None
+        confirm: Confirm | None
         impossible: Impossible
         undecided: Undecided
         explore: float
@@ -617,6 +636,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     """What a loop declares, completed and checked; `Loop` explains the options."""
 
     keeps_types: ClassVar[bool] = True
+    replayed: ClassVar[bool] = False
     noun: ClassVar[str] = "loop"
     execute: StepLike[In, Out]
     evaluate: EvaluatorLike[Out] | None = None
@@ -635,9 +655,13 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
     objective: str = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    confirm: Confirm | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
     undecided: Undecided = field(default=Undecided(), kw_only=True)
     explore: float = field(default=0.0, kw_only=True)
@@ -675,11 +699,13 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             max_usd=max_usd,
             timeout=timeout,
         )
+        if isinstance(self.on_stall, str):
+            put("on_stall", OnStall(self.on_stall))
         check_options(vars(self))
         if self.metrics is not None or self.objective != "" or self.score is not None:
             from .metrics import metrics_of
 
-            put("measured", metrics_of(self.metrics, self.objective, self.score))
+            put("measured", metrics_of(self.metrics, self.objective, self.score, self.confirm))
         put("until", with_limits(self.until, self.guards, limits))
         put("sentences", self._sentences())
         stages = ("execute", "evaluate", "adapt")
@@ -698,6 +724,13 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             raise ConfigurationError(NO_CHECK, option="undecided")
         put("members", tuple(self._conditions()))
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
+        if self.optimise is not None:
+            put("strategies", self.optimise.strategies_of(self))
+        declared = (self.on_stall, self.strategies, self.refine_from)
+        if any(policy is not None for policy in declared):
+            from .plan import policies_of
+
+            put("policies", policies_of(self))
         put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
         self._warn_of_no_goal()
         for text in self._unreachable():
@@ -707,6 +740,10 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
+        if self.confirm is not None:
+            from .confirming import check_confirm
+
+            check_confirm(cast("LoopDeclaration", self))
         if self.explore:
             check_exploration(cast("LoopDeclaration", self))
 
@@ -827,6 +864,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         init=False, repr=False, compare=False, default_factory=dict
     )
     measured: LoopMetrics | None = field(init=False, repr=False, compare=False, default=None)
+    policies: Policies | None = field(init=False, repr=False, compare=False, default=None)
     _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
     @functools.cached_property
@@ -915,8 +953,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
             *(f"until {step.fingerprint}" for step in self.sentences.values()),
             *(["baseline"] if self.baseline else []),
-            *([repr(self.on_stall)] if self.on_stall is not None else []),
+            *([self._stall_text] if self.on_stall is not None else []),
+            *self._policy_texts,
+            *([self.optimise.fingerprint] if self.optimise is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
+            *([repr(self.confirm)] if self.confirm is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(
@@ -927,8 +968,38 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([f"accept {' '.join(self.accept)}"] if self.accept else []),
             *([f"explore {self.explore:g}"] if self.explore else []),
             *([f"approve {' '.join(self.approve)}"] if self.approve else []),
-            *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
+            *(
+                [f"workspace {self.workspace.fingerprint_with(self.former_rule or 'last')}"]
+                if self.workspace is not None
+                else []
+            ),
         )
+
+    @property
+    def _stall_text(self) -> str:
+        stall, former = self.on_stall, former_version() < 2
+        assert stall is not None
+        # Before, `last` was named `fresh`, and the default was one new chain.
+        then = "fresh" if former and stall.then == "last" else stall.then
+        restarts = 1 if former and stall.restarts == OnStall.restarts else stall.restarts
+        least = f" {stall.min_delta:g}" if stall.min_delta else ""
+        return f"OnStall(then={then!r}, patience={stall.patience}, restarts={restarts}){least}"
+
+    @property
+    def former_rule(self) -> str:
+        """The rule for the parent as a workspace had it before, or ""."""
+        if self.refine_from != "best":
+            return ""
+        return "accepted" if self._optimises else "best"
+
+    @property
+    def _policy_texts(self) -> Iterator[str]:
+        # Before, a workspace had it, and its fingerprint still has.
+        of_workspace = self.refine_from is None or (self.workspace is not None and self.former_rule)
+        if not of_workspace and former_version() >= 2:
+            yield f"refine_from {self.policies and self.policies.refine_from}"
+        if self.strategies is not None:
+            yield f"strategies {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import (
@@ -23,14 +23,19 @@ from ..records import (
     History,
     Iteration,
     Measure,
+    Origin,
     Result,
     as_evaluation,
+    exceeds,
 )
 from ..records.codec import Json, integer, number
 from ..records.typed import Value
 from .composites import attempt, combined
 from .context import Context
 from .step import CompositeStep, Step, digest_of, fingerprinted
+
+if TYPE_CHECKING:
+    from .confirmation import Confirm
 
 __all__ = [
     "TAKES",
@@ -207,11 +212,13 @@ class LoopMetrics(Value):
         metrics: The declared metrics by name.
         objective: The name of the metric that orders the iterations, or "".
         score: How a metric becomes the score, or None.
+        confirm: How a better value is confirmed before it is accepted, or None.
     """
 
     metrics: Mapping[str, Metric]
     objective: str = ""
     score: MetricScore | None = None
+    confirm: Confirm | None = field(default=None, repr=False)
 
     @property
     def repeats(self) -> dict[str, tuple[int, str]]:
@@ -226,6 +233,16 @@ class LoopMetrics(Value):
         """Return an evaluation with the score that its metric makes."""
         return evaluation if self.score is None else self.score.of(evaluation)
 
+    def origin(self, baseline: Evaluation | None) -> Origin:
+        """Return what the first iterations are compared with."""
+        if not self.objective:
+            return Origin(baseline, None if baseline is None else baseline.standing)
+        metric, values = self.metrics[self.objective], {} if baseline is None else baseline.metrics
+        rank = None
+        if self.objective in values:
+            rank = Measure("", values[self.objective], direction=metric.direction).rank
+        return Origin(baseline, rank, metric.min_delta)
+
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""
         if item.evaluation is not None and self.score is not None:
@@ -233,7 +250,10 @@ class LoopMetrics(Value):
         # A value changes from that of the last accepted iteration, or of the baseline.
         if self.objective and (best := history.best) is not None:
             baseline = best.evaluation
-        base = {} if baseline is None else baseline.metrics
+        record = self.confirmation(item)
+        base = {} if baseline is None else dict(baseline.metrics)
+        if record is not None and "of" in record:
+            base[self.objective] = record["of"]
         values = {} if item.evaluation is None else item.evaluation.metrics
         measures = tuple(
             Measure(
@@ -250,10 +270,21 @@ class LoopMetrics(Value):
         if not self.objective:
             return replace(item, measures=measures)
         objective = next((measure for measure in measures if measure.objective), None)
-        # Without a changed file, a better value is noise.
-        changed = item.files is None or item.files.get("files") != 0
-        sound = item.eligible and item.passed is not False and changed
-        return replace(item, measures=measures, accepted=sound and self._better(objective))
+        if self.confirm is None:
+            accepted = self._better(objective)
+        else:
+            accepted = record is not None and record["accepted"]
+        return replace(item, measures=measures, accepted=accepted and self.may_count(item))
+
+    def may_count(self, item: Iteration) -> bool:
+        """Return whether an iteration may be accepted, whatever its value is; the input always counts."""
+        return not item.number or item.sound
+
+    def confirmation(self, item: Iteration) -> dict[str, Json] | None:
+        """Return the record of the confirmation of an iteration, or None."""
+        if self.confirm is None or item.evaluation is None or not self.may_count(item):
+            return None
+        return item.evaluation.details.get("confirm")
 
     def _better(self, measure: Measure | None) -> bool:
         if measure is None:
@@ -262,12 +293,14 @@ class LoopMetrics(Value):
             return True
         gain = -measure.change if measure.direction == MINIMISE else measure.change
         least = self.metrics[self.objective].min_delta
-        # A difference of floats misses its decimal value: 0.3 - 0.2 is not an improvement by more than 0.1.
-        return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
+        return exceeds(gain, least)
 
 
 def metrics_of(
-    metrics: Mapping[str, str | Metric] | None, objective: str, score: object
+    metrics: Mapping[str, str | Metric] | None,
+    objective: str,
+    score: object,
+    confirm: Confirm | None = None,
 ) -> LoopMetrics | None:
     """Return the metrics that a loop declares, checked; None without any.
 
@@ -298,7 +331,7 @@ def metrics_of(
     chosen = _objective(declared, objective)
     if not declared and score is None:
         return None
-    return LoopMetrics(declared, chosen, score)
+    return LoopMetrics(declared, chosen, score, confirm)
 
 
 def _objective(declared: Mapping[str, Metric], objective: str) -> str:

@@ -31,7 +31,7 @@ from ..records import Criterion, Evaluation, as_evaluation, codec, reaches
 from ..records.codec import Json
 from ..records.json_schema import Schema, library, validator_of
 from ..tools.commands import CommandOptions, ShellStep
-from ..tools.process import CommandResult, tail
+from ..tools.process import CommandResult, Watch, tail
 from .score import finder, read_score_by_pattern
 
 if TYPE_CHECKING:
@@ -514,10 +514,12 @@ def command_check(
     )
 
 
-async def run_check(shell: ShellStep, value: Json, ctx: Context) -> CommandResult:
+async def run_check(
+    shell: ShellStep, value: Json, ctx: Context, watch: Watch | None = None
+) -> CommandResult:
     """Run the command of a check. A failure that prevents a verdict is an error."""
     try:
-        result = await shell.run_command(value, ctx)
+        result = await shell.run_command(value, ctx, watch)
     except StepError as error:
         if error.kind == "cannot_start":
             raise broken(f"{shell.name}: {error}") from error

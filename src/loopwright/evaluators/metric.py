@@ -8,14 +8,15 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
 from .._platform import take_lock
-from .._regex import Pattern, compile_pattern
+from .._regex import Match, Pattern, PatternTimeout, compile_pattern
 from ..engine.context import Context
+from ..engine.early import Curve, Early, curve_of
 from ..engine.functions import in_thread
 from ..engine.metrics import TAKES, Repeated
 from ..engine.step import FunctionStep, Step, digest_of
@@ -23,7 +24,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, codec, number_text
 from ..records.codec import Json
 from ..tools.commands import CommandOptions, ShellStep
-from ..tools.process import CommandResult
+from ..tools.process import READ, CommandResult, Watch
 from .check import command_check, output_of, run_check
 from .gates import Check, as_check, before
 
@@ -38,6 +39,7 @@ def metric(
     command: Sequence[str] | str | None = None,
     *,
     pattern: str = "",
+    early: Early | None = None,
     unit: str = "",
     repeats: int = 1,
     take: str = "median",
@@ -59,6 +61,8 @@ def metric(
             in the output of `execute`.
         pattern: A regular expression whose first group, or complete match, is the number. The last match
             counts. Default: the last line is the number.
+        early: When the command ends early, because what it prints on the way is worse than in earlier iterations.
+            Default: never.
         unit: The unit, for the feedback, such as `s`. Default: none.
         repeats: How often it is measured, at least 1. Each measurement is recorded. Default: 1.
         take: The value of several measurements: `median`, `mean`, `min` or `max`. Default: `median`.
@@ -84,11 +88,12 @@ def metric(
         >>> run_sync(measure, None).output.metrics
         {'val_loss': 0.93}
     """
-    if command is None and options:
+    if command is None and (options or early):
+        key = "early" if early else next(iter(options))
         raise ConfigurationError(
-            f"metric {name}: {next(iter(options))} belongs to a command; add command, or remove it"
+            f"metric {name}: {key} belongs to a command; add command, or remove it"
         )
-    measurement = Measurement(name, unit, pattern, at_once, idea)
+    measurement = Measurement(name, unit, pattern, at_once, idea, early)
     if command is None:
         reading = measurement.reading
 
@@ -101,12 +106,12 @@ def metric(
         shell = ShellStep(command, name=name, pass_env=pass_env, **options)
 
         async def of_command(value: Json, ctx: Context) -> Evaluation:
-            return await measurement.of(lambda: run_check(shell, value, ctx), ctx)
+            return await measurement.of(lambda watch: run_check(shell, value, ctx, watch), ctx)
 
         step = FunctionStep(
             of_command,
             name=name,
-            fingerprint=digest_of("metric", repr(measurement.reading), shell.fingerprint),
+            fingerprint=digest_of("metric", measurement.meaning, shell.fingerprint),
             reports=False,
         )
     checks = [
@@ -191,6 +196,7 @@ class Measurement:
         pattern: the expression of the number, or "" for the last line.
         at_once: how many measurements run on the machine at a time; 0 is no limit.
         idea: a file in the folder whose first line describes the change.
+        early: when the command ends early, or None.
     """
 
     name: str
@@ -198,6 +204,7 @@ class Measurement:
     pattern: str = ""
     at_once: int = 1
     idea: str = "IDEA.txt"
+    early: Early | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -205,16 +212,44 @@ class Measurement:
                 f"metric: {self.name!r} is not a name; use text such as 'val_loss'"
             )
         codec.integer(f"metric {self.name}: at_once", self.at_once, minimum=0)
+        if self.early is not None and self.points.group_count < 2:
+            raise ConfigurationError(
+                f"metric {self.name}: early: the pattern {self.early.pattern!r} needs two groups, the step and the "
+                "value, such as 'step ([0-9]+) loss ([0-9.]+)'"
+            )
+
+    @functools.cached_property
+    def points(self) -> Pattern:
+        """The expression of a step and a value."""
+        assert self.early is not None
+        return compile_pattern(self.early.pattern, multiline=True)
+
+    @property
+    def meaning(self) -> str:
+        """What it measures, for fingerprints."""
+        return repr(self.reading) + (repr(self.early) if self.early is not None else "")
 
     @functools.cached_property
     def reading(self) -> _Reading:
         """The reader of the number."""
         return _Reading(self.name, self.unit, number_pattern(f"metric {self.name}", self.pattern))
 
-    async def of(self, run: Callable[[], Awaitable[CommandResult]], ctx: Context) -> Evaluation:
+    async def of(
+        self, run: Callable[[Watch | None], Awaitable[CommandResult]], ctx: Context
+    ) -> Evaluation:
         """Run the command when it is its turn, and return the evaluation of its output."""
+        if self.early is None:
+            async with _turn(self.at_once):
+                result = await run(None)
+            return await self._evaluation(result, ctx)
+        reader = _Points(self.points, curve_of(ctx, self.early, self.name))
         async with _turn(self.at_once):
-            result = await run()
+            result = await run(reader.read)
+        if reader.curve.stopped:
+            return reader.curve.end
+        return reader.curve.of(await self._evaluation(result, ctx))
+
+    async def _evaluation(self, result: CommandResult, ctx: Context) -> Evaluation:
         details = await in_thread(_idea, ctx.folder, self.idea)
         if result.exit_code:
             printed = output_of(result)
@@ -226,6 +261,33 @@ class Measurement:
             )
         texts = (result.stdout, result.stderr)
         return await in_thread(self.reading.evaluation, texts, output_of(result), details)
+
+
+class _Points:
+    """Reads a step and a value from each line that a command prints."""
+
+    def __init__(self, pattern: Pattern, curve: Curve) -> None:
+        self.curve = curve
+        self._pattern = pattern
+        self._rest: dict[object, bytes] = {}  # the beginning of a line, by stream
+
+    async def read(self, stream: object, data: bytes) -> bool:
+        """Read a piece of output, and return whether the command ends here."""
+        lines, _, rest = (self._rest.get(stream, b"") + data).rpartition(b"\n")
+        # A line that never ends must not fill the memory.
+        self._rest[stream] = rest[-READ:]
+        if lines:
+            for match in await in_thread(self._matches, lines.decode(errors="replace")):
+                step, value = match.groups[:2]
+                with suppress(TypeError, ValueError):
+                    self.curve.add(float(step or ""), float(value or ""))
+        return bool(self.curve.stopped)
+
+    def _matches(self, lines: str) -> list[Match]:
+        try:
+            return self._pattern.findall(lines)
+        except PatternTimeout:
+            return []  # the values of these lines are unknown
 
 
 def number_pattern(owner: str, pattern: str) -> Pattern | None:

@@ -152,6 +152,7 @@ class RecordedRun:
     - `steps`: the outcomes of the steps of the workflow
     - `waiting`, `woken`: the records of waits and their decisions
     - `steered`: the hints that iterations have read
+    - `plans`: the plans of iterations
     - `taken`: the highest number and the latest time of the events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
     - `folded`: the entries that stand for everything at and under a path, which is nowhere else in the index
@@ -180,6 +181,7 @@ class RecordedRun:
         self.woken: dict[str, Mapping[str, Json]] = {}
         self.taken: dict[tuple[str, str], tuple[int, float]] = {}
         self.steered: dict[str, list[Json]] = {}
+        self.plans: dict[str, Mapping[str, Json]] = {}
         self.active = 0.0
         self.repeated: dict[str, int] = {}
         self.folded: dict[str, Entry] = {}
@@ -195,7 +197,7 @@ class RecordedRun:
             "tuned": self._add_tuned,
             "would_stop": self._add_normal_end, "noise": self._add_noise, "waiting": self._add_waiting,
             "woken": self._add_woken, "taken": self._add_taken, "steered": self._add_steered,
-            "folded": self._add_folded,
+            "planned": self._add_planned, "folded": self._add_folded,
         }  # fmt: skip
         entries = list(entries)
         if any(entry.kind == "folded" for entry in entries):
@@ -258,6 +260,9 @@ class RecordedRun:
 
     def _add_steered(self, entry: Entry) -> None:
         self.steered[entry.path] = entry.value
+
+    def _add_planned(self, entry: Entry) -> None:
+        self.plans[entry.path] = entry.value
 
     def _add_taken(self, entry: Entry) -> None:
         from .events import add_taken  # few runs take events

@@ -8,10 +8,11 @@ from .evaluation import (
     Measure,
     Tampering,
     as_evaluation,
+    exceeds,
     number_text,
     reaches,
 )
-from .history import History, agents_history
+from .history import History, Origin, agents_history, latest_kept
 from .iteration import (
     NOTHING,
     Candidate,
@@ -50,6 +51,7 @@ __all__ = [
     "Iteration",
     "LoopResults",
     "Measure",
+    "Origin",
     "Reason",
     "Record",
     "Result",
@@ -63,10 +65,12 @@ __all__ = [
     "by_purpose",
     "case_path",
     "case_segment",
+    "exceeds",
     "failure_of",
     "is_judging",
     "item_outcomes",
     "item_stop",
+    "latest_kept",
     "number_text",
     "own",
     "own_json",

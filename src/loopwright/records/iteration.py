@@ -453,6 +453,16 @@ class Iteration(Record, Generic[In, Out]):
         return None if objective is None else objective.rank
 
     @property
+    def standing(self) -> float | None:
+        """The number by which it is compared within its chain: of the objective, else its score or verdict.
+
+        None if it does not count.
+        """
+        if self.accepted is not None:
+            return self.rank if self.sound else None
+        return self.evaluation.standing if self.eligible and self.evaluation is not None else None
+
+    @property
     def undecided(self) -> bool:
         """Whether the evaluator could not decide."""
         return self.evaluation is not None and self.evaluation.undecided
@@ -481,6 +491,13 @@ class Iteration(Record, Generic[In, Out]):
             return False
         tampered = evaluation.tampered
         return tampered is None or not tampered.rejected
+
+    @property
+    def sound(self) -> bool:
+        """Whether its value of an objective counts: it is eligible, no check refused it, and a file changed."""
+        # Without a changed file, a better value is noise.
+        changed = self.files is None or self.files.get("files") != 0
+        return self.eligible and self.passed is not False and changed
 
     @property
     def can_satisfy(self) -> bool:

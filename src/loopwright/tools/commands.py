@@ -43,7 +43,7 @@ from ..errors import ConfigurationError, StepError, StepTimeout, nearest
 from ..records import Usage, codec
 from ..records.codec import Json
 from .base import Tool, ToolOptions
-from .process import LIMIT, CommandResult, inherited, run_command, tail, variable_names
+from .process import LIMIT, CommandResult, Watch, inherited, run_command, tail, variable_names
 from .sandbox import Sandbox, SandboxMode
 
 if TYPE_CHECKING:
@@ -576,7 +576,9 @@ class ShellStep(Leaf):
             kind="malformed",
         )
 
-    async def run_command(self, value: Json, ctx: Context) -> CommandResult:
+    async def run_command(
+        self, value: Json, ctx: Context, watch: Watch | None = None
+    ) -> CommandResult:
         """Run the command on a value and return how it ended, whatever its exit code.
 
         Raises:
@@ -616,6 +618,7 @@ class ShellStep(Leaf):
                 limit=self.limit,
                 keep=None if complete else self.max_output,
                 token=ctx.run.token if ctx is not None else "",
+                watch=watch,
             )
             if result.truncated:
                 raise StepError(

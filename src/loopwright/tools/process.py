@@ -23,7 +23,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,7 @@ __all__ = [
     "STRING_BYTES",
     "ChildProcess",
     "CommandResult",
+    "Watch",
     "encoded",
     "inherited",
     "run_command",
@@ -242,6 +243,8 @@ PIPES = 1.0  # seconds that a grandchild may hold the pipes, such as a daemon th
 DRAIN = 0.05  # seconds to read the pipes of an ended tree to their end
 BLOCK = 1024 * 1024  # bytes of output decoded at a time
 SHOWN = 2000  # characters of output in a message
+# From a stream, which is the same object for each of its pieces, and a piece to whether the command ends here.
+Watch = Callable[[object, bytes], Awaitable[bool]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -315,6 +318,7 @@ async def run_command(
     limit: int = LIMIT,
     keep: int | None = None,
     token: str = "",
+    watch: Watch | None = None,
 ) -> CommandResult:
     """Run a command to its end.
 
@@ -333,6 +337,7 @@ async def run_command(
         limit: Bytes of output after which the command is ended. Default: 64 MiB.
         keep: Bytes of each stream to keep, its beginning and its end. Default: all.
         token: Names the run in the environment, so that leftover processes can be identified.
+        watch: Receives the output of both streams as it comes, and returns whether the command ends here.
 
     Returns:
         How the command ended, whatever its exit code.
@@ -352,7 +357,7 @@ async def run_command(
     child = ChildProcess(
         [*prefix, *words, *args], env=env, cwd=cwd, stdin=data is not None, token=token
     )
-    run = _CommandRun(child, limit, limit if keep is None else keep)
+    run = _CommandRun(child, limit, limit if keep is None else keep, watch)
     try:
         await run.start(data)
         timed_out = not await run.wait(timeout)
@@ -447,8 +452,12 @@ class _Text:
 class _CommandRun:
     """One run of a command: its output so far, bounded."""
 
-    def __init__(self, child: ChildProcess, limit: int, keep: int) -> None:
+    def __init__(
+        self, child: ChildProcess, limit: int, keep: int, watch: Watch | None = None
+    ) -> None:
         self._child = child
+        self._watch = watch
+        self._stopped = False
         self._left = limit
         self._texts = (_Text(keep), _Text(keep))
         self._full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -468,7 +477,9 @@ class _CommandRun:
                 accepted = data[: self._left]
                 self._left -= len(accepted)
                 text.feed(accepted)
-                if len(accepted) < len(data):
+                if self._watch is not None and await self._watch(text, accepted):
+                    self._stopped = True
+                if self._stopped or len(accepted) < len(data):
                     settle(self._full)
                     return
 
@@ -501,7 +512,7 @@ class _CommandRun:
             self._child.close()
 
     def result(self, *, timed_out: bool, seconds: float) -> CommandResult:
-        truncated = self._full.done()
+        truncated = self._full.done() and not self._stopped
         stdout, stderr = (text.take(complete=not truncated) for text in self._texts)
         code = self._child.exit_code
         return CommandResult(

@@ -18,6 +18,7 @@ from ..records.codec import Json
 from ..records.display import (
     clean,
     clean_json,
+    confirmed,
     cost,
     duration,
     measured,
@@ -42,6 +43,7 @@ __all__ = [
     "bar",
     "clean",
     "clean_json",
+    "confirmed",
     "cost",
     "duration",
     "fit",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...engine.context import Context
+from ...engine.early import Early
 from ...engine.step import Function, FunctionStep, Step, digest_of
 from ...errors import ConfigurationError
 from ...evaluators.metric import Measurement, repeated
@@ -280,6 +281,7 @@ def sealed_metric(
     command: Sequence[str] | str,
     *,
     pattern: str = "",
+    early: Early | None = None,
     unit: str = "",
     repeats: int = 1,
     take: str = "median",
@@ -307,6 +309,7 @@ def sealed_metric(
         command: A list of words, or the text of a script for `/bin/sh -e`. Its standard input is empty.
         pattern: A regular expression whose first group, or complete match, is the number. Default: the last
             line is the number.
+        early: When the command ends early. Default: never.
         unit: The unit, for the feedback, such as `s`. Default: none.
         repeats: How often it is measured. Default: 1.
         take: The value of several measurements: `median`, `mean`, `min` or `max`. Default: `median`.
@@ -337,7 +340,7 @@ def sealed_metric(
         >>> sealed_metric("loss", ["python", "train.py"], protect=["evaluate.py"]).name
         'loss'
     """
-    measurement = Measurement(name, unit, pattern, at_once, idea)
+    measurement = Measurement(name, unit, pattern, at_once, idea, early)
     runs = TestCommand(
         command,
         report="none",
@@ -359,14 +362,17 @@ def sealed_metric(
         del value
         # Without a workspace, such as in a dry run, there is no base.
         if ctx.scope is None or ctx.scope.files is None:
-            return await measurement.of(lambda: _run_here(runs, cwd, ctx), ctx)
+            return await measurement.of(
+                lambda watch: _run_here(replace(runs, watch=watch), cwd, ctx), ctx
+            )
         check = SealedCheck(name, runs, options, cwd, ctx)
         change, tampered = await check.protect_present()
         if tampered is not None and tampered.rejected:
             return rejected(name, tampered)
         tree = await check.sealed_tree(change)
         try:
-            evaluation = check.shown(await measurement.of(lambda: check.run_on(tree), ctx))
+            measured = await measurement.of(lambda watch: check.run_on(tree, watch), ctx)
+            evaluation = check.shown(measured)
         except ChangedFiles as error:
             return rejected(name, check.forged(changed_sentence(error)))
         return evaluation if tampered is None else touched(evaluation, tampered)
@@ -375,7 +381,7 @@ def sealed_metric(
     step = FunctionStep(
         evaluate,
         name=name,
-        fingerprint=digest_of("sealed metric", repr(measurement.reading), meaning),
+        fingerprint=digest_of("sealed metric", measurement.meaning, meaning),
         reports=False,
     )
     step.words = runs.words

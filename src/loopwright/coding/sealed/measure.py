@@ -37,7 +37,7 @@ from ...evaluators.test_report import (
     read_report_file,
 )
 from ...tools.commands import ShellStep
-from ...tools.process import CommandResult, run_command
+from ...tools.process import CommandResult, Watch, run_command
 from ...tools.sandbox import Sandbox, SandboxMode
 
 __all__ = [
@@ -598,6 +598,7 @@ class TestCommand:
         env: More environment variables.
         pass_env: Names of our variables that are passed on.
         sandbox: The isolation of the command.
+        watch: Receives the output as it comes, and may end the command.
     """
 
     __test__ = False  # pytest would collect a class of this name
@@ -608,6 +609,7 @@ class TestCommand:
     env: Mapping[str, str] | None = None
     pass_env: Sequence[str] = ()
     sandbox: Sandbox = field(default_factory=Sandbox)
+    watch: Watch | None = None
 
     @property
     def words(self) -> str:
@@ -684,7 +686,7 @@ class TestCommand:
                     hide=(*self.sandbox.hide, *hide),
                 ),
             )
-            result = await run_check(step, "", ctx)
+            result = await run_check(step, "", ctx, self.watch)
             if ctx.run.stubs is not None or not (self.has_report and (asks or self.runner is None)):
                 return TestRun(result)
             return await in_thread(self._read, result, place, folder)

@@ -24,7 +24,7 @@ from ...evaluators.check import broken
 from ...evaluators.test_report import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
-from ...tools.process import CommandResult, inherited
+from ...tools.process import CommandResult, Watch, inherited
 from ...tools.sandbox import sandbox_problem
 from ..workspace.handover import paths_with_secrets, without_changes
 from ..workspace.store import PUT_BACK
@@ -341,14 +341,15 @@ class SealedCheck:
     def _read(self, digest: str) -> bytes:
         return blob(self._state.tree.store, digest)
 
-    async def run_on(self, tree: str) -> CommandResult:
-        """Run the command on a tree in the clean copy.
+    async def run_on(self, tree: str, watch: Watch | None = None) -> CommandResult:
+        """Run the command on a tree in the clean copy; `watch` receives its output.
 
         Raises:
             EvaluationError: of kind `evaluator_broken`, if it cannot run, or if it would import the code from
                 elsewhere.
         """
         base = self.files.base["commit"]
+        self.command = replace(self.command, watch=watch)
         try:
             copy = await self._put(tree)
         except StepError as error:
