@@ -203,6 +203,23 @@ def clustered_mean(
     return Estimate(mean, mean - half, mean + half)
 
 
+def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Return the standard deviation within groups that may have different means, and its degrees of freedom.
+
+    Both are 0 if no group has two values.
+
+    Example:
+        >>> pooled_sd([[1.0, 3.0], [10.0, 12.0], [5.0]])
+        (1.4142135623730951, 2)
+    """
+    several = [group for group in groups if len(group) > 1]
+    df = sum(len(group) - 1 for group in several)
+    squares = math.fsum(
+        (value - mean) ** 2 for group in several for mean in [fmean(group)] for value in group
+    )
+    return (math.sqrt(squares / df) if df else 0.0), df
+
+
 def score_estimate(
     values: Sequence[float], groups: Sequence[Hashable] | None = None, level: float = LEVEL
 ) -> tuple[str, Estimate | None]:
@@ -291,23 +308,6 @@ def pass_any(passed: int, n: int, k: int) -> float:
 def pass_all(passed: int, n: int, k: int) -> float:
     """Return pass^k, the chance that k tries all pass, from n tries of a case (Yao et al., 2024)."""
     return math.comb(passed, k) / math.comb(n, k)
-
-
-def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Return the standard deviation within groups that may have different means, and its degrees of freedom.
-
-    Both are 0 if no group has two values.
-
-    Example:
-        >>> pooled_sd([[1.0, 3.0], [10.0, 12.0], [5.0]])
-        (1.4142135623730951, 2)
-    """
-    several = [group for group in groups if len(group) > 1]
-    df = sum(len(group) - 1 for group in several)
-    squares = math.fsum(
-        (value - mean) ** 2 for group in several for mean in [fmean(group)] for value in group
-    )
-    return (math.sqrt(squares / df) if df else 0.0), df
 
 
 def bootstrap(
