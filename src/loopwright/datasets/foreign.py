@@ -58,10 +58,10 @@ class Foreign:
         self.notes: list[str] = []
         self.problems: list[Problem] = []
 
-    def refuse(self, at: Place, message: str) -> None:
-        """Add a problem at a place."""
+    def refuse(self, at: Place, message: str, *, key: bool = False) -> None:
+        """Add a problem at the place of a value, or of its key."""
         # What all cases share is read with each of them.
-        if (problem := self.source.problem(at, message)) not in self.problems:
+        if (problem := self.source.problem(at, message, key=key)) not in self.problems:
             self.problems.append(problem)
 
     def note(self, at: Place, message: str) -> None:
@@ -70,11 +70,10 @@ class Foreign:
 
     def only(self, at: Place, value: Mapping[str, Json], known: Sequence[str]) -> None:
         """Refuse keys that are not known."""
-        for key in value:
-            if key not in known:
-                self.refuse(
-                    (*at, key), f"`{key}` has no counterpart{nearest(key, known) or '; remove it'}"
-                )
+        for name in value:
+            if name not in known:
+                hint = nearest(name, known) or "; remove it"
+                self.refuse((*at, name), f"`{name}` has no counterpart{hint}", key=True)
 
     def checked(self) -> Foreign:
         """Return it if it has no problem.

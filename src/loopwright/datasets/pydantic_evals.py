@@ -22,6 +22,7 @@ _PARAMETERS = {
     "Equals": ("value", "evaluation_name"),
     "Contains": ("value", "case_sensitive", "as_strings", "evaluation_name"),
     "IsInstance": ("type_name", "evaluation_name"),
+    "MaxDuration": ("seconds",),
     "LLMJudge": ("rubric", "model", "include_input", "include_expected_output", "model_settings", "assertion"),
 }  # fmt: skip
 
@@ -159,5 +160,6 @@ _MAKERS: dict[str, Callable[[Foreign, Mapping[str, Json], Place], Json]] = {
     "Equals": lambda _, given, __: {"check": equal_to(given["value"])},
     "Contains": _contains,
     "IsInstance": _is_instance,
+    "MaxDuration": lambda _, given, __: {"check": {"max_seconds": given["seconds"]}},
     "LLMJudge": _judge,
 }
