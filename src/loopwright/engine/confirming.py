@@ -71,7 +71,8 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
         loop_run: the run of the loop.
         item: the record of the iteration so far, or of the input with the number 0.
     """
-    metrics, evaluation, files = loop_run.loop.measured, item.evaluation, loop_run.snapshots
+    metrics, evaluation = loop_run.loop.measured, item.evaluation
+    files, replay = loop_run.snapshots, loop_run.run_state.replay
     assert metrics is not None
     assert metrics.confirm is not None
     assert evaluation is not None
@@ -84,7 +85,7 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
     evaluate = loop_run.loop.evaluate
     assert evaluate is not None
     objective = metrics.metrics[metrics.objective]
-    standing = _standing(loop_run, metrics)
+    standing = _standing(loop_run, metrics, before=item.number)
     deciding = confirmation(
         metrics.confirm,
         standing,
@@ -99,6 +100,9 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
     if standing.base is not None:
         outputs["base"] = _base(loop_run)
     snapshot = None if files is None else files.current
+    if not item.number and replay is not None and replay.began(f"{loop_run.path}/1") is not None:
+        # All is on record, and a difference in the files is an edit of a person, which the loop adopts.
+        files = None
     try:
         side = next(deciding)
         while True:
@@ -134,12 +138,12 @@ def sample_of(evaluation: Evaluation, metrics: LoopMetrics) -> Sample | None:
     return cases if isinstance(cases, Mapping) and cases else value
 
 
-def _standing(loop_run: LoopRun, metrics: LoopMetrics) -> Standing:
-    """Return what the records say, with that of the input."""
+def _standing(loop_run: LoopRun, metrics: LoopMetrics, *, before: int) -> Standing:
+    """Return what the records say before an iteration, with that of the input."""
     assert metrics.confirm is not None
     standing = Standing(metrics.confirm.alpha, loop_run.loop.limit)
     baseline = Iteration(0, evaluation=loop_run.scope.baseline)
-    for item in (baseline, *loop_run.history):
+    for item in (baseline, *loop_run.history) if before else ():
         if (record := metrics.confirmation(item)) is not None:
             standing.add(item.number, record)
     return standing
